@@ -1,0 +1,55 @@
+"""Data sets from `--data-dir`: seeded splits, standardised with the training rows' statistics."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+
+class Split(NamedTuple):
+    X: np.ndarray  # N x D, each column with mean 0 and standard deviation 1
+    y: np.ndarray  # N: standardised likewise (regression), or 0 and 1 (classes)
+    X_test: np.ndarray
+    y_test: np.ndarray
+
+
+def regression(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0) -> Split:
+    """Every row that is not among the `n_train` (default: nine tenths) is held out."""
+    X, y = _load(data_dir, name)
+    train, test = _shuffled_rows(len(y), n_train, seed)
+    X = _standardised(X, train)
+    y = _standardised(y, train)
+    return Split(X[train], y[train], X[test], y[test])
+
+
+def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0) -> Split:
+    """The same for two classes; the larger label becomes 1, the other 0."""
+    X, labels = _load(data_dir, name)
+    train, test = _shuffled_rows(len(labels), n_train, seed)
+    X = _standardised(X, train)
+    y = (labels == labels.max()).astype(float)
+    return Split(X[train], y[train], X[test], y[test])
+
+
+def inducing_points(X: np.ndarray, n_points: int, seed: int = 0) -> np.ndarray:
+    """K-means centres from a k-means++ start, or the rows themselves where they are no more."""
+    if len(X) <= n_points:
+        return X
+    return KMeans(n_points, n_init=1, max_iter=30, random_state=seed).fit(X).cluster_centers_
+
+
+def _load(data_dir: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(data_dir / f"{name}.npz", allow_pickle=False) as file:
+        return file["X"].astype(float), file["y"].astype(float)
+
+
+def _shuffled_rows(n_rows: int, n_train: int | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.random.default_rng(seed).permutation(n_rows)
+    n_train = round(0.9 * n_rows) if n_train is None else n_train
+    return rows[:n_train], rows[n_train:]
+
+
+def _standardised(values: np.ndarray, train: np.ndarray) -> np.ndarray:
+    scale = values[train].std(axis=0)
+    return (values - values[train].mean(axis=0)) / np.where(scale > 0, scale, 1.0)

@@ -1,0 +1,241 @@
+"""Runs contestants in turn on the same problem and prints what each took and how well it did.
+
+Every contestant is a process of its own: `ours.py` in this environment, a peer's `run.py` in
+`.environments/<peer>`, which is made from the peer's `requirements.txt` when first needed. The
+processes stay alive, so that after a first, cold run (compilation included) the rest are warm.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+OURS = "latentgp"
+PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax")
+ENVIRONMENTS = HERE / ".environments"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    worker: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    def __str__(self) -> str:
+        return self.label or self.worker
+
+
+class Worker:
+    """A contestant's process: one JSON line in a job, one out a result."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        script = HERE / "ours.py" if name == OURS else HERE / "peers" / name / "run.py"
+        python = Path(sys.executable) if name == OURS else environment(name)
+        reading, writing = os.pipe()
+        started = perf_counter()
+        with log.open("w") as output:
+            self._process = subprocess.Popen(
+                [python, script, str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                pass_fds=[writing],
+                env=os.environ | {"PYTHONPATH": str(HERE)},
+                text=True,
+            )
+        os.close(writing)
+        self._replies = os.fdopen(reading)
+        self._log = log
+        self.versions: dict[str, str] = self._reply()["versions"]
+        self.start_seconds = perf_counter() - started
+
+    def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        print(json.dumps(job), file=self._process.stdin, flush=True)
+        return self._reply()
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+        self._replies.close()
+
+    def _reply(self) -> dict[str, Any]:
+        line = self._replies.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} died:\n{self._log.read_text()[-2000:]}")
+        return json.loads(line)
+
+
+def environment(peer: str) -> Path:
+    """The peer's Python, in an environment that holds exactly what its requirements ask for."""
+    requirements = HERE / "peers" / peer / "requirements.txt"
+    folder = ENVIRONMENTS / peer
+    installed = folder / "installed.txt"
+    python = folder / "bin" / "python"
+    if not installed.exists() or installed.read_text() != requirements.read_text():
+        print(f"installing {peer} in {folder} ...", file=sys.stderr)
+        venv.create(folder, clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", "-r", requirements], check=True)
+        installed.write_text(requirements.read_text())
+    return python
+
+
+class Session:
+    """The workers of one benchmark, and what they measured."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._repeats: int = arguments.repeats
+        self._json: Path | None = arguments.json
+        self._folder = tempfile.TemporaryDirectory(prefix="benchmark-")
+        ours = [] if arguments.peers_only else [OURS]
+        self._workers: dict[str, Worker] = {}
+        for name in [*ours, *arguments.peers]:
+            self._workers[name] = Worker(name, Path(self._folder.name, f"{name}.log"))
+        self._report = {
+            "machine": machine(),
+            "versions": {name: worker.versions for name, worker in self._workers.items()},
+            "cases": [],
+        }
+
+    def __enter__(self) -> Self:
+        for key, value in self._report["machine"].items():
+            print(f"{key}: {value}")
+        for worker in self._workers.values():
+            versions = ", ".join(f"{key} {value}" for key, value in worker.versions.items())
+            print(f"{worker.name}: {versions}; starts in {worker.start_seconds:.1f} s")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers.values():
+            worker.close()
+        self._folder.cleanup()
+        if self._json:
+            self._json.write_text(json.dumps(self._report, indent=1))
+
+    def compare(
+        self,
+        title: str,
+        task: str,
+        arrays: Mapping[str, np.ndarray],
+        columns: Sequence[str],
+        options: Mapping[str, Any] | None = None,
+        contestants: Sequence[Contestant] = (),
+    ) -> None:
+        """Run the contestants in turn (default: one a worker), then print their table.
+
+        A contestant that fails is run no more, and its row says why.
+        """
+        folder = Path(self._folder.name, f"case-{len(self._report['cases'])}")
+        folder.mkdir()
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array)
+        job = {"task": task, "folder": str(folder)} | start(arrays["X"].shape[1])
+        entrants = [c for c in contestants if c.worker in self._workers]
+        entrants = entrants or [Contestant(name) for name in self._workers]
+        runs: dict[str, list[dict[str, Any]]] = {str(c): [] for c in entrants}
+        for repeat in range(1 + self._repeats):
+            for contestant in entrants:
+                done = runs[str(contestant)]
+                if done and "failure" in done[-1]:
+                    continue
+                print(f"  {title}: {contestant}, run {repeat}", file=sys.stderr)
+                job["options"] = {**(options or {}), **contestant.options}
+                done.append(self._workers[contestant.worker].run(job))
+        case = {"title": title, "task": task, "options": options, "runs": runs}
+        self._report["cases"].append(case)
+        print(f"\n{title}\n{table(runs, columns)}", flush=True)
+
+
+def parser(description: str, peers: Sequence[str], repeats: int) -> argparse.ArgumentParser:
+    """The arguments that every benchmark takes."""
+    result = argparse.ArgumentParser(description=description.partition("\n")[0])
+    result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
+    result.add_argument("--peers", nargs="*", choices=PEERS, default=peers)
+    result.add_argument("--peers-only", action="store_true", help="leave latentgp out")
+    result.add_argument(
+        "--repeats", type=int, default=repeats, help="warm runs after the first (%(default)s)"
+    )
+    result.add_argument("--json", type=Path, help="write every run's figures to this file")
+    return result
+
+
+def start(n_inputs: int) -> dict[str, Any]:
+    """Where every contestant's hyper-parameters start, on standardised data."""
+    return {
+        "lengthscale": [n_inputs**0.5] * n_inputs,
+        "variance": 1.0,
+        "noise_variance": 0.1,  # regression only
+    }
+
+
+def machine() -> dict[str, Any]:
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), cpu)
+    return {
+        "date": datetime.datetime.now().isoformat(timespec="minutes"),
+        "cpu": f"{cpu}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "threads": os.environ.get("OMP_NUM_THREADS", "each library's own default"),
+    }
+
+
+def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], columns: Sequence[str]) -> str:
+    """Plain text, a row a contestant.
+
+    `first` is the cold run and `median` that of the warm ones, in seconds; the ratios are to the
+    table's first contestant, so above 1 means slower than it. Other columns are medians over all
+    runs, a dash where a contestant has no such figure.
+    """
+    heads = ["", "first s", "ratio", "median s", "ratio", *columns]
+    rows = [heads]
+    base: tuple[float | None, float | None] | None = None
+    for contestant, results in runs.items():
+        if "failure" in results[-1]:
+            rows.append([contestant, results[-1]["failure"]])
+            continue
+        seconds = [result["seconds"] for result in results]
+        times = seconds[0], median(seconds[1:])
+        base = base or times
+        cells = [contestant]
+        for time, reference in zip(times, base, strict=True):
+            cells += [number(time), number(time / reference if time and reference else None)]
+        cells += [number(median([result.get(name) for result in results])) for name in columns]
+        rows.append(cells)
+    complete = [row for row in rows if len(row) == len(heads)]
+    widths = [max(len(row[i]) for row in complete) for i in range(len(heads))]
+    widths[0] = max(len(row[0]) for row in rows)
+    return "\n".join(
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=False)]
+        )
+        for row in rows
+    )
+
+
+def median(values: Sequence[float | None]) -> float | None:
+    """None if there is nothing to take it of, or a run did not get there."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if abs(value) >= 10_000 else f"{value:.5g}"

@@ -1,0 +1,35 @@
+"""The Gaussian likelihood is a Gaussian site already."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from latentgp.augmentations.base import Augmentation, augmentation_of
+from latentgp.likelihoods.gaussian import Gaussian
+from latentgp.sites.base import GaussianSites, Rows
+
+
+class Conjugate(Augmentation):
+    """No auxiliary variable: N(y | f, s) as a function of f, term by term."""
+
+    def expected_sites(
+        self,
+        likelihood: Gaussian,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        noise = jnp.broadcast_to(likelihood.total_noise_variance(rows.side), rows.y.shape)
+        return GaussianSites(
+            (rows.y / noise)[:, None],
+            (1 / noise)[:, None],
+            -0.5 * (jnp.log(2 * jnp.pi * noise) + rows.y**2 / noise),
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+@augmentation_of.register
+def _(likelihood: Gaussian) -> Augmentation:
+    return Conjugate()

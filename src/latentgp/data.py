@@ -1,0 +1,138 @@
+"""Observations: rows of inputs and targets, with whatever else belongs to a row."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from latentgp.errors import InputError
+
+_ROWS_NAMED = 5
+
+
+class Data(eqx.Module):
+    """A table of observations.
+
+    Args:
+        X: inputs, shape (N, D), or (N,) for one input; any array-like of numbers.
+        y: targets, shape (N,).
+        weights: how often each row counts, shape (N,), not negative. A whole number w equals
+            w copies of the row, zero equals its absence.
+        side_information: one number a row that the likelihood reads by name, shape (N,), such
+            as `noise_variance=` for a Gaussian.
+
+    Raises:
+        InputError: shapes that do not agree, no rows, or values that are not finite numbers;
+            the message names the argument and the rows.
+
+    Example:
+        >>> data = Data([[0.0], [1.0]], [0.5, 0.7], noise_variance=[0.1, 0.2])
+        >>> data.X.shape
+        (2, 1)
+    """
+
+    X: Float[Array, "N D"]
+    y: Float[Array, "N"]
+    weights: Float[Array, "N"] | None
+    side_information: dict[str, Float[Array, "N"]]
+
+    def __init__(self, X: Any, y: Any, *, weights: Any = None, **side_information: Any):
+        self.X = as_inputs(X)
+        self.y = as_rows("y", y, len(self.X))
+        self.weights = None if weights is None else as_weights(weights, len(self.X))
+        self.side_information = {
+            name: as_rows(name, values, len(self.X)) for name, values in side_information.items()
+        }
+
+    @property
+    def size(self) -> int:
+        """Number of rows N."""
+        return self.X.shape[0]
+
+    def select(self, index: Any) -> "Data":
+        """The rows at an index (or where a mask is true)."""
+        return jax.tree.map(lambda column: column[index], self)
+
+    def to_device(self) -> "Data":
+        """The same rows as JAX arrays; call it inside the x64 context."""
+        return jax.tree.map(jax.numpy.asarray, self)
+
+
+def as_inputs(X: Any, name: str = "X") -> np.ndarray:
+    """Inputs as a float64 array of shape (N, D), checked to be finite numbers."""
+    array = _as_numbers(name, X)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InputError(
+            f"{name} must have shape (rows, columns) with at least one column, "
+            f"got shape {array.shape}; reshape it."
+        )
+    _check_finite(name, array)
+    return array
+
+
+def as_rows(name: str, values: Any, size: int) -> np.ndarray:
+    """One finite number a row as a float64 array of shape (N,)."""
+    array = _as_numbers(name, values)
+    if array.shape != (size,):
+        raise InputError(
+            f"{name} must have one number a row, shape ({size},), got shape {array.shape}."
+        )
+    _check_finite(name, array)
+    return array
+
+
+def as_weights(weights: Any, size: int) -> np.ndarray:
+    """Row weights as a float64 array of shape (N,), not negative, not all zero."""
+    array = as_rows("weights", weights, size)
+    if np.any(array < 0) or not np.any(array > 0):
+        raise InputError(
+            "weights must not be negative and at least one must be positive; "
+            "give each row the number of times it counts."
+        )
+    return array
+
+
+def check_side_information(
+    given: Mapping[str, Any], known: tuple[str, ...], likelihood: str
+) -> None:
+    """Raise if the rows carry something that the likelihood would not read."""
+    for name in given:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise InputError(
+                f"{likelihood} reads no per-row {name!r} (it knows: {names}); "
+                "leave it out or choose a likelihood that reads it."
+            )
+
+
+def _as_numbers(name: str, values: Any) -> np.ndarray:
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
+    try:
+        array = np.asarray(values)
+        if np.iscomplexobj(array):
+            raise InputError(f"{name} holds complex numbers; give real ones.")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{name} must be an array of numbers: {error}.") from error
+    return array
+
+
+def _check_finite(name: str, array: np.ndarray) -> None:
+    if array.shape[0] == 0:
+        raise InputError(f"{name} has no rows; give at least one.")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        rows = np.flatnonzero(bad.reshape(len(array), -1).any(axis=1))
+        named = ", ".join(map(str, rows[:_ROWS_NAMED])) + (" ..." if len(rows) > _ROWS_NAMED else "")
+        raise InputError(
+            f"{name} has NaN or infinity in {len(rows)} row(s), counted from 0: {named}; "
+            "drop or fill these rows first."
+        )

@@ -1,0 +1,37 @@
+"""Covariance functions of the latent Gaussian process: one file a family."""
+
+from latentgp.kernels.base import ActiveDimensions, Kernel, Product, Scaled, Sum
+from latentgp.kernels.categorical import Categorical
+from latentgp.kernels.dot_product import ArcCosine, Constant, Linear, Polynomial, White
+from latentgp.kernels.stationary import (
+    RBF,
+    Matern,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    Stationary,
+)
+
+__all__ = [
+    "RBF",
+    "ActiveDimensions",
+    "ArcCosine",
+    "Categorical",
+    "Constant",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Periodic",
+    "Polynomial",
+    "Product",
+    "RationalQuadratic",
+    "Scaled",
+    "Stationary",
+    "Sum",
+    "White",
+]

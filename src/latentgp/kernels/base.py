@@ -1,0 +1,166 @@
+"""What a kernel is, and the algebra that combines kernels."""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.parameters import Parametrised, parameter
+
+
+class Kernel(Parametrised):
+    """A covariance function. An author writes `__call__` for one pair of points.
+
+    `gram` and `diagonal` have defaults made from `__call__`; a kernel that can do better
+    (most can, through one matrix product) overrides them.
+
+    Example:
+        >>> from latentgp import RBF, Linear
+        >>> kernel = 2.0 * RBF(lengthscale=0.5) + Linear().on(0, 2)
+    """
+
+    @abstractmethod
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        """Covariance of the latent function between two points."""
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        """Covariances between all rows of X and all rows of Z."""
+        return jax.vmap(lambda x: jax.vmap(lambda z: self(x, z))(Z))(X)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        """Prior variance at every row of X."""
+        return jax.vmap(lambda x: self(x, x))(X)
+
+    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "N N"]:
+        """`gram(X, X)`, its diagonal free of the rounding of matrix-product distances."""
+        K = self.gram(X, X)
+        index = jnp.arange(X.shape[0])
+        return K.at[index, index].set(self.diagonal(X))
+
+    def on(self, *dimensions: int) -> "ActiveDimensions":
+        """This kernel looking only at the given input dimensions (columns, counted from 0)."""
+        return ActiveDimensions(self, dimensions)
+
+    def __add__(self, other: "Kernel | float") -> "Sum":
+        return Sum((*_parts(self, Sum), *_parts(_as_kernel(other), Sum)))
+
+    def __radd__(self, other: float) -> "Sum":
+        return Sum((*_parts(_as_kernel(other), Sum), *_parts(self, Sum)))
+
+    def __mul__(self, other: "Kernel | float") -> "Kernel":
+        if isinstance(other, Kernel):
+            return Product((*_parts(self, Product), *_parts(other, Product)))
+        return Scaled(self, other)
+
+    def __rmul__(self, other: float) -> "Kernel":
+        return self * other
+
+
+class Sum(Kernel):
+    """Sum of kernels: the latent function is a sum of independent functions."""
+
+    parts: tuple[Kernel, ...]
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.sum(jnp.stack([part(x, z) for part in self.parts]))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        total = self.parts[0].gram(X, Z)
+        for part in self.parts[1:]:
+            total = total + part.gram(X, Z)
+        return total
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        total = self.parts[0].diagonal(X)
+        for part in self.parts[1:]:
+            total = total + part.diagonal(X)
+        return total
+
+
+class Product(Kernel):
+    """Product of kernels: two points are alike when every part says so."""
+
+    parts: tuple[Kernel, ...]
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.prod(jnp.stack([part(x, z) for part in self.parts]))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        total = self.parts[0].gram(X, Z)
+        for part in self.parts[1:]:
+            total = total * part.gram(X, Z)
+        return total
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        total = self.parts[0].diagonal(X)
+        for part in self.parts[1:]:
+            total = total * part.diagonal(X)
+        return total
+
+
+class Scaled(Kernel):
+    """A kernel times a positive number (units: latent function squared)."""
+
+    kernel: Kernel
+    scale: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.scale * self.kernel(x, z)
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return self.scale * self.kernel.gram(X, Z)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return self.scale * self.kernel.diagonal(X)
+
+
+class ActiveDimensions(Kernel):
+    """A kernel that looks only at some input dimensions.
+
+    Raises:
+        InputError: no dimension, a negative one, or one named twice.
+    """
+
+    kernel: Kernel
+    dimensions: tuple[int, ...] = eqx.field(static=True, converter=lambda d: tuple(map(int, d)))
+
+    def __check_init__(self) -> None:
+        d = self.dimensions
+        if not d or min(d) < 0 or len(set(d)) != len(d):
+            raise InputError(
+                f"Active dimensions must be distinct columns counted from 0, got {d}; "
+                "name each column once."
+            )
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.kernel(self._select(x), self._select(z))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return self.kernel.gram(self._select(X), self._select(Z))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return self.kernel.diagonal(self._select(X))
+
+    def _select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+        if max(self.dimensions) >= points.shape[-1]:
+            raise InputError(
+                f"The kernel looks at column {max(self.dimensions)} but the inputs have "
+                f"{points.shape[-1]} columns, counted from 0; name columns that exist."
+            )
+        return points[..., jnp.array(self.dimensions)]
+
+
+def _parts(kernel: Kernel, kind: type) -> tuple[Kernel, ...]:
+    return kernel.parts if isinstance(kernel, kind) else (kernel,)
+
+
+def _as_kernel(value: "Kernel | float") -> Kernel:
+    if isinstance(value, Kernel):
+        return value
+    from latentgp.kernels.dot_product import Constant
+
+    return Constant(value)

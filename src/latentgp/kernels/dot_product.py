@@ -1,0 +1,174 @@
+"""Kernels of inner products, and the two that need no distance at all."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.kernels.base import Kernel
+from latentgp.parameters import parameter
+
+
+class Linear(Kernel):
+    """Linear functions through the origin, sum_d v_d x_d z_d (Rasmussen & Williams 2006, 4.2.2).
+
+    Args:
+        variance: prior variance of the slopes, scalar or shape (D,); units of the latent
+            function squared over those of the inputs squared.
+    """
+
+    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.sum(self.variance * x * z)
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return (self.variance * X) @ Z.T
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.sum(self.variance * X**2, axis=1)
+
+
+class Polynomial(Kernel):
+    """Polynomials up to a degree, (sum_d v_d x_d z_d + offset)^degree (R&W 2006, table 4.1).
+
+    Args:
+        degree: a whole number from 1.
+        variance: weight of each input dimension, scalar or shape (D,).
+        offset: positive; how much the lower degrees count.
+    """
+
+    degree: int = eqx.field(static=True, default=2)
+    variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    offset: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.degree, int) or self.degree < 1:
+            raise InputError(
+                f"Polynomial.degree must be a whole number from 1, got {self.degree!r}; "
+                "give 1 for linear, 2 for quadratic functions."
+            )
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return (jnp.sum(self.variance * x * z) + self.offset) ** self.degree
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return ((self.variance * X) @ Z.T + self.offset) ** self.degree
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return (jnp.sum(self.variance * X**2, axis=1) + self.offset) ** self.degree
+
+
+class Constant(Kernel):
+    """A constant function of unknown height."""
+
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.variance.astype(x.dtype)
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), (X.shape[0], Z.shape[0]))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
+class White(Kernel):
+    """An independent value at every distinct point: variance where x equals z, else zero.
+
+    It is part of the latent function. For noise of the observations use a likelihood.
+    """
+
+    variance: Float[Array, ""] = parameter(
+        constraints.positive, role="noise_variance", default=1.0
+    )
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.where(jnp.all(x == z), self.variance, 0.0)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
+class ArcCosine(Kernel):
+    """An infinitely wide layer of a neural network (Cho & Saul 2009, eq. 1), orders 0 and 1.
+
+    With a = (sqrt(w) x, sqrt(bias)) and t the angle between a and b: order 0 (step units) is
+    variance * (1 - t / pi), order 1 (rectified linear units) is
+    variance / pi * |a| |b| (sin t + (pi - t) cos t).
+
+    Args:
+        order: 0 or 1.
+        weight_variance: scalar or shape (D,); units of the inputs to the power -2.
+        bias_variance: without units.
+        variance: units of the latent function squared.
+    """
+
+    order: int = eqx.field(static=True, default=1)
+    weight_variance: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, default=1.0
+    )
+    bias_variance: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __check_init__(self) -> None:
+        if self.order not in (0, 1):
+            raise InputError(f"ArcCosine.order must be 0 or 1, got {self.order!r}.")
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        product = jnp.sum(self.weight_variance * x * z) + self.bias_variance
+        return self._from_products(product, self._squared_norm(x), self._squared_norm(z))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        product = (self.weight_variance * X) @ Z.T + self.bias_variance
+        return self._from_products(
+            product, self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
+        )
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        squared_norm = self._squared_norm(X)
+        if self.order == 0:
+            return self.variance * jnp.ones_like(squared_norm)
+        return self.variance * squared_norm
+
+    def _squared_norm(self, points: Float[Array, "*N D"]) -> Float[Array, "*N"]:
+        return jnp.sum(self.weight_variance * points**2, axis=-1) + self.bias_variance
+
+    def _from_products(
+        self, product: Float[Array, "*S"], left: Float[Array, "*S"], right: Float[Array, "*S"]
+    ) -> Float[Array, "*S"]:
+        norms = jnp.sqrt(left) * jnp.sqrt(right)
+        cosine = jnp.clip(product / norms, -1.0, 1.0)
+        if self.order == 0:
+            return self.variance * _supplementary_angle(cosine) / jnp.pi
+        return self.variance / jnp.pi * norms * _rectifier(cosine)
+
+
+@jax.custom_jvp
+def _supplementary_angle(cosine: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """pi - arccos, with derivative zero where the true one is infinite (zero distance)."""
+    return jnp.pi - jnp.arccos(cosine)
+
+
+@_supplementary_angle.defjvp
+def _supplementary_angle_jvp(primals, tangents):
+    (cosine,) = primals
+    squared_sine = 1 - cosine**2
+    inside = squared_sine > 4 * jnp.finfo(cosine.dtype).eps
+    slope = jnp.where(inside, 1 / jnp.sqrt(jnp.where(inside, squared_sine, 1.0)), 0.0)
+    return _supplementary_angle(cosine), slope * tangents[0]
+
+
+@jax.custom_jvp
+def _rectifier(cosine: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """Sin t + (pi - t) cos t as a function of cos t; its derivative is pi - t, finite."""
+    return jnp.sqrt(1 - cosine**2) + (jnp.pi - jnp.arccos(cosine)) * cosine
+
+
+@_rectifier.defjvp
+def _rectifier_jvp(primals, tangents):
+    (cosine,) = primals
+    return _rectifier(cosine), (jnp.pi - jnp.arccos(cosine)) * tangents[0]

@@ -1,0 +1,161 @@
+"""Kernels of the scaled distance r between two points, r^2 = sum_d (x_d - z_d)^2 / l_d^2."""
+
+from abc import abstractmethod
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.kernels.base import Kernel
+from latentgp.kernels.bessel import matern_correlation
+from latentgp.parameters import parameter
+
+
+class Stationary(Kernel):
+    """Variance times a correlation that depends on the scaled distance alone.
+
+    An author writes `correlation` of the squared scaled distance, elementwise.
+
+    Args:
+        lengthscale: scalar, or shape (D,) for automatic relevance determination; units of
+            the inputs.
+        variance: prior variance of the latent function; units of the latent function squared.
+    """
+
+    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, role="lengthscale", default=1.0
+    )
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    @abstractmethod
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        """Correlation at squared scaled distance r^2 >= 0, one at r = 0."""
+
+    def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
+        """Coordinates between which the distance is taken: the inputs in length-scales."""
+        size = self.lengthscale.shape
+        if size not in ((), (1,), (points.shape[-1],)):
+            raise InputError(
+                f"{type(self).__name__} has {size[0]} length-scales but the inputs have "
+                f"{points.shape[-1]} columns; give one length-scale, or one a column."
+            )
+        return points / self.lengthscale
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        difference = self.embed(x) - self.embed(z)
+        return self.variance * self.correlation(jnp.sum(difference**2))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return self.variance * self.correlation(squared_distances(self.embed(X), self.embed(Z)))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
+class RBF(Stationary):
+    """Squared exponential kernel, variance * exp(-r^2 / 2) (Rasmussen & Williams 2006, eq. 4.9).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(RBF(lengthscale=2.0)(jnp.zeros(1), jnp.zeros(1)))
+        1.0
+    """
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        return jnp.exp(-0.5 * squared_distance)
+
+
+class Matern12(Stationary):
+    """Matérn kernel of order 1/2, variance * exp(-r) (Rasmussen & Williams 2006, eq. 4.18)."""
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        return jnp.exp(-distance(squared_distance))
+
+
+class Matern32(Stationary):
+    """Matérn kernel of order 3/2, variance * (1 + s) exp(-s), s = sqrt(3) r (R&W eq. 4.17)."""
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        s = jnp.sqrt(3.0) * distance(squared_distance)
+        return (1 + s) * jnp.exp(-s)
+
+
+class Matern52(Stationary):
+    """Matérn kernel of order 5/2, variance * (1 + s + s^2/3) exp(-s), s = sqrt(5) r (R&W 4.17)."""
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        s = jnp.sqrt(5.0) * distance(squared_distance)
+        return (1 + s + s**2 / 3) * jnp.exp(-s)
+
+
+class Matern(Stationary):
+    """Matérn kernel of any order nu > 0, in Bessel form (Rasmussen & Williams 2006, eq. 4.14).
+
+    variance * 2^(1 - nu) / Gamma(nu) * s^nu K_nu(s), s = sqrt(2 nu) r. The order can be
+    learned: derivatives in nu are exact. Orders 1/2, 3/2 and 5/2 have cheaper classes.
+
+    Args:
+        order: nu, between 0.05 and 50; functions are differentiable ceil(nu) - 1 times.
+    """
+
+    order: Float[Array, ""] = parameter(constraints.interval(0.05, 50.0), default=1.5)
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        return matern_correlation(distance(squared_distance), self.order)
+
+
+class RationalQuadratic(Stationary):
+    """Mixture of RBF kernels over length-scales, variance * (1 + r^2 / (2 a))^-a (R&W eq. 4.19).
+
+    Args:
+        mixing: a > 0; small values mix many length-scales, a -> infinity is the RBF.
+    """
+
+    mixing: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        return jnp.exp(-self.mixing * jnp.log1p(squared_distance / (2 * self.mixing)))
+
+
+class Periodic(Stationary):
+    """Periodic kernel, variance * exp(-2 sum_d sin^2(pi (x_d - z_d) / p) / l_d^2) (MacKay 1998).
+
+    It is the RBF between points wound on circles, so its Gram matrix is one matrix product.
+
+    Args:
+        lengthscale: relative to the circle, without units.
+        period: scalar or shape (D,); units of the inputs.
+    """
+
+    lengthscale: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, default=1.0
+    )
+    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, role="lengthscale", default=1.0
+    )
+
+    def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
+        angle = 2 * jnp.pi * points / self.period
+        circle = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1) / self.lengthscale[..., None]
+        return circle.reshape(*points.shape[:-1], -1)
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        return jnp.exp(-0.5 * squared_distance)
+
+
+def squared_distances(A: Float[Array, "N D"], B: Float[Array, "M D"]) -> Float[Array, "N M"]:
+    """Squared Euclidean distances between rows, by one matrix product; never negative.
+
+    Both are centred first: the product loses digits in proportion to the squared norms.
+    """
+    centre = jax.lax.stop_gradient(jnp.mean(B, axis=0))
+    A, B = A - centre, B - centre
+    squared = jnp.sum(A**2, 1)[:, None] + jnp.sum(B**2, 1)[None, :] - 2 * A @ B.T
+    return jnp.maximum(squared, 0)
+
+
+def distance(squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """Square root with derivative zero, not infinity, at zero."""
+    return jnp.sqrt(jnp.maximum(squared_distance, 1e-36))

@@ -1,0 +1,198 @@
+"""The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
+
+from collections.abc import Callable
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from latentgp.kernels import Kernel
+from latentgp.latents.base import (
+    LatentPosterior,
+    Pullback,
+    Representation,
+    SiteUpdate,
+    over_latents,
+)
+from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
+from latentgp.sites.base import GaussianSites, Rows
+
+# Below this product of precision and prior variance, marginals are computed the long way.
+_WEAK_SITE = 1e-6
+
+
+class DensePosterior(LatentPosterior):
+    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
+
+    Attributes:
+        X: inputs of the rows, shape (N, D).
+        weights: K^-1 times the posterior mean, shape (Q, N).
+        root_precision: W^1/2, shape (Q, N).
+        factor: of B, shapes (Q, N, N).
+    """
+
+    kernel: Kernel
+    X: Float[Array, "N D"]
+    weights: Float[Array, "Q N"]
+    root_precision: Float[Array, "Q N"]
+    factor: Factor
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+    jitter: Float[Array, ""]
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return self.kernel.gram(X, self.X) @ self.weights.T
+
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        cross, prior = self.kernel.gram(self.X, X), self.kernel.diagonal(X)
+
+        def variance(root_precision, inverse):
+            explained = jnp.sum((inverse @ (root_precision[:, None] * cross)) ** 2, axis=0)
+            return jnp.clip(prior - explained, 0.0, prior)
+
+        variances = over_latents(variance, self.root_precision, self.factor.inverse)
+        return cross.T @ self.weights.T, variances.T
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        cross, prior = self.kernel.gram(self.X, X), self.kernel.symmetric_gram(X)
+
+        def covariance(root_precision, inverse):
+            half = inverse @ (root_precision[:, None] * cross)
+            return prior - half.T @ half
+
+        return over_latents(covariance, self.root_precision, self.factor.inverse)
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "N D"]], Array]
+    ) -> tuple[Float[Array, "M D"], Float[Array, "Q M"]]:
+        noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
+        prior = prior_path(self.X).T
+
+        def weights(weights, root_precision, factor, prior, noise):
+            # Sites have pseudo-targets l / w with variance 1 / w; the sampled ones are
+            # prior + noise / sqrt(w), and W^1/2 B^-1 W^1/2 = (K + W^-1)^-1.
+            residual = root_precision * prior + noise
+            correction = factor.inverse.T @ (factor.inverse @ residual)
+            return weights - root_precision * correction
+
+        update = over_latents(
+            weights, self.weights, self.root_precision, self.factor, prior, noise
+        )
+        return self.X, update
+
+
+class Dense(Representation):
+    """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory."""
+
+    def initialise(
+        self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
+    ) -> Self:
+        return self
+
+    def condition(
+        self, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> DensePosterior:
+        return _condition(kernel, X, kernel.symmetric_gram(X), sites)
+
+    def update_sites(
+        self,
+        posterior: DensePosterior,
+        X: Float[Array, "N D"],
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, DensePosterior, Float[Array, ""]]:
+        K = posterior.kernel.symmetric_gram(X)
+        mean, variance = _row_marginals(posterior, K)
+        sites, terms = update(rows, mean, variance, sites, offset)
+        posterior = _condition(posterior.kernel, X, K, sites.about(offset))
+        return sites, posterior, jnp.sum(terms)
+
+    def pull_back(
+        self, posterior: DensePosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        K, pull_gram = jax.vjp(lambda kernel: kernel.symmetric_gram(X), posterior.kernel)
+
+        def in_gram(weights, root_precision, factor):
+            precision = factor.inverse_of_product()
+            precision = root_precision[:, None] * precision * root_precision
+            return 0.5 * (jnp.outer(weights, weights) - precision)
+
+        slopes = over_latents(
+            in_gram, posterior.weights, posterior.root_precision, posterior.factor
+        )
+        (in_kernel,) = pull_gram(jnp.sum(slopes, axis=0))
+        mean, variance = _row_marginals(posterior, K)
+        return Pullback(in_kernel, self, mean, variance)
+
+    def white_size(self, X: Float[Array, "N D"]) -> int:
+        return X.shape[0]
+
+    def from_white(
+        self, kernel: Kernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+    ) -> Float[Array, "N Q"]:
+        return jittered_cholesky(kernel.symmetric_gram(X)).factor.lower @ white.T
+
+    def to_white(
+        self, kernel: Kernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+    ) -> Float[Array, "Q M"]:
+        return (jittered_cholesky(kernel.symmetric_gram(X)).factor.inverse @ g).T
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+
+def _condition(
+    kernel: Kernel, X: Float[Array, "N D"], K: Float[Array, "N N"], sites: GaussianSites
+) -> DensePosterior:
+    root_precision = jnp.sqrt(sites.precision).T
+
+    def solve(linear, root):
+        B = jnp.eye(K.shape[0], dtype=K.dtype) + root[:, None] * K * root
+        factor = cholesky(B)
+        half = factor.inverse @ (root * (K @ linear))
+        weights = linear - root * (factor.inverse.T @ half)
+        mean = K @ weights
+        log_evidence = 0.5 * linear @ mean - factor.half_log_determinant
+        kl = 0.5 * (jnp.sum(factor.inverse**2) - K.shape[0] + mean @ weights)
+        return weights, factor, log_evidence, kl + factor.half_log_determinant
+
+    weights, factor, log_evidence, kl = over_latents(solve, sites.linear.T, root_precision)
+    return DensePosterior(
+        kernel,
+        X,
+        weights,
+        root_precision,
+        factor,
+        jnp.sum(log_evidence),
+        jnp.sum(kl),
+        jnp.zeros((), K.dtype),
+    )
+
+
+def _row_marginals(
+    posterior: DensePosterior, K: Float[Array, "N N"]
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Marginals at the rows themselves, O(N^2): W S = I - B^-1 for the posterior covariance S."""
+    prior = jnp.diagonal(K)
+
+    def variance(root_precision, inverse):
+        precision = root_precision**2
+
+        def from_sites():
+            return (1 - jnp.sum(inverse**2, axis=0)) / precision
+
+        def from_gram():
+            return prior - jnp.sum((inverse @ (root_precision[:, None] * K)) ** 2, axis=0)
+
+        strong = jnp.all(precision * prior > _WEAK_SITE)
+        return jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
+
+    variances = over_latents(variance, posterior.root_precision, posterior.factor.inverse)
+    return K @ posterior.weights.T, variances.T

@@ -1,0 +1,80 @@
+"""Choosing inducing points among the rows."""
+
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from latentgp.errors import InputError
+from latentgp.kernels import Kernel
+
+Selection = Literal["k-means++", "greedy-variance"]
+
+_MAXIMAL_CANDIDATES = 10_000
+_KMEANS_ITERATIONS = 10
+
+
+def select_points(
+    X: Float[np.ndarray, "N D"],
+    weights: Float[np.ndarray, "N"] | None,
+    kernel: Kernel,
+    number: int,
+    selection: Selection,
+    key: Key[Array, ""],
+) -> Float[np.ndarray, "M D"]:
+    """At most `number` inducing points, shape (M, D); all distinct rows if there are no more.
+
+    Rows are put in an order of their own first, so the choice does not depend on theirs, and
+    thinned evenly to 10,000 candidates.
+    """
+    if weights is not None:
+        X, weights = X[weights > 0], weights[weights > 0]
+    centre, spread = X.mean(axis=0), X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    scaled = (X - centre) / spread
+    order = np.argsort(np.sum(scaled**2, axis=1), kind="stable")
+    stride = -(-len(order) // _MAXIMAL_CANDIDATES)
+    order = order[::stride]
+    X, scaled = X[order], scaled[order]
+    weights = None if weights is None else weights[order]
+    distinct = np.unique(X, axis=0)
+    if len(distinct) <= number:
+        return distinct
+    if selection == "greedy-variance":
+        chosen = _greedy_variance(kernel, jnp.asarray(X), number)
+        return X[np.asarray(chosen)]
+    if selection == "k-means++":
+        from sklearn.cluster import KMeans
+
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        clusters = KMeans(number, n_init=1, max_iter=_KMEANS_ITERATIONS, random_state=seed)
+        clusters.fit(scaled, sample_weight=weights)
+        return clusters.cluster_centers_ * spread + centre
+    raise InputError(
+        f'selection must be "k-means++" or "greedy-variance", got {selection!r}.'
+    )
+
+
+@partial(jax.jit, static_argnames="number")
+def _greedy_variance(
+    kernel: Kernel, X: Float[Array, "N D"], number: int
+) -> Float[Array, "M"]:
+    """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001)."""
+
+    def choose(index, state):
+        remaining, factor, chosen = state
+        pivot = jnp.argmax(remaining)
+        column = kernel.gram(X, X[pivot][None])[:, 0] - factor @ factor[pivot]
+        column = column / jnp.sqrt(jnp.maximum(remaining[pivot], jnp.finfo(X.dtype).tiny))
+        remaining = jnp.maximum(remaining - column**2, 0.0).at[pivot].set(-1.0)
+        return remaining, factor.at[:, index].set(column), chosen.at[index].set(pivot)
+
+    state = (
+        kernel.diagonal(X),
+        jnp.zeros((X.shape[0], number), X.dtype),
+        jnp.zeros(number, jnp.int32),
+    )
+    return jax.lax.fori_loop(0, number, choose, state)[2]

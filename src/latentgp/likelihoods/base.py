@@ -1,0 +1,119 @@
+"""What a likelihood is: one factor p(y | f) a row, with defaults by quadrature."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.quadrature import expectation, prediction_nodes, training_nodes
+from latentgp.parameters import Parametrised
+
+SideInformation = Mapping[str, Float[Array, "..."]]
+
+
+class Likelihood(Parametrised):
+    """Law of one target given the Q latent functions at its input.
+
+    An author writes `log_prob` for one row; everything else has a default or is optional.
+    A likelihood holds no data: what belongs to a row arrives as `side`, a mapping from the
+    names in `side_information` to that row's numbers (absent where the user gave none).
+
+    Attributes:
+        latent_size: Q.
+        side_information: names of the per-row numbers it reads.
+    """
+
+    latent_size: ClassVar[int] = 1
+    side_information: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        """log p(y | f) of one row, in nats."""
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Mean and variance of y given f, one row."""
+        raise InputError(
+            f"{type(self).__name__} does not say its conditional_moments(f, side); "
+            "write that method to predict the mean and variance of y."
+        )
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        """A draw of y given f, one row."""
+        raise InputError(
+            f"{type(self).__name__} does not say how to sample(key, f, side); "
+            "write that method to draw targets."
+        )
+
+    def check_targets(self, y: Float[Array, "N"]) -> None:
+        """Raise InputError if targets are outside the support, naming what is expected."""
+        return
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        """E log p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        nodes = training_nodes(self.latent_size)
+        return expectation(self._along_nodes(self.log_prob, y, side), mean, variance, nodes)
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        """log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        nodes, weights = prediction_nodes(self.latent_size)
+        f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * nodes
+        log_prob = self._along_nodes(self.log_prob, y, side)(f)
+        return jax.scipy.special.logsumexp(log_prob, axis=1, b=weights)
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        """Mean and variance of y under f ~ N(mean, diag(variance)), a row."""
+
+        def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S 2"]:
+            at_nodes = jax.vmap(
+                lambda f, side: jax.vmap(lambda f: jnp.stack(self.conditional_moments(f, side)))(f)
+            )(f, dict(side))
+            first, second = at_nodes[..., 0], at_nodes[..., 1]
+            return jnp.stack([first, second + first**2], axis=-1)
+
+        nodes = prediction_nodes(self.latent_size)
+        first, second = jnp.moveaxis(expectation(moments, mean, variance, nodes), -1, 0)
+        return first, jnp.maximum(second - first**2, 0.0)
+
+    def predictive_quantiles(
+        self,
+        probabilities: Float[Array, "K"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N K"]:
+        """Quantiles of y under f ~ N(mean, diag(variance)), a row."""
+        raise InputError(
+            f"{type(self).__name__} has no predictive_quantiles; use the predictive mean and "
+            "variance, or quantiles of samples."
+        )
+
+    def _along_nodes(
+        self, function: Callable, y: Float[Array, "N"], side: SideInformation
+    ) -> Callable[[Float[Array, "N S Q"]], Float[Array, "N S"]]:
+        """A function of one row, over all rows and over S values of their latents."""
+        over_nodes = jax.vmap(function, (None, 0, None))
+        return lambda f: jax.vmap(over_nodes)(y, f, dict(side))

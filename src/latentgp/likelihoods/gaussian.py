@@ -1,0 +1,90 @@
+"""Gaussian noise."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.parameters import parameter
+
+
+class Gaussian(Likelihood):
+    """y = f + noise, noise ~ N(0, noise_variance + the row's own known noise variance).
+
+    Args:
+        noise_variance: learned, units of y squared. Per-row side information of the same name
+            is known and is added to it.
+
+    Example:
+        >>> Gaussian(noise_variance=0.1).noise_variance
+        array(0.1)
+    """
+
+    side_information: ClassVar[tuple[str, ...]] = ("noise_variance",)
+
+    noise_variance: Float[Array, ""] = parameter(
+        constraints.positive, role="noise_variance", default=1.0
+    )
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return _log_density(y, f[0], self.total_noise_variance(side))
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return f[0], jnp.broadcast_to(self.total_noise_variance(side), f[0].shape)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(key)
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        noise = self.total_noise_variance(side)
+        return _log_density(y, mean[:, 0], noise) - 0.5 * variance[:, 0] / noise
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return _log_density(y, mean[:, 0], variance[:, 0] + self.total_noise_variance(side))
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        return mean[:, 0], variance[:, 0] + self.total_noise_variance(side)
+
+    def predictive_quantiles(
+        self,
+        probabilities: Float[Array, "K"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N K"]:
+        mean_y, variance_y = self.predictive_moments(mean, variance, side)
+        standard = jax.scipy.special.ndtri(probabilities)
+        return mean_y[:, None] + jnp.sqrt(variance_y)[:, None] * standard
+
+    def total_noise_variance(self, side: SideInformation) -> Float[Array, "*N"]:
+        """Learned noise variance plus the known one of the rows."""
+        return self.noise_variance + side.get("noise_variance", 0.0)
+
+
+def _log_density(
+    y: Float[Array, "*N"], mean: Float[Array, "*N"], variance: Float[Array, "*N"]
+) -> Float[Array, "*N"]:
+    return -0.5 * (jnp.log(2 * jnp.pi * variance) + (y - mean) ** 2 / variance)

@@ -1,0 +1,1 @@
+"""Factorisations and streamed sums: everything numerical that is not about models."""

@@ -1,0 +1,57 @@
+"""Sums over rows without an array of N rows: the one owner of chunks."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, PyTree
+
+Carry = TypeVar("Carry")
+
+# A block of chunk x M numbers should stay in a core's cache, and still be a large product.
+_BLOCK_SIZE = 1 << 20
+_MINIMAL_CHUNK, _MAXIMAL_CHUNK = 512, 8192
+
+
+def chunk_size(columns: int) -> int:
+    """How many rows a chunk has when each row needs `columns` numbers."""
+    return max(_MINIMAL_CHUNK, min(_MAXIMAL_CHUNK, _BLOCK_SIZE // max(columns, 1)))
+
+
+def scan_rows(
+    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
+    carry: Carry,
+    rows: PyTree,
+    *,
+    columns: int,
+) -> tuple[Carry, Any]:
+    """`lax.scan` over chunks of rows.
+
+    Args:
+        step: takes the carry, a chunk of the rows and which of its rows are real; gives the
+            new carry and outputs one a row. Rows that fill up the last chunk repeat the last
+            real one and must not count in sums.
+        carry: what is summed.
+        rows: arrays that share their first axis, N.
+        columns: numbers needed a row, which sets the chunk.
+
+    Returns:
+        The last carry, and the outputs of all N rows.
+    """
+    size = jax.tree.leaves(rows)[0].shape[0]
+    chunks = -(-size // chunk_size(columns))
+    if chunks <= 1:
+        return step(carry, rows, jnp.ones(size, bool))
+    width = -(-size // chunks)
+    padding = chunks * width - size
+
+    def split(array: Array) -> Array:
+        widths = ((0, padding), *((0, 0),) * (array.ndim - 1))
+        return jnp.pad(array, widths, mode="edge").reshape(chunks, width, *array.shape[1:])
+
+    real = (jnp.arange(chunks * width) < size).reshape(chunks, width)
+    carry, outputs = jax.lax.scan(
+        lambda c, part: step(c, *part), carry, (jax.tree.map(split, rows), real)
+    )
+    return carry, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], outputs)

@@ -1,0 +1,290 @@
+"""Constraints, priors and freezing by path; a model as an unconstrained vector and back.
+
+Fields of modules hold constrained values (a variance is a variance, not its logarithm) and
+declare their support. `ParameterSpace` is the one place that knows how to leave that space.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.transforms import Transform, biject_to
+
+from latentgp.errors import InputError
+
+Role = Literal["lengthscale", "variance", "noise_variance", "other"]
+ModuleT = TypeVar("ModuleT", bound=eqx.Module)
+
+_SUPPORT, _ROLE = "latentgp.support", "latentgp.role"
+
+
+def parameter(
+    support: constraints.Constraint = constraints.real,
+    *,
+    role: Role = "other",
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """Declare a field of a module as a parameter that can be learned.
+
+    Args:
+        support: where the value lives (a NumPyro constraint).
+        role: what the value measures; weak default priors, search bounds and reports in the
+            user's units follow from it. A "lengthscale" has the units of the inputs, a
+            "variance" or "noise_variance" those of the latent function squared.
+        default: the value when the constructor is given none.
+
+    Example:
+        >>> class Decay(Parametrised):
+        ...     rate: Array = parameter(constraints.positive, default=1.0)
+        >>> Decay(rate=2.0).rate
+        array(2.)
+    """
+    settings: dict[str, Any] = {"metadata": {_SUPPORT: support, _ROLE: role}}
+    if default is not dataclasses.MISSING:
+        settings["default"] = default
+    return eqx.field(converter=_as_value, **settings)
+
+
+def _as_value(value: Any) -> Any:
+    """NumPy float64 unless traced: JAX arrays made outside the x64 context would be float32."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return value  # placeholders that JAX's tree functions put in leaves
+
+
+class Parametrised(eqx.Module):
+    """Base of everything that holds parameters; checks values against their supports."""
+
+    def __check_init__(self) -> None:
+        for field in _parameter_fields(self):
+            value, support = getattr(self, field.name), field.metadata[_SUPPORT]
+            if not isinstance(value, np.ndarray):
+                continue
+            if not np.all(np.asarray(support(value))):
+                raise InputError(
+                    f"{type(self).__name__}.{field.name} must satisfy {_describe(support)}, "
+                    f"got {value.tolist()}; give a value inside that range."
+                )
+
+
+class ParameterInfo(NamedTuple):
+    """One parameter of a model: where it is, what it is, what it may be."""
+
+    path: str
+    value: Any
+    support: constraints.Constraint
+    role: Role
+
+
+def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
+    """All parameters of a model by path, in the order of its fields.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> [p.path for p in parameters(2.0 * RBF()).values()]
+        ['kernel.lengthscale', 'kernel.variance', 'scale']
+    """
+    return {info.path: info for info in _walk(model, "")}
+
+
+def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
+    """The model with the parameters at the given paths changed.
+
+    Raises:
+        InputError: a path names no parameter.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> float(replace(RBF(), {"lengthscale": 3.0}).lengthscale)
+        3.0
+    """
+    if not values:
+        return model
+    known = parameters(model)
+    for path in values:
+        if path not in known:
+            raise InputError(_no_such_path(path, known))
+    paths = list(values)
+    return eqx.tree_at(
+        lambda m: [parameters(m)[path].value for path in paths],
+        model,
+        [_as_value(values[path]) for path in paths],
+    )
+
+
+class ParameterSpace(eqx.Module):
+    """The free parameters of a model as one unconstrained vector.
+
+    Args:
+        model: any module; its values are kept for parameters that are frozen.
+        frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
+        priors: a NumPyro distribution by path.
+
+    Raises:
+        InputError: a path in `frozen` or `priors` names no parameter.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> space = ParameterSpace(RBF(lengthscale=2.0), frozen=("variance",))
+        >>> space.to_vector().round(3)
+        array([0.693])
+    """
+
+    model: eqx.Module
+    priors: tuple[Distribution, ...]
+    prior_paths: tuple[str, ...] = eqx.field(static=True)
+    paths: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: eqx.Module,
+        *,
+        frozen: Sequence[str] = (),
+        priors: Mapping[str, Distribution] | None = None,
+    ):
+        priors = dict(priors or {})
+        known = parameters(model)
+        for path in priors:
+            if path not in known:
+                raise InputError(_no_such_path(path, known))
+        for path in frozen:
+            if not any(_is_under(name, path) for name in known):
+                raise InputError(_no_such_path(path, known))
+        self.model = model
+        self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
+        self.prior_paths = tuple(path for path in self.paths if path in priors)
+        self.priors = tuple(priors[path] for path in self.prior_paths)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the unconstrained vector has."""
+        return sum(math.prod(shape) for _, _, shape in self._layout())
+
+    def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
+        """The free parameters of `model` (default: the one given) as a vector, shape (P,)."""
+        known = parameters(self.model if model is None else model)
+        with jax.enable_x64(True):
+            parts = [
+                np.ravel(biject_to(known[path].support).inv(jnp.asarray(known[path].value)))
+                for path in self.paths
+            ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def to_model(self, vector: Float[Array, "P"]) -> Any:
+        """The model whose free parameters are those of the unconstrained vector."""
+        return replace(self.model, {p: value for p, value, _, _ in self._constrained(vector)})
+
+    def log_prior(self, vector: Float[Array, "P"]) -> Float[Array, ""]:
+        """Log density of the priors at the unconstrained vector, in nats.
+
+        The change of variables is included, so its mode does not depend on how a support was
+        mapped onto the real line for log-normal priors: it is the median.
+        """
+        prior_of = dict(zip(self.prior_paths, self.priors, strict=True))
+        total = jnp.zeros((), vector.dtype)
+        for path, value, raw, transform in self._constrained(vector):
+            if path in prior_of:
+                total = total + jnp.sum(prior_of[path].log_prob(value))
+                total = total + jnp.sum(transform.log_abs_det_jacobian(raw, value))
+        return total
+
+    def labels(self) -> list[str]:
+        """A name for every entry of the vector: the path, with an index where it is an array."""
+        return [
+            path if shape == () else f"{path}[{i}]"
+            for path, _, shape in self._layout()
+            for i in range(math.prod(shape))
+        ]
+
+    def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:
+        known = parameters(self.model)
+        for path in self.paths:
+            transform = biject_to(known[path].support)
+            yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
+
+    def _constrained(
+        self, vector: Float[Array, "P"]
+    ) -> Iterator[tuple[str, Array, Array, Transform]]:
+        start = 0
+        for path, transform, shape in self._layout():
+            stop = start + math.prod(shape)
+            raw = vector[start:stop].reshape(shape)
+            yield path, jnp.asarray(transform(raw)), raw, transform
+            start = stop
+
+
+def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
+    """A readable table of a model's parameters: path, value, support, prior or "frozen".
+
+    Example:
+        >>> from latentgp import RBF
+        >>> print(summary(RBF()))
+        parameter    value  support   prior
+        lengthscale  1      positive  -
+        variance     1      positive  -
+    """
+    prior_of = dict(zip(space.prior_paths, space.priors, strict=True)) if space else {}
+    rows = [("parameter", "value", "support", "prior")]
+    for path, info in parameters(model).items():
+        value = np.array2string(np.asarray(info.value), precision=4, separator=", ", threshold=8)
+        value = value.rstrip(".")
+        state = _name_of(prior_of[path]) if path in prior_of else "-"
+        if space is not None and path not in space.paths:
+            state = "frozen"
+        rows.append((path, value, _describe(info.support), state))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
+    return [f for f in dataclasses.fields(module) if _SUPPORT in f.metadata]
+
+
+def _walk(node: Any, prefix: str) -> Iterator[ParameterInfo]:
+    if isinstance(node, eqx.Module):
+        for field in dataclasses.fields(node):
+            value = getattr(node, field.name)
+            path = f"{prefix}.{field.name}" if prefix else field.name
+            if _SUPPORT in field.metadata:
+                meta = field.metadata
+                yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE])
+            else:
+                yield from _walk(value, path)
+    elif isinstance(node, tuple | list):
+        for index, child in enumerate(node):
+            yield from _walk(child, f"{prefix}[{index}]")
+
+
+def _is_under(path: str, beginning: str) -> bool:
+    return path == beginning or path.startswith((f"{beginning}.", f"{beginning}["))
+
+
+def _no_such_path(path: str, known: Mapping[str, Any]) -> str:
+    names = ", ".join(known) or "none"
+    return f'The model has no parameter "{path}"; its parameters are: {names}.'
+
+
+def _describe(support: constraints.Constraint) -> str:
+    if support is constraints.positive:
+        return "positive"
+    if support is constraints.real:
+        return "real"
+    return repr(support)
+
+
+def _name_of(prior: Distribution) -> str:
+    values = (np.asarray(getattr(prior, name)) for name in prior.arg_constraints)
+    return f"{type(prior).__name__}({', '.join(np.array2string(v, precision=3) for v in values)})"

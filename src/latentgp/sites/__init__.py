@@ -1,0 +1,1 @@
+"""The rules that make Gaussian sites: rows of the design's table."""

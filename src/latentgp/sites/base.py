@@ -1,0 +1,90 @@
+"""Gaussian sites: what one row says about one latent, the common currency of inference."""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from latentgp.likelihoods.base import Likelihood, SideInformation
+
+
+class GaussianSites(NamedTuple):
+    """Factors exp(linear f - precision f^2 / 2 + log_constant), one a row and latent.
+
+    Attributes:
+        linear: shape (N, Q), units one over f.
+        precision: shape (N, Q), not negative, units one over f squared.
+        log_constant: shape (N,), in nats: what the row contributes apart from f.
+    """
+
+    linear: Float[Array, "N Q"]
+    precision: Float[Array, "N Q"]
+    log_constant: Float[Array, "N"]
+
+    def expected(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Array:
+        """Expectation of each row's log factor under f ~ N(mean, diag(variance)), shape (N,)."""
+        quadratic = self.linear * mean - 0.5 * self.precision * (mean**2 + variance)
+        return jnp.sum(quadratic, axis=1) + self.log_constant
+
+    def about(self, offset: Float[Array, "N Q"]) -> "GaussianSites":
+        """The same factors as functions of g = f - offset."""
+        return GaussianSites(
+            self.linear - self.precision * offset,
+            self.precision,
+            self.expected(offset, jnp.zeros_like(offset)),
+        )
+
+    def weighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+        """Factors raised to the power of the row's weight: w equals w copies of the row."""
+        if weights is None:
+            return self
+        column = weights[:, None]
+        return GaussianSites(
+            column * self.linear, column * self.precision, weights * self.log_constant
+        )
+
+    def damped(self, new: "GaussianSites", step: float) -> "GaussianSites":
+        """A step from these sites towards new ones, in natural parameters."""
+        return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
+
+
+class Rows(NamedTuple):
+    """What a site rule sees of the data: targets, weights, side information; no inputs."""
+
+    y: Float[Array, "N"]
+    weights: Float[Array, "N"] | None
+    side: SideInformation
+
+
+class SiteRule(eqx.Module):
+    """How the data enter as Gaussian sites, given what is believed about the latents.
+
+    Attributes:
+        step_size: how far an update goes towards new sites, in (0, 1].
+    """
+
+    step_size: eqx.AbstractVar[float]
+
+    @abstractmethod
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        """New sites for f ~ N(mean, diag(variance)), row weights not yet applied.
+
+        Their `log_constant` is such that `sites.expected(mean, variance)` is the rule's value
+        of (or lower bound on) E log p(y | f).
+        """
+
+    @abstractmethod
+    def check(self, likelihood: Likelihood) -> None:
+        """Raise InputError if the rule cannot make sites for this likelihood."""
+
+    @abstractmethod
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        """Whether the sites are the likelihood itself, whatever is believed about f."""

@@ -1,0 +1,42 @@
+"""Sites from the gradient of the expected log likelihood: natural-gradient variational inference."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from latentgp.likelihoods.base import Likelihood
+from latentgp.sites.base import GaussianSites, Rows, SiteRule
+
+
+class VariationalRule(SiteRule):
+    """Conjugate-computation variational inference (Khan & Lin 2017, eq. 14).
+
+    With e(m, v) = E log p(y | f): precision = -2 de/dv and linear = de/dm + precision m. A damped
+    step in these natural parameters is a natural-gradient step on q. Where the likelihood is
+    not log-concave a precision can turn negative; it is set to zero, which keeps q proper.
+    """
+
+    step_size: float = eqx.field(static=True, default=0.7)
+
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        def total(mean, variance):
+            values = likelihood.expected_log_prob(rows.y, mean, variance, rows.side)
+            return jnp.sum(values), values
+
+        (in_mean, in_variance), values = jax.grad(total, (0, 1), has_aux=True)(mean, variance)
+        precision = jnp.maximum(-2 * in_variance, 0.0)
+        sites = GaussianSites(in_mean + precision * mean, precision, jnp.zeros_like(values))
+        return sites._replace(log_constant=values - sites.expected(mean, variance))
+
+    def check(self, likelihood: Likelihood) -> None:
+        return
+
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        return False

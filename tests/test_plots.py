@@ -1,0 +1,125 @@
+import doctest
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from latentgp import plots
+from latentgp.errors import InputError
+
+generator = np.random.default_rng(0)
+x = generator.uniform(size=30)
+probabilities = generator.uniform(size=30)
+labels = (generator.uniform(size=30) < probabilities).astype(int)
+
+EVERY_PLOT = {
+    "prediction_bands": lambda ax: plots.prediction_bands(
+        ax, x, x, x - 1, x + 1, observed_x=[0, 1], observed_y=[0, 1], inducing_x=[0.5]
+    ),
+    "observed_against_predicted": lambda ax: plots.observed_against_predicted(
+        ax, x, x + 0.1, x - 1, x + 1, target_label="strength [MPa]"
+    ),
+    "reliability_diagram": lambda ax: plots.reliability_diagram(ax, labels, probabilities),
+    "interval_calibration": lambda ax: plots.interval_calibration(
+        ax, [0.9, 0.5], [0.8, 0.4], rows=50
+    ),
+    "learning_curve": lambda ax: plots.learning_curve(ax, [-9.0, -2.0], seconds=[1, 2], label="a"),
+    "relevance": lambda ax: plots.relevance(ax, [1.0, 2.0, np.inf], ["age", "dose", "Größe"]),
+}
+
+
+def test_docstring_examples_hold():
+    assert doctest.testmod(plots).failed == 0
+
+
+def test_every_public_plot_is_in_the_list_above():
+    assert set(EVERY_PLOT) | {"save_figure"} == set(plots.__all__)
+
+
+@pytest.mark.parametrize("name", EVERY_PLOT)
+@pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
+def test_every_plot_returns_labelled_axes_and_saves(name, ending, tmp_path):
+    ax = EVERY_PLOT[name](None)
+    assert isinstance(ax, Axes)
+    assert ax.get_xlabel()
+    assert ax.get_ylabel() or name == "relevance"
+    path = plots.save_figure(ax, tmp_path / "new folder" / f"{name}.{ending}")
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", EVERY_PLOT)
+def test_every_plot_draws_on_given_axes(name):
+    ax = Figure().add_subplot()
+    assert EVERY_PLOT[name](ax) is ax
+
+
+def test_pyplot_is_never_imported():
+    code = (
+        "import sys; from latentgp import plots; plots.learning_curve(None, [1.0, 2.0]);"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_band_follows_sorted_inputs():
+    ax = plots.prediction_bands(None, [2, 0, 1], [4, 0, 1], [3, -1, 0], [5, 1, 2])
+    (line,) = ax.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), [0, 1, 2])
+    np.testing.assert_array_equal(line.get_ydata(), [0, 1, 4])
+
+
+def test_the_coverage_is_written_in_the_legend():
+    ax = plots.observed_against_predicted(None, [0, 0, 0, 9], [0] * 4, [-1] * 4, [1] * 4)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["inside the 95 % interval: 75.0 %", "outside: 25.0 %"]
+
+
+def test_constant_targets_and_single_rows_can_be_drawn(tmp_path):
+    plots.save_figure(
+        plots.observed_against_predicted(None, [1], [1], [1], [1]), tmp_path / "a.png"
+    )
+    plots.save_figure(plots.prediction_bands(None, [1], [1], [1], [1]), tmp_path / "b.png")
+    plots.save_figure(plots.learning_curve(None, [-np.inf]), tmp_path / "c.png")
+    plots.save_figure(plots.reliability_diagram(None, [1], [1.0]), tmp_path / "d.png")
+
+
+def test_relevance_is_sorted_and_says_what_is_left_out():
+    ax = plots.relevance(None, [1.0, 0.5, 2.0], ["a", "b", "c"], at_most=2)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["b", "a"]
+    assert [bar.get_width() for bar in ax.patches] == [2.0, 1.0]
+    assert "2 most relevant of 3" in ax.get_xlabel()
+
+
+def test_learning_curves_are_compared_on_one_axes_and_the_start_is_cut():
+    ax = plots.learning_curve(None, [-1e6, *np.linspace(-20, -10, 20)], label="one")
+    plots.learning_curve(ax, np.linspace(-40, -12, 20), label="two")
+    assert -60 < ax.get_ylim()[0] < -35
+    assert len({line.get_color() for line in ax.get_lines()}) == 2
+    whole = plots.learning_curve(None, np.linspace(-40, -12, 20))
+    assert whole.get_ylim()[0] < -40
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: plots.prediction_bands(None, [0, 1], [0], [0], [0]), "x has 2 rows, mean has 1"),
+        (lambda: plots.prediction_bands(None, [[0]], [0], [0], [0]), "x has shape"),
+        (
+            lambda: plots.prediction_bands(None, [0], [0], [0], [0], observed_x=[1]),
+            "only one of observed_x and observed_y",
+        ),
+        (lambda: plots.observed_against_predicted(None, [0], [0], [1], [0]), "lower end above"),
+        (lambda: plots.interval_calibration(None, [95], [0.9]), r"nominal leaves \[0, 1\]"),
+        (lambda: plots.relevance(None, [0.0]), "not positive"),
+        (lambda: plots.relevance(None, [1.0], ["a", "b"]), "2 names for 1 inputs"),
+        (lambda: plots.learning_curve(None, [1.0, 2.0], seconds=[1.0]), "seconds has 1 rows"),
+        (lambda: plots.save_figure(plots.relevance(None, [1.0]), "picture.xyz"), "picture.xyz"),
+    ],
+)
+def test_wrong_input_is_answered_in_one_sentence(call, says):
+    with pytest.raises(InputError, match=says) as caught:
+        call()
+    assert "\n" not in str(caught.value)
