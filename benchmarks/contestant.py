@@ -31,7 +31,7 @@ class Problem:
     X_test: np.ndarray
     y_test: np.ndarray
     Z: np.ndarray | None  # M x D, the inducing points, which stay where they are
-    lengthscale: np.ndarray  # D
+    lengthscale: np.ndarray  # D, or 1 for an isotropic kernel
     variance: float
     noise_variance: float
     options: Mapping[str, Any]

@@ -33,9 +33,10 @@ def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0)
 
 
 def inducing_points(X: np.ndarray, n_points: int, seed: int = 0) -> np.ndarray:
-    """K-means centres from a k-means++ start, or the rows themselves where they are no more."""
-    if len(X) <= n_points:
-        return X
+    """K-means centres from a k-means++ start; the distinct rows where they are no more."""
+    distinct = np.unique(X, axis=0)
+    if len(distinct) <= n_points:
+        return distinct
     return KMeans(n_points, n_init=1, max_iter=30, random_state=seed).fit(X).cluster_centers_
 
 

@@ -134,6 +134,7 @@ class Session:
         columns: Sequence[str],
         options: Mapping[str, Any] | None = None,
         contestants: Sequence[Contestant] = (),
+        ard: bool = True,
     ) -> None:
         """Run the contestants in turn (default: one a worker), then print their table.
 
@@ -143,7 +144,7 @@ class Session:
         folder.mkdir()
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array)
-        job = {"task": task, "folder": str(folder)} | start(arrays["X"].shape[1])
+        job = {"task": task, "folder": str(folder)} | start(arrays["X"].shape[1], ard)
         entrants = [c for c in contestants if c.worker in self._workers]
         entrants = entrants or [Contestant(name) for name in self._workers]
         runs: dict[str, list[dict[str, Any]]] = {str(c): [] for c in entrants}
@@ -173,10 +174,10 @@ def parser(description: str, peers: Sequence[str], repeats: int) -> argparse.Arg
     return result
 
 
-def start(n_inputs: int) -> dict[str, Any]:
+def start(n_inputs: int, ard: bool) -> dict[str, Any]:
     """Where every contestant's hyper-parameters start, on standardised data."""
     return {
-        "lengthscale": [n_inputs**0.5] * n_inputs,
+        "lengthscale": [n_inputs**0.5] * (n_inputs if ard else 1),
         "variance": 1.0,
         "noise_variance": 0.1,  # regression only
     }

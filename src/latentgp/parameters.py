@@ -198,10 +198,11 @@ class ParameterSpace(eqx.Module):
                 total = total + jnp.sum(transform.log_abs_det_jacobian(raw, value))
         return total
 
-    def labels(self) -> list[str]:
-        """A name for every entry of the vector: the path, with an index where it is an array."""
+    def entries(self) -> list[tuple[str, ParameterInfo]]:
+        """A label for every entry of the vector (indexed where it is an array), and whose it is."""
+        known = parameters(self.model)
         return [
-            path if shape == () else f"{path}[{i}]"
+            (path if shape == () else f"{path}[{i}]", known[path])
             for path, _, shape in self._layout()
             for i in range(math.prod(shape))
         ]

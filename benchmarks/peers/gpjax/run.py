@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import paramax
-from contestant import LossTrace, Problem, Result, gaussian_scores, lbfgs, serve
 from gpjax.fit import get_batch
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import BernoulliLogits
+
+from contestant import LossTrace, Problem, Result, gaussian_scores, lbfgs, serve
 
 jax.config.update("jax_enable_x64", True)
 STEPS_A_CALL = 10  # mini-batch steps inside one compiled call
@@ -28,9 +29,7 @@ class LogitLikelihood(gpx.likelihoods.Bernoulli):
 
 
 def prior(problem: Problem) -> gpx.Prior:
-    kernel = gpx.kernels.RBF(
-        lengthscale=jnp.array(problem.lengthscale), variance=problem.variance
-    )
+    kernel = gpx.kernels.RBF(lengthscale=jnp.array(problem.lengthscale), variance=problem.variance)
     return gpx.Prior(mean_function=gpx.mean_functions.Zero(), kernel=kernel)
 
 
@@ -54,7 +53,10 @@ def exact_regression(problem: Problem) -> Result:
     fitted = perf_counter()
     model = eqx.combine(restore(jnp.array(solution.x)), static)
     law = model.condition(data)(jnp.array(problem.X_test), covariance="diagonal")
-    mean, variance = np.asarray(law.mean), np.asarray(law.variance + model.likelihood.noise_vector(1))
+    mean, variance = (
+        np.asarray(law.mean),
+        np.asarray(law.variance + model.likelihood.noise_vector(1)),
+    )
     return {
         "seconds": fitted - started,
         "predict_seconds": perf_counter() - fitted,

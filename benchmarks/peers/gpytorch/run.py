@@ -7,6 +7,10 @@ from time import perf_counter
 import gpytorch
 import numpy as np
 import torch
+from gpytorch.kernels import InducingPointKernel, Kernel, RBFKernel, ScaleKernel
+from gpytorch.likelihoods import GaussianLikelihood
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
 from contestant import (
     LossTrace,
     Problem,
@@ -16,11 +20,9 @@ from contestant import (
     lbfgs,
     serve,
 )
-from gpytorch.kernels import InducingPointKernel, Kernel, RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 torch.set_default_dtype(torch.float64)
+CLASSIFICATION_STEPS = 300  # its tutorial takes 50, after which the held-out loss still falls
 PREDICTION_ROWS = 1000  # a joint covariance of the rows predicted together is formed
 
 
@@ -62,7 +64,7 @@ class LogitLikelihood(gpytorch.likelihoods._OneDimensionalLikelihood):
 
 
 def latent_kernel(problem: Problem) -> ScaleKernel:
-    kernel = ScaleKernel(RBFKernel(ard_num_dims=problem.X.shape[1]))
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=len(problem.lengthscale)))
     kernel.base_kernel.lengthscale = torch.tensor(problem.lengthscale)
     kernel.outputscale = problem.variance
     return kernel
@@ -94,7 +96,9 @@ def predict_gaussian(model: ExactModel, X_test: np.ndarray) -> tuple[np.ndarray,
     model.eval()
     model.likelihood.eval()
     with torch.no_grad():
-        laws = [model.likelihood(model(rows)) for rows in torch.tensor(X_test).split(PREDICTION_ROWS)]
+        laws = [
+            model.likelihood(model(rows)) for rows in torch.tensor(X_test).split(PREDICTION_ROWS)
+        ]
         return (
             torch.cat([law.mean for law in laws]).numpy(),
             torch.cat([law.variance for law in laws]).numpy(),
@@ -113,7 +117,7 @@ def predict_class_one(
 
 
 def negative_evidence(model: ExactModel) -> Callable[[], torch.Tensor]:
-    """Of the model, or its lower bound, in nats over all rows (GPyTorch divides by their number)."""
+    """Of the model, or its lower bound, in nats over all rows: GPyTorch divides by their number."""
     X, y = model.train_inputs[0], model.train_targets
     mll = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
     return lambda: -mll(model(X), y) * len(y)
@@ -165,19 +169,24 @@ def collapsed_fit(problem: Problem) -> Result:
 
 
 def binary_classification(problem: Problem) -> Result:
-    """Full-batch L-BFGS-B on the variational bound, logit link."""
+    """Full-batch Adam on the variational bound, logit link, with its tutorial's step of 0.1."""
     X, y, X_test, Z = map(torch.tensor, (problem.X, problem.y, problem.X_test, problem.Z))
+    started = perf_counter()
     model, likelihood = SparseModel(Z, latent_kernel(problem)), LogitLikelihood()
     elbo = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
-    started = perf_counter()
-    loss, evaluations = minimise(model, lambda: -elbo(model(X), y) * len(y))
+    adam = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(CLASSIFICATION_STEPS):
+        adam.zero_grad()
+        loss = -elbo(model(X), y)
+        loss.backward()
+        adam.step()
     fitted = perf_counter()
     probability = predict_class_one(model, likelihood, X_test)
     return {
         "seconds": fitted - started,
         "predict_seconds": perf_counter() - fitted,
-        "evaluations": evaluations,
-        "log_evidence": -loss,
+        "evaluations": CLASSIFICATION_STEPS,
+        "log_evidence": -loss.item() * len(y),
         **bernoulli_scores(problem.y_test, probability),
     }
 

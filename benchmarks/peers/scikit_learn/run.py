@@ -4,10 +4,11 @@ from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
-from contestant import Problem, Result, bernoulli_scores, gaussian_scores, serve
 from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, WhiteKernel
+
+from contestant import Problem, Result, bernoulli_scores, gaussian_scores, serve
 
 WIDE = (1e-6, 1e6)  # bounds that no optimum here touches except by switching an input off
 

@@ -41,6 +41,11 @@ class Kernel(Parametrised):
         index = jnp.arange(X.shape[0])
         return K.at[index, index].set(self.diagonal(X))
 
+    def check_inputs(self, columns: int) -> None:
+        """Raise InputError if the kernel does not fit inputs with so many columns."""
+        point = jax.ShapeDtypeStruct((1, columns), float)
+        jax.eval_shape(self.gram, point, point)
+
     def on(self, *dimensions: int) -> "ActiveDimensions":
         """This kernel looking only at the given input dimensions (columns, counted from 0)."""
         return ActiveDimensions(self, dimensions)

@@ -44,11 +44,14 @@ class LatentPosterior(eqx.Module):
             constants, in nats; a lower bound for a sparse representation.
         kl: KL divergence from the prior to the posterior of the coefficients, in nats.
         jitter: what was added to the diagonal of the prior covariance that was factorised.
+        deficit: nats of the bound lost to prior variance that the coefficients cannot express
+            at the rows; zero for an exact representation.
     """
 
     log_evidence: eqx.AbstractVar[Float[Array, ""]]
     kl: eqx.AbstractVar[Float[Array, ""]]
     jitter: eqx.AbstractVar[Float[Array, ""]]
+    deficit: eqx.AbstractVar[Float[Array, ""]]
 
     @abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
@@ -64,13 +67,22 @@ class LatentPosterior(eqx.Module):
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         """Joint posterior covariances at new inputs."""
 
+    @property
+    @abstractmethod
+    def centres(self) -> Float[Array, "M D"]:
+        """The points whose kernel functions make up the posterior mean."""
+
     @abstractmethod
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "N D"]], Array]
-    ) -> tuple[Float[Array, "M D"], Float[Array, "Q M"]]:
-        """Centres and weights w such that prior_path(x) + sum_m w_m k(x, z_m) is a posterior path.
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        """Weights w such that prior_path(x) + sum_m w_m k(x, centre_m) is a posterior path.
 
         Matheron's rule (Wilson et al. 2020, eq. 13).
+
+        Args:
+            key: random key.
+            prior_path: a draw of the prior, values of shape (M, Q) at the centres.
         """
 
 
@@ -141,39 +153,44 @@ class Representation(eqx.Module):
         """Whether the posterior given sites is exact."""
 
 
-@jax.custom_vjp
 def log_evidence(
     representation: Representation, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
 ) -> Float[Array, ""]:
     """Log of the integral of prior times sites, in nats, the sites' own constants included.
 
-    Differentiable in the kernel, the sites and the representation's coefficients' places by
-    one pass over the rows; X is held fixed (its derivative is not computed and reads zero).
+    Differentiable in the kernel, the sites and the representation (inducing points) by one more
+    pass over the rows. X is held fixed: its derivative is not computed and reads zero.
     """
-    return representation.condition(kernel, X, sites).log_evidence + jnp.sum(sites.log_constant)
+    posterior = jax.lax.stop_gradient(representation.condition(kernel, X, sites))
+    return _log_evidence_of(posterior, representation, kernel, X, sites)
 
 
-def _forward(representation, kernel, X, sites):
-    posterior = representation.condition(kernel, X, sites)
-    value = posterior.log_evidence + jnp.sum(sites.log_constant)
-    return value, (representation, posterior, X, sites)
+@jax.custom_vjp
+def _log_evidence_of(posterior, representation, kernel, X, sites):
+    return posterior.log_evidence + jnp.sum(sites.log_constant)
+
+
+def _forward(posterior, representation, kernel, X, sites):
+    value = _log_evidence_of(posterior, representation, kernel, X, sites)
+    return value, (posterior, representation, X, sites)
 
 
 def _backward(residuals, cotangent):
-    representation, posterior, X, sites = residuals
+    posterior, representation, X, sites = residuals
     pullback = representation.pull_back(posterior, X, sites)
     in_sites = GaussianSites(
         pullback.mean,
         -0.5 * (pullback.mean**2 + pullback.variance),
         jnp.ones_like(sites.log_constant),
     )
-    kernel, places, sites = jax.tree.map(
+    kernel, places, in_sites = jax.tree.map(
         lambda leaf: cotangent * leaf, (pullback.kernel, pullback.representation, in_sites)
     )
-    return places, kernel, jnp.zeros_like(X), sites
+    nothing = jax.tree.map(jnp.zeros_like, posterior)
+    return nothing, places, kernel, jnp.zeros_like(X), in_sites
 
 
-log_evidence.defvjp(_forward, _backward)
+_log_evidence_of.defvjp(_forward, _backward)
 
 
 def over_latents(function: Callable, *arguments: PyTree) -> Any:

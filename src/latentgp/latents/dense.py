@@ -41,6 +41,7 @@ class DensePosterior(LatentPosterior):
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
+    deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return self.kernel.gram(X, self.X) @ self.weights.T
@@ -66,9 +67,13 @@ class DensePosterior(LatentPosterior):
 
         return over_latents(covariance, self.root_precision, self.factor.inverse)
 
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.X
+
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "N D"]], Array]
-    ) -> tuple[Float[Array, "M D"], Float[Array, "Q M"]]:
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
         prior = prior_path(self.X).T
 
@@ -79,10 +84,9 @@ class DensePosterior(LatentPosterior):
             correction = factor.inverse.T @ (factor.inverse @ residual)
             return weights - root_precision * correction
 
-        update = over_latents(
+        return over_latents(
             weights, self.weights, self.root_precision, self.factor, prior, noise
         )
-        return self.X, update
 
 
 class Dense(Representation):
@@ -172,6 +176,7 @@ def _condition(
         factor,
         jnp.sum(log_evidence),
         jnp.sum(kl),
+        jnp.zeros((), K.dtype),
         jnp.zeros((), K.dtype),
     )
 

@@ -76,6 +76,7 @@ class InducingPosterior(LatentPosterior):
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
+    deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return self.kernel.gram(X, self.points) @ self.mean_weights.T
@@ -96,13 +97,17 @@ class InducingPosterior(LatentPosterior):
         cross, prior = self.kernel.gram(self.points, X), self.kernel.symmetric_gram(X)
         return over_latents(lambda r: prior - cross.T @ r @ cross, self.reduction)
 
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.points
+
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "N D"]], Array]
-    ) -> tuple[Float[Array, "M D"], Float[Array, "Q M"]]:
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
         white = self.white_mean + jnp.einsum("qji,qj->qi", self.white_factor.inverse, noise)
         prior_white = self.factor.inverse @ prior_path(self.points)
-        return self.points, (white - prior_white.T) @ self.factor.inverse
+        return (white - prior_white.T) @ self.factor.inverse
 
 
 class Inducing(Representation):
@@ -309,17 +314,23 @@ def _posterior(
         R = factor.inverse @ prior.inverse
         reduction = prior.inverse_of_product() - R.T @ R
         quadratic, log_determinant = c @ c, factor.half_log_determinant
-        log_evidence = (
-            0.5 * quadratic - log_determinant - 0.5 * (prior_variance - jnp.trace(A))
-        )
+        deficit = 0.5 * (prior_variance - jnp.trace(A))
+        log_evidence = 0.5 * quadratic - log_determinant - deficit
         kl = (
             0.5 * (jnp.sum(factor.inverse**2) - size + white_mean @ white_mean)
             + log_determinant
         )
         weights = prior.inverse.T @ white_mean
-        return white_mean, factor, weights, reduction, log_evidence, kl
+        return white_mean, factor, weights, reduction, log_evidence, kl, deficit
 
-    *parts, log_evidence, kl = over_latents(solve, *statistics)
+    *parts, log_evidence, kl, deficit = over_latents(solve, *statistics)
     return InducingPosterior(
-        kernel, points, prior, *parts, jnp.sum(log_evidence), jnp.sum(kl), jitter
+        kernel,
+        points,
+        prior,
+        *parts,
+        jnp.sum(log_evidence),
+        jnp.sum(kl),
+        jitter,
+        jnp.sum(deficit),
     )

@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, PyTree
 
 Carry = TypeVar("Carry")
@@ -55,3 +56,42 @@ def scan_rows(
         lambda c, part: step(c, *part), carry, (jax.tree.map(split, rows), real)
     )
     return carry, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], outputs)
+
+
+_BUCKETS = (64, 512, 4096)
+
+
+def apply_in_buckets(
+    function: Callable[..., Any], *arguments: Any, rows: PyTree, columns: int = 1
+) -> Any:
+    """A compiled function of rows, for any number of rows, compiled for few.
+
+    Rows are padded to the next of three sizes and cut into pieces of the largest, so a new
+    number of rows compiles nothing and memory does not grow with it.
+
+    Args:
+        function: `function(*arguments, rows)`, jitted, gives outputs one a row.
+        arguments: what does not depend on the row.
+        rows: NumPy arrays that share their first axis.
+        columns: numbers needed a row; pieces are smaller where it is large.
+
+    Returns:
+        NumPy arrays, one output a row.
+    """
+    size = jax.tree.leaves(rows)[0].shape[0]
+    largest = next((b for b in reversed(_BUCKETS) if b * columns <= 8 * _BLOCK_SIZE), _BUCKETS[0])
+    pieces = []
+    for start in range(0, max(size, 1), largest):
+        piece = jax.tree.map(lambda a, start=start: a[start : start + largest], rows)
+        real = jax.tree.leaves(piece)[0].shape[0]
+        width = next(b for b in _BUCKETS if b >= real)
+        padded = jax.tree.map(lambda a, width=width: _fill(a, width), piece)
+        outputs = function(*arguments, padded)
+        pieces.append(jax.tree.map(lambda a, real=real: np.asarray(a)[:real], outputs))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+
+
+def _fill(array: np.ndarray, width: int) -> np.ndarray:
+    """The array with its last row repeated (zeros if it has none) up to a number of rows."""
+    padding = ((0, width - len(array)), *((0, 0),) * (array.ndim - 1))
+    return np.pad(array, padding, mode="edge" if len(array) else "constant")

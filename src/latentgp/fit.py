@@ -1,0 +1,205 @@
+"""`fit`: a model, data and a method in; the learned model, its posterior and a verdict out."""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+from numpyro.distributions import Distribution
+
+from latentgp.data import Data, check_side_information
+from latentgp.errors import InputError
+from latentgp.inference.driver import Callback, Driver, Record
+from latentgp.inference.hyperparameters import Learned, learn
+from latentgp.inference.methods import Method, choose_method
+from latentgp.inference.priors import scales, search_bounds, weak_priors
+from latentgp.inference.site_inference import SiteInference, initial_sites, settle
+from latentgp.inference.verdict import Diagnostics, judge
+from latentgp.models import LatentGP
+from latentgp.parameters import ParameterSpace
+from latentgp.posterior import Evidence, Posterior
+from latentgp.precision import double_precision
+
+_FINAL_TOLERANCE = 1e-8
+_FINAL_UPDATES = 200
+
+
+class History(NamedTuple):
+    """Every evaluation of the bound while hyper-parameters were learned, in order.
+
+    Attributes:
+        bound: in nats, shape (E,).
+        value: bound plus log prior, what was maximised, in nats, shape (E,).
+        seconds: since the start of the search, shape (E,).
+        restart: 0 for the first run, shape (E,).
+    """
+
+    bound: Float[np.ndarray, "E"]
+    value: Float[np.ndarray, "E"]
+    seconds: Float[np.ndarray, "E"]
+    restart: Float[np.ndarray, "E"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The result of a fit.
+
+    Attributes:
+        model: with learned hyper-parameters.
+        posterior: of the latent functions.
+        history: of the search.
+        diagnostics: what happened, with a verdict.
+    """
+
+    model: LatentGP
+    posterior: Posterior
+    history: History
+    diagnostics: Diagnostics
+
+
+@double_precision
+def fit(
+    model: LatentGP,
+    data: Data,
+    *,
+    key: Key[Array, ""],
+    method: Method | Literal["auto"] = "auto",
+    learn_hyperparameters: bool = True,
+    priors: Mapping[str, Distribution] | Literal["weak"] | None = "weak",
+    frozen: Sequence[str] = (),
+    restarts: int = 0,
+    max_evaluations: int = 200,
+    max_seconds: float | None = None,
+    tolerance: float = 1e-7,
+    callback: Callback | None = None,
+    checkpoint: str | Path | None = None,
+    verbose: int = 0,
+) -> Fit:
+    """Fit a model to data.
+
+    Args:
+        model: its hyper-parameters are where the search starts (or are used as they are).
+        data: the rows.
+        key: random key, for inducing points and restarts. The same key gives the same bits.
+        method: how; "auto" chooses by the likelihood and the number of rows, and says so in
+            the diagnostics.
+        learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior.
+        priors: by path; "weak" sets wide log-normal ones, scaled to the data, on length-scales
+            and variances, and a mapping replaces them; None means none.
+        frozen: paths (or their beginnings) that are not learned.
+        restarts: further runs from random starts; the best of all is kept.
+        max_evaluations: of the bound, each run.
+        max_seconds: for the whole search.
+        tolerance: relative improvement of the bound below which a run ends.
+        callback: called with a `Progress` after every evaluation; true ends the search.
+        checkpoint: a file kept up to date while learning, and resumed from if it exists.
+        verbose: 1 shows a progress line for whatever takes longer than a second.
+
+    Returns:
+        Model, posterior, history and diagnostics.
+
+    Raises:
+        InputError: data that do not fit the model, a method that does not, an unknown path.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 40)
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0))
+        >>> result.diagnostics.converged
+        True
+    """
+    started = time.perf_counter()
+    likelihood = model.likelihood
+    check_side_information(
+        data.side_information, likelihood.side_information, type(likelihood).__name__
+    )
+    likelihood.check_targets(data.y)
+    if data.weights is not None:
+        data = data.select(data.weights > 0)
+    model.kernel.check_inputs(data.X.shape[1])
+    reason = "asked for"
+    if method == "auto":
+        method, reason = choose_method(model, data.size)
+    elif not isinstance(method, Method):
+        raise InputError(
+            f'method must be "auto" or a method such as ExactGP(), got {method!r}.'
+        )
+    algorithm = method.algorithm(model)
+    points = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
+    algorithm = dataclasses.replace(algorithm, representation=points)
+    scale = scales(model, data)
+    chosen = weak_priors(model, scale) if priors == "weak" else dict(priors or {})
+    if isinstance(priors, Mapping):
+        chosen = {**weak_priors(model, scale), **chosen}
+    space = ParameterSpace(model, frozen=frozen, priors=chosen)
+    rows = data.to_device()
+    sites = initial_sites(algorithm, model, rows)
+    driver = Driver(
+        max_evaluations=max_evaluations,
+        max_seconds=max_seconds,
+        callback=callback,
+        verbose=verbose,
+        checkpoint=checkpoint,
+        identity=_identity(model, algorithm, space, data) if checkpoint else "",
+    )
+    learned = None
+    bounds = search_bounds(space, scale)
+    if learn_hyperparameters and space.size:
+        learned = learn(
+            algorithm,
+            space,
+            rows,
+            sites,
+            bounds=bounds,
+            restarts=restarts,
+            tolerance=tolerance,
+            driver=driver,
+            key=key,
+        )
+        model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
+        sites = learned.sites
+    final = dataclasses.replace(
+        algorithm, tolerance=_FINAL_TOLERANCE, max_updates=_FINAL_UPDATES
+    )
+    settled = settle(final, model, rows, sites)
+    evidence = Evidence(
+        float(settled.bound), "exact" if algorithm.is_exact(model) else "lower bound"
+    )
+    posterior = Posterior(model, settled.posterior, evidence)
+    diagnostics = judge(
+        posterior=posterior,
+        method=method,
+        reason=reason,
+        data=data,
+        learned=learned,
+        records=driver.records,
+        space=space,
+        bounds=bounds,
+        settled=settled,
+        seconds=time.perf_counter() - started,
+    )
+    return Fit(model, posterior, _history(driver.records), diagnostics)
+
+
+def _history(records: list[Record]) -> History:
+    return History(
+        *(np.array([getattr(r, name) for r in records]) for name in History._fields)
+    )
+
+
+def _identity(
+    model: LatentGP, algorithm: SiteInference, space: ParameterSpace, data: Data
+) -> str:
+    """A digest of everything that a checkpoint must agree with."""
+    leaves, structure = jax.tree.flatten((model, algorithm, space, data))
+    digest = hashlib.sha256(str(structure).encode())
+    for leaf in leaves:
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,188 @@
+"""The loop around an algorithm: progress, stopping, callbacks, checkpoints, resumption.
+
+Hyper-parameters are searched by SciPy's L-BFGS-B, which is deterministic: given the values and
+gradients of past evaluations it asks for the same next point. So a checkpoint is the list of
+evaluations; to resume, the search is replayed from the list at no cost and goes on from its end
+exactly as it would have done.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from safetensors.numpy import load_file, save_file
+
+from latentgp.errors import InputError
+from latentgp.sites.base import GaussianSites
+
+_SILENT_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 10.0
+
+
+class Record(NamedTuple):
+    """One evaluation of the bound, as the history keeps it."""
+
+    vector: Float[np.ndarray, "P"]
+    value: float
+    bound: float
+    gradient: Float[np.ndarray, "P"]
+    seconds: float
+    restart: int
+
+
+class Progress(NamedTuple):
+    """What a callback is told after every evaluation.
+
+    Attributes:
+        evaluations: so far, all restarts together.
+        bound: of this evaluation, in nats.
+        best: greatest value so far (bound plus log prior), in nats.
+        seconds: since the start of the fit.
+        restart: 0 for the first run.
+    """
+
+    evaluations: int
+    bound: float
+    best: float
+    seconds: float
+    restart: int
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+class StopSearch(Exception):
+    """Raised inside the search when a callback or a limit asks for its end."""
+
+
+class Driver:
+    """Keeps the history of evaluations; shows it, saves it, and stops the search.
+
+    Args:
+        max_evaluations: of each run.
+        max_seconds: of the whole fit, None for no limit.
+        callback: told of every evaluation; true ends the fit with the best point so far.
+        verbose: 0 silent, 1 a progress line for anything longer than a second.
+        checkpoint: a file kept up to date, and resumed from if it is there.
+        identity: names the model, method and data; a checkpoint of another one is refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_evaluations: int,
+        max_seconds: float | None = None,
+        callback: Callback | None = None,
+        verbose: int = 0,
+        checkpoint: str | Path | None = None,
+        identity: str = "",
+    ):
+        self.max_evaluations = max_evaluations
+        self.max_seconds = max_seconds
+        self.callback = callback
+        self.verbose = verbose
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.identity = identity
+        self.records: list[Record] = []
+        self._replayed = 0
+        self._started = self._saved = time.perf_counter()
+        self._status: Any = None
+
+    def recall(self, sites: GaussianSites) -> GaussianSites:
+        """Read the checkpoint, if there is one; gives the sites that it had come to."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return sites
+        try:
+            stored = load_file(self.checkpoint)
+            identity = bytes(stored["identity"]).decode()
+            columns = [stored[name] for name in Record._fields]
+            sites = GaussianSites(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
+        except Exception as error:
+            raise InputError(
+                f"The checkpoint {self.checkpoint} cannot be read ({error}); "
+                "remove it to start afresh."
+            ) from error
+        if identity != self.identity:
+            raise InputError(
+                f"The checkpoint {self.checkpoint} belongs to another model, method or data; "
+                "remove it, or name another file."
+            )
+        self.records = [
+            Record(v, float(f), float(b), g, float(s), int(r))
+            for v, f, b, g, s, r in zip(*columns, strict=True)
+        ]
+        if self.records:
+            self._started -= self.records[-1].seconds
+        return jax.tree.map(jax.numpy.asarray, sites)
+
+    def replay(self, restart: int) -> Record | None:
+        """The next evaluation of a resumed run, if it has been made already.
+
+        Raises:
+            StopSearch: the run has made all its evaluations.
+        """
+        if self._replayed < len(self.records):
+            record = self.records[self._replayed]
+            if record.restart == restart:
+                self._replayed += 1
+                return record
+        if sum(r.restart == restart for r in self.records) >= self.max_evaluations:
+            raise StopSearch(f"max_evaluations={self.max_evaluations} were made")
+        return None
+
+    def report(self, record: Record, sites: GaussianSites) -> None:
+        """Keep an evaluation; raises StopSearch if the search is to end here."""
+        record = record._replace(seconds=time.perf_counter() - self._started)
+        self.records.append(record)
+        self._replayed += 1
+        progress = Progress(
+            len(self.records), record.bound, self.best().value, record.seconds, record.restart
+        )
+        self._show(progress)
+        if time.perf_counter() - self._saved > _CHECKPOINT_SECONDS:
+            self.save(sites)
+        if self.callback is not None and self.callback(progress):
+            raise StopSearch("the callback asked for it")
+        if self.max_seconds is not None and record.seconds > self.max_seconds:
+            raise StopSearch(f"max_seconds={self.max_seconds:g} were over")
+
+    def best(self) -> Record:
+        """The evaluation with the greatest value."""
+        return max(self.records, key=lambda record: record.value)
+
+    def save(self, sites: GaussianSites) -> None:
+        """Write the checkpoint: whole or not at all."""
+        if self.checkpoint is None or not self.records:
+            return
+        columns = {
+            name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
+            for name in Record._fields
+        }
+        tensors = {f"sites.{name}": np.asarray(a) for name, a in sites._asdict().items()}
+        identity = np.frombuffer(self.identity.encode(), np.uint8)
+        partial = self.checkpoint.with_name(self.checkpoint.name + ".partial")
+        save_file({**columns, **tensors, "identity": identity}, partial)
+        partial.replace(self.checkpoint)
+        self._saved = time.perf_counter()
+
+    def close(self) -> None:
+        """Take the progress line away."""
+        if self._status is not None:
+            self._status.stop()
+
+    def _show(self, progress: Progress) -> None:
+        if not self.verbose or progress.seconds < _SILENT_SECONDS:
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(
+            f"learning hyper-parameters: evaluation {progress.evaluations}, bound "
+            f"{progress.bound:,.2f} nats, best {progress.best:,.2f}, {progress.seconds:.0f} s"
+        )

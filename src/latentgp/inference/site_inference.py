@@ -1,0 +1,253 @@
+"""Inference by Gaussian sites: one algorithm for every rule and every representation.
+
+One update reads the marginals of every row, lets the rule make new sites, and conditions the
+prior on them. With an augmentation it is coordinate ascent, with quadrature a natural-gradient
+step; with a Gaussian likelihood the first sites are exact.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, Key
+
+from latentgp.data import Data
+from latentgp.latents.base import LatentPosterior, Representation, log_evidence
+from latentgp.models import LatentGP
+from latentgp.parameters import ParameterSpace
+from latentgp.sites.base import GaussianSites, Rows, SiteRule
+
+
+class SiteState(NamedTuple):
+    """What is carried from update to update."""
+
+    model: LatentGP
+    sites: GaussianSites
+    posterior: LatentPosterior
+
+
+class SiteInfo(NamedTuple):
+    """What is reported of an update: the bound of the posterior it started from, in nats."""
+
+    bound: Float[Array, ""]
+
+
+class Evaluation(NamedTuple):
+    """The bound with sites profiled out, at one vector of hyper-parameters.
+
+    Attributes:
+        value: bound plus log prior of the hyper-parameters, in nats.
+        bound: the (lower bound on the) log evidence alone, in nats.
+        gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
+        sites: where the next evaluation starts.
+        updates: how many site updates were made.
+    """
+
+    value: Float[Array, ""]
+    bound: Float[Array, ""]
+    gradient: Float[Array, "P"]
+    sites: GaussianSites
+    updates: Int[Array, ""]
+
+
+class SiteInference(eqx.Module):
+    """The algorithm: a representation (column) and a rule (row) of the design's table.
+
+    Args:
+        representation: how the latent functions are represented.
+        rule: how the data enter.
+        tolerance: relative change of the bound below which site updates stop.
+        max_updates: at most so many site updates an evaluation.
+    """
+
+    representation: Representation
+    rule: SiteRule
+    tolerance: float = eqx.field(static=True, default=1e-5)
+    max_updates: int = eqx.field(static=True, default=10)
+
+    def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
+        """The state with sites made from the prior's marginals."""
+        offset = _offset(model, data)
+        prior = jnp.broadcast_to(model.kernel.diagonal(data.X)[:, None], offset.shape)
+        sites = self._new_sites(model, _rows(data), offset, prior)
+        return SiteState(model, sites, self._condition(model, data, sites))
+
+    def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
+        """The state of a (new) model with sites already known."""
+        return SiteState(model, sites, self._condition(model, data, sites))
+
+    def step(
+        self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
+    ) -> tuple[SiteState, SiteInfo]:
+        """One damped update of all sites, and the posterior they give."""
+        model = state.model
+
+        def update(rows, mean, variance, sites, offset):
+            target = self._new_sites(model, rows, mean + offset, variance)
+            terms = target.expected(mean + offset, variance)
+            return sites.damped(target, self.rule.step_size), terms
+
+        sites, posterior, terms = self.representation.update_sites(
+            state.posterior, data.X, _rows(data), state.sites, _offset(model, data), update
+        )
+        return SiteState(model, sites, posterior), SiteInfo(terms - state.posterior.kl)
+
+    def is_exact(self, model: LatentGP) -> bool:
+        """Whether the log evidence is the model's own and not a lower bound."""
+        return self.representation.is_exact and self.rule.is_exact(model.likelihood)
+
+    def _condition(self, model: LatentGP, data: Data, sites: GaussianSites) -> LatentPosterior:
+        about = sites.about(_offset(model, data))
+        return self.representation.condition(model.kernel, data.X, about)
+
+    def _new_sites(
+        self,
+        model: LatentGP,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        sites = self.rule.sites(model.likelihood, rows, mean, variance)
+        return sites.weighted(rows.weights)
+
+
+@jax.jit
+def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
+    """The sites that an algorithm starts from."""
+    return algorithm.init(model, data).sites
+
+
+@jax.jit
+def evaluate(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> Evaluation:
+    """The bound and its gradient at a vector of hyper-parameters, sites profiled out.
+
+    At the sites' optimum the derivative in the kernel's parameters is that of the evidence with
+    the sites held, so nothing is differentiated through the updates (the dual
+    parameterisation: Adam et al. 2021, 3).
+    """
+    if algorithm.rule.is_exact(space.model.likelihood):
+        return _evaluate_exact(algorithm, space, vector, data, sites)
+    model, pull_model = jax.vjp(space.to_model, vector)
+    state, _, updates, _ = _update_until_settled(
+        algorithm, algorithm.resume(model, data, sites), data
+    )
+    offset, pull_offset = jax.vjp(lambda mean: _offset(mean, data), model)
+    pullback = algorithm.representation.pull_back(
+        state.posterior, data.X, state.sites.about(offset)
+    )
+    mean = pullback.mean + offset
+
+    def row_terms(model: LatentGP) -> tuple[Float[Array, ""], GaussianSites]:
+        target = algorithm._new_sites(model, _rows(data), mean, pullback.variance)
+        return jnp.sum(target.expected(mean, pullback.variance)), target
+
+    (terms, target), in_model = jax.value_and_grad(row_terms, has_aux=True)(model)
+    (through_mean,) = pull_offset(state.sites.linear - state.sites.precision * mean)
+    in_model = jax.tree.map(jnp.add, in_model, through_mean)
+    in_kernel = jax.tree.map(jnp.add, in_model.kernel, pullback.kernel)
+    (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
+    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
+    bound = terms - state.posterior.kl
+    return Evaluation(
+        bound + log_prior,
+        bound,
+        gradient + in_prior,
+        state.sites.damped(target, algorithm.rule.step_size),
+        updates + 1,
+    )
+
+
+class Settled(NamedTuple):
+    """A posterior whose sites have been updated until the bound stands still.
+
+    Attributes:
+        posterior: given the sites.
+        sites: as functions of f.
+        bound: the posterior's (lower bound on the) log evidence, in nats.
+        updates: how many were made.
+        change: of the bound in the last update, relative.
+    """
+
+    posterior: LatentPosterior
+    sites: GaussianSites
+    bound: Float[Array, ""]
+    updates: Int[Array, ""]
+    change: Float[Array, ""]
+
+
+@jax.jit
+def settle(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
+) -> Settled:
+    """The posterior at fixed hyper-parameters."""
+    if algorithm.rule.is_exact(model.likelihood):
+        state = algorithm.init(model, data)
+        offset = _offset(model, data)
+        bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
+        return Settled(state.posterior, state.sites, bound, jnp.int32(1), jnp.zeros_like(bound))
+    state, bound, updates, _ = _update_until_settled(
+        algorithm, algorithm.resume(model, data, sites), data
+    )
+    _, info = algorithm.step(state, data)
+    change = jnp.abs(info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
+    return Settled(state.posterior, state.sites, info.bound, updates, change)
+
+
+def _evaluate_exact(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> Evaluation:
+    """Sites that are the likelihood itself: differentiate the evidence straight through them."""
+
+    def objective(vector):
+        model = space.to_model(vector)
+        offset = _offset(model, data)
+        exact = algorithm._new_sites(model, _rows(data), offset, jnp.ones_like(offset))
+        bound = log_evidence(
+            algorithm.representation, model.kernel, data.X, exact.about(offset)
+        )
+        return bound + space.log_prior(vector), bound
+
+    (value, bound), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
+    return Evaluation(value, bound, gradient, sites, jnp.ones((), jnp.int32))
+
+
+def _update_until_settled(
+    algorithm: SiteInference, state: SiteState, data: Data
+) -> tuple[SiteState, Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
+    """Update sites until the bound changes by less than the tolerance, or often enough."""
+
+    def unsettled(carry):
+        *_, change, updates = carry
+        return (updates < algorithm.max_updates) & (change > algorithm.tolerance)
+
+    def update(carry):
+        sites, posterior, bound, _, updates = carry
+        state_after, info = algorithm.step(SiteState(state.model, sites, posterior), data)
+        change = jnp.abs(info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
+        return state_after.sites, state_after.posterior, info.bound, change, updates + 1
+
+    infinite = jnp.asarray(jnp.inf, data.X.dtype)
+    start = (state.sites, state.posterior, -infinite, infinite, jnp.zeros((), jnp.int32))
+    sites, posterior, bound, change, updates = jax.lax.while_loop(unsettled, update, start)
+    return SiteState(state.model, sites, posterior), bound, updates, change
+
+
+def _rows(data: Data) -> Rows:
+    return Rows(data.y, data.weights, data.side_information)
+
+
+def _offset(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
+    """Prior means of f at the rows."""
+    shape = (data.X.shape[0], model.likelihood.latent_size)
+    return jnp.broadcast_to(model.mean(data.X), shape)

@@ -1,0 +1,324 @@
+"""The posterior: an immutable result; every question is a view of it.
+
+Names say what is answered: `_f` is about the latent functions, `predict` about y; a `variance`
+is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
+"""
+
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from latentgp.data import as_inputs, as_rows, check_side_information
+from latentgp.errors import InputError
+from latentgp.kernels.features import Features, random_features
+from latentgp.latents.base import LatentPosterior, over_latents
+from latentgp.likelihoods import Likelihood
+from latentgp.linalg.cholesky import jittered_cholesky
+from latentgp.linalg.streaming import apply_in_buckets
+from latentgp.models import LatentGP
+from latentgp.precision import double_precision
+
+
+class Evidence(NamedTuple):
+    """The log evidence of the model, in nats, total over rows, named for what it is."""
+
+    value: float
+    kind: Literal["exact", "lower bound"]
+
+    def __float__(self) -> float:
+        return self.value
+
+
+class Marginals(NamedTuple):
+    """Means and variances of the latent functions, shape (N,), or (N, Q) for Q > 1."""
+
+    mean: Float[np.ndarray, "N *Q"]
+    variance: Float[np.ndarray, "N *Q"]
+
+
+class Posterior(eqx.Module):
+    """What is known about the latent functions after the data.
+
+    Attributes:
+        model: with the hyper-parameters it was conditioned with.
+        latent: the Gaussian posterior of the latent functions' zero-mean part.
+        log_evidence: the value and whether it is exact or a lower bound.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
+        >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+        >>> fit.posterior.predict_f([0.5, 1.5]).mean.round(2)
+        array([0.42, 0.9 ])
+    """
+
+    model: LatentGP
+    latent: LatentPosterior
+    log_evidence: Evidence
+
+    def __init__(self, model: LatentGP, latent: LatentPosterior, log_evidence: Evidence):
+        # NumPy: JAX arrays in double precision would be narrowed when copied or unpickled.
+        self.model = jax.tree.map(np.asarray, model)
+        self.latent = jax.tree.map(np.asarray, latent)
+        self.log_evidence = log_evidence
+
+    @double_precision
+    def predict_f(self, X: Any) -> Marginals:
+        """Means and variances of the latent functions at X, shape (N, D); O(N), in pieces."""
+        mean, variance = self._marginals(self._inputs(X))
+        if self.model.likelihood.latent_size == 1:
+            return Marginals(mean[:, 0], variance[:, 0])
+        return Marginals(mean, variance)
+
+    @double_precision
+    def mean_f(self, X: Any) -> Float[np.ndarray, "N *Q"]:
+        """Means of the latent functions alone: no variance is computed, no system solved."""
+        mean = apply_in_buckets(_mean, self.model, self.latent, rows=self._inputs(X))
+        return mean[:, 0] if self.model.likelihood.latent_size == 1 else mean
+
+    @double_precision
+    def predict(self, X: Any, **side_information: Any) -> "Predictive":
+        """The predictive distribution of y at X, one a row.
+
+        Args:
+            X: inputs, shape (N, D).
+            side_information: what the likelihood reads a row, as in `Data`.
+        """
+        X = self._inputs(X)
+        side = self._side(side_information, len(X))
+        return Predictive(self.model.likelihood, *self._marginals(X), side)
+
+    @double_precision
+    def sample_f(
+        self, X: Any, *, key: Key[Array, ""], number: int = 1
+    ) -> Float[np.ndarray, "S N *Q"]:
+        """Joint draws of the latent functions at X, exact, O(N^3).
+
+        Returns:
+            Shape (S, N), or (S, N, Q) for Q > 1.
+        """
+        draws = np.asarray(_joint_samples(self.model, self.latent, self._inputs(X), key, number))
+        return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
+
+    @double_precision
+    def sample_paths(
+        self, *, key: Key[Array, ""], number: int = 1, features: int = 1024
+    ) -> "Paths":
+        """Draws of the latent functions as functions, by Matheron's rule (Wilson et al. 2020).
+
+        The prior's part is made of random Fourier features, an approximation whose error falls
+        with one over the root of their number; the update by the data is exact.
+
+        Args:
+            key: random key.
+            number: of paths.
+            features: how many for each latent function.
+
+        Raises:
+            InputError: the kernel has no spectral features.
+        """
+        return Paths(self, *_draw_paths(self.model, self.latent, key, number, features))
+
+    def latent_inputs(self) -> int:
+        """Number of input columns D."""
+        return self.latent.centres.shape[1]
+
+    def _inputs(self, X: Any) -> np.ndarray:
+        array = np.asarray(X)
+        if array.shape[:1] == (0,):
+            return np.zeros((0, self.latent_inputs()))
+        X = as_inputs(X)
+        if X.shape[1] != self.latent_inputs():
+            raise InputError(
+                f"X has {X.shape[1]} columns but the model was fitted to {self.latent_inputs()}; "
+                "give the same columns as for the fit."
+            )
+        return X
+
+    def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:
+        likelihood = self.model.likelihood
+        check_side_information(given, likelihood.side_information, type(likelihood).__name__)
+        return {name: as_rows(name, values, size) for name, values in given.items()}
+
+    def _marginals(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        columns = len(self.latent.centres)
+        return apply_in_buckets(_marginals, self.model, self.latent, rows=X, columns=columns)
+
+
+class Predictive:
+    """Predictive distribution of y, one a row, given marginals of the latent functions.
+
+    Attributes:
+        latent_mean: shape (N, Q).
+        latent_variance: shape (N, Q).
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        latent_mean: Float[np.ndarray, "N Q"],
+        latent_variance: Float[np.ndarray, "N Q"],
+        side_information: dict[str, Float[np.ndarray, "N"]],
+    ):
+        self.likelihood = likelihood
+        self.latent_mean = latent_mean
+        self.latent_variance = latent_variance
+        self.side_information = side_information
+
+    @property
+    def mean(self) -> Float[np.ndarray, "N"]:
+        """Mean of y; for a binary target the probability of 1."""
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> Float[np.ndarray, "N"]:
+        """Variance of y, noise included."""
+        return self._moments()[1]
+
+    @double_precision
+    def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
+        """log p(y) of one target a row, in nats."""
+        y = as_rows("y", y, len(self.latent_mean))
+        self.likelihood.check_targets(y)
+        return apply_in_buckets(_predictive_log_prob, self.likelihood, rows=(y, *self._rows()))
+
+    @double_precision
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N K"]:
+        """Quantiles of y at K probabilities in (0, 1), one row each."""
+        levels = np.atleast_1d(np.asarray(probabilities, np.float64))
+        if np.any((levels <= 0) | (levels >= 1)):
+            raise InputError(
+                f"probabilities must be strictly between 0 and 1, got {levels.tolist()}."
+            )
+        return apply_in_buckets(_predictive_quantiles, self.likelihood, levels, rows=self._rows())
+
+    def interval(
+        self, level: float = 0.95
+    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        """Lower and upper ends of the central interval that holds y with the given probability."""
+        if not 0 < level < 1:
+            raise InputError(f"level must be strictly between 0 and 1, got {level}.")
+        ends = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        return ends[:, 0], ends[:, 1]
+
+    @double_precision
+    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N"]:
+        """Draws of y, rows independent of each other, shape (S, N)."""
+        draws = _predictive_samples(self.likelihood, self._rows(), key, number)
+        return np.asarray(draws)
+
+    @double_precision
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return apply_in_buckets(_predictive_moments, self.likelihood, rows=self._rows())
+
+    def _rows(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        return self.latent_mean, self.latent_variance, self.side_information
+
+
+class Paths:
+    """Draws from the posterior that can be evaluated anywhere, consistently from call to call."""
+
+    def __init__(self, posterior: Posterior, features: Features, weights: Array, update: Array):
+        self._posterior = posterior
+        self._parts = jax.tree.map(np.asarray, (features, weights, update))
+
+    @double_precision
+    def __call__(self, X: Any) -> Float[np.ndarray, "S N *Q"]:
+        """Values at X, shape (S, N), or (S, N, Q) for Q > 1."""
+        posterior = self._posterior
+        values = apply_in_buckets(
+            _path_values,
+            posterior.model,
+            posterior.latent,
+            self._parts,
+            rows=posterior._inputs(X),
+            columns=len(posterior.latent.centres),
+        )
+        values = np.moveaxis(values, 0, 1)
+        return values[..., 0] if posterior.model.likelihood.latent_size == 1 else values
+
+
+@jax.jit
+def _mean(model: LatentGP, latent: LatentPosterior, X: Array) -> Array:
+    return latent.mean(X) + model.mean(X)
+
+
+@jax.jit
+def _marginals(model: LatentGP, latent: LatentPosterior, X: Array) -> tuple[Array, Array]:
+    mean, variance = latent.marginals(X)
+    return mean + model.mean(X), variance
+
+
+@jax.jit
+def _predictive_moments(likelihood: Likelihood, rows: Any) -> tuple[Array, Array]:
+    return likelihood.predictive_moments(*rows)
+
+
+@jax.jit
+def _predictive_log_prob(likelihood: Likelihood, rows: Any) -> Array:
+    return likelihood.predictive_log_prob(*rows)
+
+
+@jax.jit
+def _predictive_quantiles(likelihood: Likelihood, probabilities: Array, rows: Any) -> Array:
+    mean, variance, side = rows
+    return likelihood.predictive_quantiles(probabilities, mean, variance, side)
+
+
+@partial(jax.jit, static_argnames="number")
+def _predictive_samples(
+    likelihood: Likelihood, rows: Any, key: Key[Array, ""], number: int
+) -> Float[Array, "S N"]:
+    mean, variance, side = rows
+    key_f, key_y = jax.random.split(key)
+    noise = jax.random.normal(key_f, (number, *mean.shape), mean.dtype)
+    f = mean + jnp.sqrt(variance) * noise
+    keys = jax.random.split(key_y, f.shape[:2])
+    over_rows = jax.vmap(likelihood.sample, (0, 0, 0))
+    return jax.vmap(over_rows, (0, 0, None))(keys, f, side)
+
+
+@partial(jax.jit, static_argnames="number")
+def _joint_samples(
+    model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
+) -> Float[Array, "S N Q"]:
+    mean = latent.mean(X) + model.mean(X)
+    factors = over_latents(
+        lambda covariance: jittered_cholesky(covariance).factor.lower, latent.covariance(X)
+    )
+    noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
+    return mean + jnp.einsum("qij,sjq->siq", factors, noise)
+
+
+@partial(jax.jit, static_argnames=("number", "features"))
+def _draw_paths(
+    model: LatentGP, latent: LatentPosterior, key: Key[Array, ""], number: int, features: int
+) -> tuple[Features, Float[Array, "S Q R"], Float[Array, "S Q M"]]:
+    inputs, latents = latent.centres.shape[1], model.likelihood.latent_size
+
+    def draw(key: Key[Array, ""]) -> tuple[Features, Array, Array]:
+        key_features, key_weights, key_update = jax.random.split(key, 3)
+        space = random_features(model.kernel, key_features, inputs, features)
+        size = jax.eval_shape(space, latent.centres).shape[1]
+        weights = jax.random.normal(key_weights, (latents, size))
+        return space, weights, latent.pathwise_update(key_update, lambda X: space(X) @ weights.T)
+
+    return jax.vmap(draw)(jax.random.split(key, number))
+
+
+@jax.jit
+def _path_values(
+    model: LatentGP, latent: LatentPosterior, parts: Any, X: Array
+) -> Float[Array, "N S Q"]:
+    kernel_functions = model.kernel.gram(X, latent.centres)
+
+    def value(space: Features, weights: Array, update: Array) -> Float[Array, "N Q"]:
+        return model.mean(X) + space(X) @ weights.T + kernel_functions @ update.T
+
+    return jnp.moveaxis(jax.vmap(value)(*parts), 0, 1)
