@@ -23,7 +23,7 @@ def main() -> None:
     parser = harness.parser(__doc__, peers=("gpytorch", "gpflow", "gpjax"), repeats=0)
     parser.add_argument("--inducing", type=int, default=100)
     parser.add_argument("--batch-size", type=int, default=1000)
-    # Among 0.01, 0.02 and 0.05 for Adam on everything, and natural gradients of 0.1 with Adam,
+    # Of 0.02 and 0.05 for Adam on everything, and natural gradients of 0.1 with Adam on the kernel,
     # this took every peer to the target soonest, or as soon as any.
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--max-seconds", type=float, default=60.0)

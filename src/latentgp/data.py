@@ -6,8 +6,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 
 _ROWS_NAMED = 5

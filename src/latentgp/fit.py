@@ -10,9 +10,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
+from latentgp.arrays import Array
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
 from latentgp.inference.driver import Callback, Driver, Record

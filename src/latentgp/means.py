@@ -3,8 +3,9 @@
 from abc import abstractmethod
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.parameters import Parametrised, parameter
 
 

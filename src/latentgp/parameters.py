@@ -13,10 +13,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 
 Role = Literal["lengthscale", "variance", "noise_variance", "other"]

@@ -11,13 +11,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.data import as_inputs, as_rows, check_side_information
 from latentgp.errors import InputError
 from latentgp.kernels.features import Features, random_features
 from latentgp.latents.base import LatentPosterior, over_latents
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, SideInformation
 from latentgp.linalg.cholesky import jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.models import LatentGP
@@ -105,6 +106,17 @@ class Posterior(eqx.Module):
         """
         draws = np.asarray(_joint_samples(self.model, self.latent, self._inputs(X), key, number))
         return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
+
+    @double_precision
+    def sample_y(
+        self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
+    ) -> Float[np.ndarray, "S N"]:
+        """Draws of y at X, rows dependent through joint draws of the latents, shape (S, N)."""
+        X = self._inputs(X)
+        side = self._side(side_information, len(X))
+        key_f, key_y = jax.random.split(key)
+        f = _joint_samples(self.model, self.latent, X, key_f, number)
+        return np.asarray(_observe(self.model.likelihood, f, side, key_y))
 
     @double_precision
     def sample_paths(
@@ -278,10 +290,17 @@ def _predictive_samples(
     mean, variance, side = rows
     key_f, key_y = jax.random.split(key)
     noise = jax.random.normal(key_f, (number, *mean.shape), mean.dtype)
-    f = mean + jnp.sqrt(variance) * noise
-    keys = jax.random.split(key_y, f.shape[:2])
+    return _observe(likelihood, mean + jnp.sqrt(variance) * noise, side, key_y)
+
+
+@jax.jit
+def _observe(
+    likelihood: Likelihood, f: Float[Array, "S N Q"], side: SideInformation, key: Key[Array, ""]
+) -> Float[Array, "S N"]:
+    """A draw of every target given its latents."""
+    keys = jax.random.split(key, f.shape[:2])
     over_rows = jax.vmap(likelihood.sample, (0, 0, 0))
-    return jax.vmap(over_rows, (0, 0, None))(keys, f, side)
+    return jax.vmap(over_rows, (0, 0, None))(keys, f, dict(side))
 
 
 @partial(jax.jit, static_argnames="number")

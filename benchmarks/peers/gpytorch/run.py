@@ -144,7 +144,6 @@ def exact_regression(problem: Problem) -> Result:
         return fit_gaussian(problem, model)
 
 
-@functools.lru_cache(maxsize=1)
 def collapsed_model(problem: Problem) -> ExactModel:
     X, y, Z = torch.tensor(problem.X), torch.tensor(problem.y), torch.tensor(problem.Z)
     likelihood = gaussian_likelihood(problem)
@@ -153,10 +152,13 @@ def collapsed_model(problem: Problem) -> ExactModel:
     return ExactModel(X, y, kernel, likelihood)
 
 
+kept_collapsed_model = functools.lru_cache(maxsize=1)(collapsed_model)
+
+
 def collapsed_bound(problem: Problem) -> Result:
     """One value and gradient, at the start."""
     started = perf_counter()
-    model = collapsed_model(problem)
+    model = kept_collapsed_model(problem)
     loss = negative_evidence(model)()
     loss.backward()
     seconds = perf_counter() - started
@@ -165,7 +167,7 @@ def collapsed_bound(problem: Problem) -> Result:
 
 
 def collapsed_fit(problem: Problem) -> Result:
-    return fit_gaussian(problem, collapsed_model.__wrapped__(problem))
+    return fit_gaussian(problem, collapsed_model(problem))
 
 
 def binary_classification(problem: Problem) -> Result:

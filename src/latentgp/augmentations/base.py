@@ -4,8 +4,9 @@ from abc import abstractmethod
 from functools import singledispatch
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
 from latentgp.sites.base import GaussianSites, Rows
 

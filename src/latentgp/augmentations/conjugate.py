@@ -1,8 +1,9 @@
 """The Gaussian likelihood is a Gaussian site already."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.sites.base import GaussianSites, Rows

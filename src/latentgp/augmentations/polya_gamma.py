@@ -1,8 +1,9 @@
 """Pólya-Gamma augmentation of the logit link."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.likelihoods.bernoulli import Bernoulli
 from latentgp.sites.base import GaussianSites, Rows

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Float, Int, Key
 
+from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.latents.base import LatentPosterior, Representation, log_evidence
 from latentgp.models import LatentGP

@@ -5,9 +5,10 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.parameters import Parametrised, parameter
 

@@ -3,7 +3,9 @@
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from latentgp.arrays import Array
 
 _NODES = 128
 

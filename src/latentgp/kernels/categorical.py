@@ -1,9 +1,10 @@
 """A kernel for unordered categories."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.arrays import Array
 from latentgp.kernels.base import Kernel
 from latentgp.parameters import parameter
 

@@ -3,9 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
 from latentgp.parameters import parameter
@@ -138,8 +139,8 @@ class ArcCosine(Kernel):
         return jnp.sum(self.weight_variance * points**2, axis=-1) + self.bias_variance
 
     def _from_products(
-        self, product: Float[Array, "*S"], left: Float[Array, "*S"], right: Float[Array, "*S"]
-    ) -> Float[Array, "*S"]:
+        self, product: Float[Array, "*#S"], left: Float[Array, "*#S"], right: Float[Array, "*#S"]
+    ) -> Float[Array, "*#S"]:
         norms = jnp.sqrt(left) * jnp.sqrt(right)
         cosine = jnp.clip(product / norms, -1.0, 1.0)
         if self.order == 0:

@@ -6,8 +6,9 @@ from functools import singledispatch
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Kernel, Scaled, Sum
 from latentgp.kernels.dot_product import Constant, Linear

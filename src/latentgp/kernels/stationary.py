@@ -4,9 +4,10 @@ from abc import abstractmethod
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.bessel import matern_correlation

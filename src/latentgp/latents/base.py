@@ -6,14 +6,15 @@ kernel. Arrays a latent have Q first ((Q, M), (Q, M, M)), arrays a row have N fi
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Float, Key, PyTree
 
+from latentgp.arrays import Array
 from latentgp.kernels import Kernel
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -92,7 +93,7 @@ class Representation(eqx.Module):
     @abstractmethod
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
-    ) -> Self:
+    ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
     @abstractmethod

@@ -1,13 +1,13 @@
 """The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
 
 from collections.abc import Callable
-from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.kernels import Kernel
 from latentgp.latents.base import (
     LatentPosterior,
@@ -94,7 +94,7 @@ class Dense(Representation):
 
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
-    ) -> Self:
+    ) -> "Dense":
         return self
 
     def condition(

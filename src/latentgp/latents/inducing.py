@@ -1,14 +1,15 @@
 """The latent functions through M inducing points: O(N M^2), streamed over the rows."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.latents.base import (
@@ -141,7 +142,7 @@ class Inducing(Representation):
 
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
-    ) -> Self:
+    ) -> "Inducing":
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)
             if points.ndim != 2 or points.shape[1] != X.shape[1]:

@@ -6,8 +6,9 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Int, Key
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 
@@ -59,9 +60,7 @@ def select_points(
 
 
 @partial(jax.jit, static_argnames="number")
-def _greedy_variance(
-    kernel: Kernel, X: Float[Array, "N D"], number: int
-) -> Float[Array, "M"]:
+def _greedy_variance(kernel: Kernel, X: Float[Array, "N D"], number: int) -> Int[Array, "M"]:
     """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001)."""
 
     def choose(index, state):

@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.quadrature import expectation, prediction_nodes, training_nodes
 from latentgp.parameters import Parametrised

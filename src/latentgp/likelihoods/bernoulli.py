@@ -3,8 +3,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 

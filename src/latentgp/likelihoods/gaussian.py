@@ -4,9 +4,10 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
+from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.parameters import parameter
 
@@ -85,6 +86,6 @@ class Gaussian(Likelihood):
 
 
 def _log_density(
-    y: Float[Array, "*N"], mean: Float[Array, "*N"], variance: Float[Array, "*N"]
-) -> Float[Array, "*N"]:
+    y: Float[Array, "*#N"], mean: Float[Array, "*#N"], variance: Float[Array, "*#N"]
+) -> Float[Array, "*#N"]:
     return -0.5 * (jnp.log(2 * jnp.pi * variance) + (y - mean) ** 2 / variance)

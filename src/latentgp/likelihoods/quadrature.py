@@ -5,7 +5,9 @@ from functools import lru_cache
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
+
+from latentgp.arrays import Array
 
 Nodes = tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]
 

@@ -5,7 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Bool, Float, Int
+
+from latentgp.arrays import Array
 
 _LEAF = 512
 _LADDER_FACTOR = 10.0
@@ -66,7 +68,7 @@ def jittered_cholesky(K: Float[Array, "M M"]) -> JitteredFactor:
     rungs = [0.0, *(unit * _LADDER_FACTOR**np.arange(20))]
     ladder = jnp.array([r for r in rungs if r <= _MAXIMAL_JITTER], K.dtype)
 
-    def attempt(rung: Float[Array, ""]) -> tuple[Float[Array, "M M"], Bool[Array, ""]]:
+    def attempt(rung: Int[Array, ""]) -> tuple[Float[Array, "M M"], Bool[Array, ""]]:
         lower = jnp.linalg.cholesky(
             K + ladder[rung] * scale * jnp.eye(K.shape[0], dtype=K.dtype), symmetrize_input=False
         )

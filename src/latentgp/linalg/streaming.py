@@ -6,7 +6,9 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, PyTree
+from jaxtyping import Bool, PyTree
+
+from latentgp.arrays import Array
 
 Carry = TypeVar("Carry")
 

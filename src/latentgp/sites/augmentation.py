@@ -1,8 +1,9 @@
 """Sites from the conjugate representation of a likelihood: coordinate ascent."""
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
 
 

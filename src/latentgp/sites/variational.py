@@ -3,8 +3,9 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
 

@@ -1,0 +1,277 @@
+"""scikit-learn's manners over `latentgp.fit`: a table and a target in, calibrated predictions out.
+
+Everything is in the user's units, hyper-parameters included: priors, search bounds and starting
+values scale with the data, so nothing has to be standardised before or converted after.
+"""
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from latentgp.data import Data
+from latentgp.errors import InputError
+from latentgp.fit import fit
+from latentgp.inference.methods import Method, method_from_name
+from latentgp.inference.starts import starting_model
+from latentgp.kernels import Kernel
+from latentgp.likelihoods import Bernoulli, Gaussian, Likelihood
+from latentgp.means import ConstantMean, Mean, ZeroMean
+from latentgp.parameters import parameters
+
+MethodName = Literal["auto", "exact", "collapsed", "augmented", "variational"]
+
+
+class _GPEstimator(BaseEstimator):
+    """What regressor and classifier share."""
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        *,
+        method: MethodName | Method = "auto",
+        n_inducing: int | None = None,
+        restarts: int = 0,
+        max_evaluations: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.method = method
+        self.n_inducing = n_inducing
+        self.restarts = restarts
+        self.max_evaluations = max_evaluations
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def save(self, path: str | Path) -> Path:
+        """Write the estimator to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
+
+    def _fit_model(self, data: Data, likelihood: Likelihood, mean: Mean) -> Self:
+        if self.n_inducing is not None and self.n_inducing < 1:
+            raise InputError(
+                f"n_inducing must be a positive number or None, got {self.n_inducing}."
+            )
+        model = starting_model(data, likelihood, mean, self.kernel)
+        reason = "asked for"
+        method = self.method
+        if not isinstance(method, Method):
+            method, reason = method_from_name(method, model, data.size, self.n_inducing)
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        result = fit(
+            model,
+            data,
+            key=jax.random.key(seed),
+            method=method,
+            frozen=[path for path in parameters(model) if path.startswith("mean.")],
+            restarts=self.restarts,
+            max_evaluations=self.max_evaluations,
+            verbose=self.verbose,
+        )
+        self.model_, self.posterior_ = result.model, result.posterior
+        self.history_ = result.history
+        self.diagnostics_ = dataclasses.replace(result.diagnostics, reason=reason)
+        self.method_, self.method_reason_ = method, reason
+        if self.verbose:
+            print(self.diagnostics_.verdict)
+        else:
+            for warning in self.diagnostics_.warnings:
+                warnings.warn(warning, stacklevel=3)
+        return self
+
+    def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+
+class GPRegressor(RegressorMixin, _GPEstimator):
+    """Gaussian-process regression with calibrated intervals.
+
+    Args:
+        kernel: its values are where the search starts, in the units of the data; None is an
+            RBF with one length-scale an input, started at the median distance.
+        method: "auto" (exact up to 2,000 rows, inducing points above), "exact", "collapsed",
+            "augmented", "variational", or a method object such as `CollapsedVI(...)`.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        model_: the learned model, in the units of the data.
+        posterior_: the posterior; ask it about the latent function.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> regressor = GPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> regressor.predict([[1.5]]).round(2)
+        array([1.])
+    """
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, noise_variance: Any = None
+    ) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: targets, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+            noise_variance: known noise variance a row, added to the learned one; shape (N,),
+                units of y squared.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        side = {} if noise_variance is None else {"noise_variance": noise_variance}
+        data = Data(X, y, weights=weights, **side)
+        return self._fit_model(
+            data, Gaussian(), ConstantMean(float(np.average(data.y, weights=data.weights)))
+        )
+
+    def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
+        """Predictive mean of y, and its standard deviation if asked, shapes (N,).
+
+        Without `return_std` no variance is computed.
+        """
+        X = self._inputs(X)
+        if not return_std:
+            return self.posterior_.mean_f(X)
+        predictive = self.posterior_.predict(X, **side_information)
+        return predictive.mean, np.sqrt(predictive.variance)
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, **side_information: Any
+    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        """Ends of the central interval that holds y with the given probability, shapes (N,)."""
+        return self.posterior_.predict(self._inputs(X), **side_information).interval(level)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, **side_information: Any
+    ) -> Float[np.ndarray, "N"]:
+        """log p(y | data) a row, in nats."""
+        return self.posterior_.predict(self._inputs(X), **side_information).log_prob(y)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> Float[np.ndarray, "N S"]:
+        """Draws of y: joint over rows through the latent function, shape (N, n_samples)."""
+        return _sample_y(self.posterior_, self._inputs(X), n_samples, random_state)
+
+
+class GPClassifier(ClassifierMixin, _GPEstimator):
+    """Binary Gaussian-process classification with the logit link.
+
+    Args:
+        kernel: as in `GPRegressor`.
+        method: "auto" (one coefficient a row up to 400 rows, inducing points above),
+            "augmented", "variational", or a method object.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        classes_: the two labels, sorted.
+        model_: the learned model; its latent function is on the logit scale.
+        posterior_: the posterior.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(-3, 3, 40)[:, None]
+        >>> labels = np.where(X[:, 0] > 0, "yes", "no")
+        >>> classifier = GPClassifier(random_state=0).fit(X, labels)
+        >>> classifier.predict([[-2.0], [2.0]]).tolist()
+        ['no', 'yes']
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: labels of two classes, of any type, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        y = column_or_1d(y)
+        check_classification_targets(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        present = y if weights is None else y[weights > 0]
+        self.classes_, counts = np.unique(present, return_counts=True)
+        if len(self.classes_) > 2:
+            raise InputError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}."
+            )
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"The targets hold one class only ({self.classes_[:1].tolist()}); "
+                "a classifier needs rows of two classes."
+            )
+        target = (y == self.classes_[1]).astype(np.float64)
+        return self._fit_model(Data(X, target, weights=weights), Bernoulli(), ZeroMean())
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The more probable label of each row."""
+        X = self._inputs(X)
+        return self.classes_[(self.posterior_.mean_f(X) > 0).astype(int)]
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "N 2"]:
+        """Probabilities of `classes_`, deterministic, rows sum to one."""
+        second = self.posterior_.predict(self._inputs(X)).mean
+        return np.stack([1 - second, second], axis=1)
+
+    def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
+        """log p(label | data) a row, in nats."""
+        X, y = self._inputs(X), np.asarray(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise InputError(
+                f"y has labels that the classifier was not fitted to: {unknown[:5].tolist()}; "
+                f"it knows {self.classes_.tolist()}."
+            )
+        return self.posterior_.predict(X).log_prob((y == self.classes_[1]).astype(np.float64))
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> np.ndarray:
+        """Draws of labels: joint over rows through the latent function, shape (N, n_samples)."""
+        draws = _sample_y(self.posterior_, self._inputs(X), n_samples, random_state)
+        return self.classes_[draws.astype(int)]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _sample_y(
+    posterior: Any, X: np.ndarray, number: int, random_state: Any
+) -> Float[np.ndarray, "N S"]:
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    return posterior.sample_y(X, key=jax.random.key(seed), number=number).T

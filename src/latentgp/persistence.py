@@ -1,0 +1,198 @@
+"""Saving and loading without pickle: arrays as safetensors, structure as JSON in its header.
+
+A file can only bring back classes of latentgp, and those a user registers; it never runs code.
+"""
+
+import dataclasses
+import importlib
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from latentgp._version import __version__
+from latentgp.errors import InputError
+
+SCHEMA_VERSION = 1
+
+_HEADER = "latentgp"
+_REGISTERED: dict[str, type] = {}
+ClassT = TypeVar("ClassT", bound=type)
+
+
+def register(cls: ClassT) -> ClassT:
+    """Let files bring back a class of your own (a kernel, say); usable as a decorator."""
+    _REGISTERED[_name(cls)] = cls
+    return cls
+
+
+def save(value: Any, path: str | Path) -> Path:
+    """Write an estimator, model, posterior or fit to one file; whole or not at all.
+
+    Raises:
+        InputError: something in it cannot be written without pickle.
+
+    Example:
+        >>> import tempfile, latentgp as lgp
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = lgp.save(lgp.RBF(lengthscale=0.5), f"{folder}/kernel.latentgp")
+        ...     float(lgp.load(path).lengthscale)
+        0.5
+    """
+    path = Path(path)
+    tensors: dict[str, np.ndarray] = {}
+    tree = _encode(value, tensors, type(value).__name__)
+    header = {"schema": SCHEMA_VERSION, "latentgp": __version__, "value": tree}
+    partial = path.with_name(path.name + ".partial")
+    try:
+        save_file(tensors, partial, metadata={_HEADER: json.dumps(header)})
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}.") from error
+    return path
+
+
+def load(path: str | Path) -> Any:
+    """Read what `save` wrote; predictions are the same to the last bit.
+
+    Raises:
+        InputError: the file is missing, damaged, not latentgp's, or of a newer version.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no file {path}; check the name.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = (file.metadata() or {}).get(_HEADER)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(
+            f"{path} is damaged or not a file written by latentgp ({error}); "
+            "save the model again."
+        ) from error
+    if header is None:
+        raise InputError(f"{path} was not written by latentgp; give a file made by save().")
+    try:
+        content = json.loads(header)
+        schema, version = content["schema"], content["latentgp"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} has a damaged header ({error}); save the model again.") from error
+    if schema > SCHEMA_VERSION:
+        raise InputError(
+            f"{path} was written by latentgp {version} (schema {schema}), newer than this one "
+            f"({__version__}, schema {SCHEMA_VERSION}); upgrade latentgp to read it."
+        )
+    try:
+        return _decode(content["value"], tensors)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is damaged ({error!r}); save the model again.") from error
+
+
+def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
+    """JSON for a value; arrays go to `tensors`. `where` names it in errors."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.ndarray | np.generic):
+        return _encode_array(np.asarray(value), tensors, where)
+    if isinstance(value, list):
+        return {"list": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return {"tuple": [_encode(v, tensors, f"{where}[{i}]") for i, v in enumerate(value)]}
+    if isinstance(value, dict):
+        pairs = [[_encode(k, tensors, where), _encode(v, tensors, f"{where}[{k!r}]")]
+                 for k, v in value.items()]  # fmt: skip
+        return {"dict": pairs}
+    if isinstance(value, Path):
+        return str(value)
+    fields = _fields(value)
+    if fields is None:
+        raise InputError(
+            f"{where} is a {type(value).__name__}, which cannot be saved without pickle; "
+            "use numbers, arrays, or classes of latentgp."
+        )
+    contents = {name: _encode(v, tensors, f"{where}.{name}") for name, v in fields.items()}
+    return {"object": _name(type(value)), "fields": contents}
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """What makes up an object, by name; None if it is not one that can be saved."""
+    if isinstance(value, tuple):
+        return value._asdict()
+    if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if _is_estimator(type(value)):
+        return dict(vars(value))
+    return None
+
+
+def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:
+    if array.dtype.kind in "fiub":
+        name = f"{len(tensors)}"
+        tensors[name] = np.ascontiguousarray(array)
+        return {"array": name, "shape": list(array.shape)}
+    if array.dtype.kind in "UO" and all(
+        isinstance(v, bool | int | float | str) or v is None for v in array.ravel().tolist()
+    ):
+        return {"items": array.ravel().tolist(), "shape": array.shape, "dtype": array.dtype.str}
+    raise InputError(
+        f"{where} is an array of {array.dtype}, which cannot be saved without pickle; "
+        "use numbers or strings."
+    )
+
+
+def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    if "array" in tree:
+        return tensors[tree["array"]].reshape(tree["shape"])
+    if "items" in tree:
+        return np.array(tree["items"], dtype=tree["dtype"]).reshape(tree["shape"])
+    if "list" in tree:
+        return [_decode(v, tensors) for v in tree["list"]]
+    if "tuple" in tree:
+        return tuple(_decode(v, tensors) for v in tree["tuple"])
+    if "dict" in tree:
+        return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
+    cls = _resolve(tree["object"])
+    fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
+    if issubclass(cls, tuple):
+        return cls(**fields)
+    value = object.__new__(cls)
+    for name, content in fields.items():
+        object.__setattr__(value, name, content)
+    return value
+
+
+def _resolve(name: str) -> type:
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    module, _, attribute = name.partition(":")
+    if not module.startswith("latentgp."):
+        raise InputError(
+            f"The file holds a {attribute} of {module}, which is not part of latentgp; pass the "
+            "class to latentgp.persistence.register first."
+        )
+    cls = getattr(importlib.import_module(module), attribute)
+    storable = isinstance(cls, type) and (
+        issubclass(cls, eqx.Module)
+        or hasattr(cls, "_fields")
+        or dataclasses.is_dataclass(cls)
+        or _is_estimator(cls)
+    )
+    if not storable:
+        raise InputError(f"The file names {name}, which is not a class that latentgp saves.")
+    return cls
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _is_estimator(cls: type) -> bool:
+    return any(_name(base) == "latentgp.estimators:_GPEstimator" for base in cls.__mro__)
