@@ -12,6 +12,7 @@ from latentgp.arrays import Array
 from latentgp.errors import InputError
 
 _ROWS_NAMED = 5
+_MERGED_AT_MOST = 200_000
 
 
 class Data(eqx.Module):
@@ -56,6 +57,29 @@ class Data(eqx.Module):
     def select(self, index: Any) -> "Data":
         """The rows at an index (or where a mask is true)."""
         return jax.tree.map(lambda column: column[index], self)
+
+    def merged(self) -> "Data":
+        """The same observations with equal rows merged into one that has their weight.
+
+        Rows of weight zero go, and what is left is put in an order of its own, so that a fit
+        depends neither on the order of the rows nor on how a repeated row was written down.
+        """
+        data = self if self.weights is None else self.select(self.weights > 0)
+        if data.size > _MERGED_AT_MOST:
+            return data
+        columns = [data.X, data.y[:, None], *(c[:, None] for c in data.side_information.values())]
+        # Adding zero makes -0.0 and 0.0 the same bytes.
+        table = np.ascontiguousarray(np.concatenate(columns, axis=1) + 0.0)
+        rows = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
+        _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+        weights = np.bincount(inverse, weights=data.weights)
+        chosen = data.select(first)
+        return eqx.tree_at(
+            lambda d: d.weights,
+            chosen,
+            None if np.all(weights == 1) else weights.astype(np.float64),
+            is_leaf=lambda leaf: leaf is None,
+        )
 
     def to_device(self) -> "Data":
         """The same rows as JAX arrays; call it inside the x64 context."""

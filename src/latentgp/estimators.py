@@ -99,6 +99,13 @@ class _GPEstimator(BaseEstimator):
         check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=np.float64)
 
+    def _draws(
+        self, X: Any, number: int, random_state: int | np.random.RandomState | None
+    ) -> Float[np.ndarray, "N S"]:
+        X = self._inputs(X)
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        return self.posterior_.sample_y(X, key=jax.random.key(seed), number=number).T
+
 
 class GPRegressor(RegressorMixin, _GPEstimator):
     """Gaussian-process regression with calibrated intervals.
@@ -144,7 +151,7 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         side = {} if noise_variance is None else {"noise_variance": noise_variance}
-        data = Data(X, y, weights=weights, **side)
+        data = Data(X, y, weights=weights, **side).merged()
         return self._fit_model(
             data, Gaussian(), ConstantMean(float(np.average(data.y, weights=data.weights)))
         )
@@ -164,19 +171,21 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         self, X: Any, level: float = 0.95, **side_information: Any
     ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
         """Ends of the central interval that holds y with the given probability, shapes (N,)."""
-        return self.posterior_.predict(self._inputs(X), **side_information).interval(level)
+        X = self._inputs(X)
+        return self.posterior_.predict(X, **side_information).interval(level)
 
     def log_predictive_density(
         self, X: Any, y: Any, **side_information: Any
     ) -> Float[np.ndarray, "N"]:
         """log p(y | data) a row, in nats."""
-        return self.posterior_.predict(self._inputs(X), **side_information).log_prob(y)
+        X = self._inputs(X)
+        return self.posterior_.predict(X, **side_information).log_prob(y)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> Float[np.ndarray, "N S"]:
         """Draws of y: joint over rows through the latent function, shape (N, n_samples)."""
-        return _sample_y(self.posterior_, self._inputs(X), n_samples, random_state)
+        return self._draws(X, n_samples, random_state)
 
 
 class GPClassifier(ClassifierMixin, _GPEstimator):
@@ -234,7 +243,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
                 "a classifier needs rows of two classes."
             )
         target = (y == self.classes_[1]).astype(np.float64)
-        return self._fit_model(Data(X, target, weights=weights), Bernoulli(), ZeroMean())
+        data = Data(X, target, weights=weights).merged()
+        return self._fit_model(data, Bernoulli(), ZeroMean())
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label of each row."""
@@ -243,7 +253,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N 2"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        second = self.posterior_.predict(self._inputs(X)).mean
+        X = self._inputs(X)
+        second = self.posterior_.predict(X).mean
         return np.stack([1 - second, second], axis=1)
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
@@ -261,17 +272,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> np.ndarray:
         """Draws of labels: joint over rows through the latent function, shape (N, n_samples)."""
-        draws = _sample_y(self.posterior_, self._inputs(X), n_samples, random_state)
-        return self.classes_[draws.astype(int)]
+        return self.classes_[self._draws(X, n_samples, random_state).astype(int)]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _sample_y(
-    posterior: Any, X: np.ndarray, number: int, random_state: Any
-) -> Float[np.ndarray, "N S"]:
-    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    return posterior.sample_y(X, key=jax.random.key(seed), number=number).T

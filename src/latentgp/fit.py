@@ -122,8 +122,7 @@ def fit(
         data.side_information, likelihood.side_information, type(likelihood).__name__
     )
     likelihood.check_targets(data.y)
-    if data.weights is not None:
-        data = data.select(data.weights > 0)
+    data = data.merged()
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
     if method == "auto":

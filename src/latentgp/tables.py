@@ -14,7 +14,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,7 +44,6 @@ MISSING_MARKERS = (
     *("NULL", "Null", "null", "None"),
 )
 MOST_CATEGORIES = 30
-SCHEMA = 1
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")
 KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -518,46 +517,6 @@ class TableEncoder:
         for column in self.columns:
             blocks.append(column.encode(_column(frame, column.name)))
         return np.concatenate(blocks, axis=1, dtype=np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the encoder as JSON-able values; `from_dict` restores it exactly."""
-        columns = [
-            {"kind": "number" if isinstance(column, NumberColumn) else "category", **asdict(column)}
-            for column in self.columns
-        ]
-        for column in columns:
-            for field in ("categories", "others"):
-                if field in column:
-                    column[field] = list(column[field])
-        left_out = [list(pair) for pair in self.left_out]
-        return {"schema": SCHEMA, "columns": columns, "left_out": left_out}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> TableEncoder:
-        """Restore what `to_dict` gave.
-
-        Raises:
-            InputError: if it is not such a dictionary, or a newer version wrote it.
-        """
-        try:
-            if stored["schema"] != SCHEMA:
-                raise InputError(
-                    f"the table encoder has schema {stored['schema']} and this version reads "
-                    f"{SCHEMA}: install a latentgp that reads it"
-                )
-            columns: list[NumberColumn | CategoryColumn] = []
-            for each in stored["columns"]:
-                fields: dict[str, Any] = {
-                    name: tuple(value) if isinstance(value, list) else value
-                    for name, value in each.items()
-                }
-                make = {"number": NumberColumn, "category": CategoryColumn}[fields.pop("kind")]
-                columns.append(make(**fields))
-            return cls(tuple(columns), tuple((name, why) for name, why in stored["left_out"]))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError("the stored table encoder is damaged: fit the model again") from error
 
 
 # What a column holds ------------------------------------------------------------------------------

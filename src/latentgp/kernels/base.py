@@ -5,6 +5,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
@@ -157,7 +158,7 @@ class ActiveDimensions(Kernel):
                 f"The kernel looks at column {max(self.dimensions)} but the inputs have "
                 f"{points.shape[-1]} columns, counted from 0; name columns that exist."
             )
-        return points[..., jnp.array(self.dimensions)]
+        return points[..., np.array(self.dimensions)]
 
 
 def _parts(kernel: Kernel, kind: type) -> tuple[Kernel, ...]:

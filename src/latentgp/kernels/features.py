@@ -6,6 +6,7 @@ from functools import singledispatch
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
@@ -70,7 +71,7 @@ class SelectedFeatures(Features):
     dimensions: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        return self.features(X[:, jnp.array(self.dimensions)])
+        return self.features(X[:, np.array(self.dimensions)])
 
 
 class LinearFeatures(Features):

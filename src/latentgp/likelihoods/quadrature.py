@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -63,7 +64,10 @@ def expectation(
 ) -> Float[Array, "N *K"]:
     """E function(f) under f ~ N(mean, diag(variance)), a row."""
     points, weights = nodes
-    f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * jnp.asarray(points, mean.dtype)
+    # The derivative in the variance is a difference over the nodes: they must not coincide.
+    floor = float(np.finfo(variance.dtype).eps) ** 0.75
+    spread = jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
+    f = mean[:, None, :] + spread[:, None, :] * jnp.asarray(points, mean.dtype)
     return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(weights, mean.dtype))
 
 

@@ -1,0 +1,152 @@
+"""The command line: fit, predict, evaluate, info, demo."""
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from latentgp.errors import InputError
+
+app = typer.Typer(
+    help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
+
+
+@app.command()
+def fit(
+    data: Table,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    task: Annotated[
+        Literal["auto", "regression", "classification"],
+        typer.Option(help="What kind of target it is; auto looks at the column."),
+    ] = "auto",
+    method: Annotated[
+        Literal["auto", "exact", "collapsed", "augmented", "variational"],
+        typer.Option(help="Inference method; auto says what it chose and why."),
+    ] = "auto",
+    inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
+    restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
+) -> None:
+    """Fit a model to a table and save it."""
+    from latentgp.persistence import save
+    from latentgp.table_model import TableModel
+    from latentgp.tables import read_table
+
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
+    model = TableModel.fit(
+        read_table(data),
+        target,
+        task=task,
+        weights=weights,
+        method=method,
+        n_inducing=inducing,
+        restarts=restarts,
+        random_state=seed,
+        verbose=1,
+    )
+    for note in model.notes:
+        typer.echo(f"- {note}")
+    save(model, out)
+    typer.echo(f"Model written to {out}.")
+
+
+@app.command()
+def predict(
+    model: ModelFile,
+    data: Table,
+    out: Annotated[Path, typer.Option(help="Where to write predictions (.csv or .parquet).")],
+    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+    with_inputs: Annotated[bool, typer.Option(help="Keep the table's own columns.")] = False,
+) -> None:
+    """Predict every row of a table, with intervals."""
+    import pandas as pd
+
+    from latentgp.tables import read_table, write_table
+
+    if not 0 < level < 1:
+        raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
+    table_model, frame = _table_model(model), read_table(data)
+    predictions = table_model.predict(frame, level)
+    if with_inputs:
+        predictions = pd.concat([frame, predictions.add_prefix("predicted_")], axis=1)
+    write_table(predictions, out)
+    typer.echo(f"{len(predictions)} predictions written to {out}.")
+
+
+@app.command()
+def evaluate(
+    model: ModelFile,
+    data: Table,
+    plot: Annotated[Path | None, typer.Option(help="Save a calibration picture here.")] = None,
+) -> None:
+    """Score a model on a table whose target is known."""
+    from latentgp.report import calibration_picture
+    from latentgp.tables import read_table
+
+    table_model, frame = _table_model(model), read_table(data)
+    for name, value in table_model.evaluate(frame).items():
+        typer.echo(f"{name:32s} {value:.4f}")
+    if plot is not None:
+        typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
+
+
+@app.command()
+def info(model: ModelFile) -> None:
+    """Say what a model file holds."""
+    from latentgp.parameters import summary
+
+    table_model = _table_model(model)
+    estimator = table_model.estimator
+    typer.echo(f"{type(estimator).__name__} of {table_model.target!r}")
+    evidence = estimator.posterior_.log_evidence
+    typer.echo(f"log evidence: {evidence.value:.2f} nats ({evidence.kind})")
+    typer.echo(estimator.diagnostics_.verdict)
+    for note in table_model.notes:
+        typer.echo(f"- {note}")
+    typer.echo(f"inputs: {', '.join(table_model.encoder.feature_names)}")
+    typer.echo(summary(estimator.model_))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("latentgp-demo"),
+) -> None:
+    """Fit a classifier and a regressor to real data, next to baselines, with pictures."""
+    from latentgp.report import run_demo
+
+    run_demo(out)
+
+
+def main() -> None:
+    """Run the command line; a user's error is one sentence and a non-zero exit."""
+    warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+    try:
+        app()
+    except InputError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+def _table_model(path: Path):
+    from latentgp.persistence import load
+    from latentgp.table_model import TableModel
+
+    model = load(path)
+    if not isinstance(model, TableModel):
+        raise InputError(
+            f"{path} holds a {type(model).__name__}, not a model of a table: "
+            "give a file written by `latentgp fit`"
+        )
+    return model

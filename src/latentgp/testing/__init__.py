@@ -1,0 +1,26 @@
+"""Conformance suites: what every kernel, likelihood, augmentation ... must satisfy.
+
+Call them from a test of your own class. They raise AssertionError with a sentence that says what
+does not hold.
+
+Example:
+    >>> import numpy as np
+    >>> from latentgp import RBF
+    >>> check_kernel(2.0 * RBF(lengthscale=0.5), np.random.default_rng(0).normal(size=(5, 2)))
+"""
+
+from latentgp.testing.augmentations import check_augmentation
+from latentgp.testing.kernels import check_kernel
+from latentgp.testing.likelihoods import check_likelihood
+from latentgp.testing.methods import check_method
+from latentgp.testing.representations import check_representation
+from latentgp.testing.rules import check_rule
+
+__all__ = [
+    "check_augmentation",
+    "check_kernel",
+    "check_likelihood",
+    "check_method",
+    "check_representation",
+    "check_rule",
+]

@@ -1,0 +1,292 @@
+"""What every likelihood must satisfy."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Likelihood
+from latentgp.parameters import ParameterSpace
+from latentgp.precision import double_precision
+from latentgp.testing.numerics import (
+    hermite_nodes,
+    require,
+    require_equal,
+    require_finite,
+    require_gradient,
+)
+
+_NODES = {1: 200, 2: 60}
+_DRAWS = 4000
+_STANDARD_ERRORS = 5.0
+_MEANS, _VARIANCES = (-1.5, 0.3, 1.1), (0.05, 0.8)
+_LEVELS = np.array([0.025, 0.3, 0.5, 0.9])
+
+
+class Beliefs(NamedTuple):
+    """Rows of latent means and variances, and the rows' side information."""
+
+    mean: Float[np.ndarray, "N Q"]
+    variance: Float[np.ndarray, "N Q"]
+    side: dict[str, Float[np.ndarray, "N"]]
+
+
+@double_precision
+def check_likelihood(
+    likelihood: Likelihood,
+    targets: Any,
+    *,
+    continuous: bool,
+    side_information: Mapping[str, float] | None = None,
+    tolerance: float = 1e-5,
+) -> tuple[str, ...]:
+    """Check a likelihood of one or two latent functions.
+
+    Args:
+        likelihood: with values of its parameters away from the ends of their supports.
+        targets: every value y can take; for a continuous y an evenly spaced grid that holds all
+            but `tolerance` of the mass for latent values within [-6, 6].
+        continuous: whether y has a density (the grid is integrated over) or probabilities.
+        side_information: a value for the numbers a row that it reads.
+        tolerance: of its expectations against quadrature with many nodes.
+
+    Returns:
+        Optional methods that the likelihood does not have, and which therefore were not checked:
+        any of "conditional_moments", "sample", "predictive_quantiles".
+
+    Raises:
+        AssertionError: the density does not integrate to one; expectations, moments, quantiles,
+            samples, gradients or limits are wrong.
+    """
+    require(
+        likelihood.latent_size in _NODES,
+        f"check_likelihood is for one or two latents, got {likelihood.latent_size}.",
+    )
+    y = np.asarray(targets, np.float64)
+    spacing = float(y[1] - y[0]) if continuous else 1.0
+    beliefs = _beliefs(likelihood.latent_size, side_information or {})
+    likelihood.check_targets(y)
+    density = _predictive_density(likelihood, y, beliefs)
+    missing = [
+        _check_density(likelihood, y, spacing, beliefs),
+        _check_expectations(likelihood, y, beliefs, tolerance),
+        _check_moments(likelihood, y, spacing, density, beliefs, tolerance),
+        _check_samples(likelihood, y, spacing, density, beliefs),
+        _check_quantiles(likelihood, y, continuous, density, beliefs),
+        _check_gradients(likelihood, y, beliefs),
+        _check_limits(likelihood, y, beliefs),
+    ]
+    return tuple(name for name in missing if name is not None)
+
+
+def log_prob_at_nodes(
+    likelihood: Likelihood, y: Any, beliefs: Beliefs
+) -> tuple[Float[np.ndarray, "N S"], Float[np.ndarray, "S"]]:
+    """log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
+    nodes, weights = hermite_nodes(_NODES[likelihood.latent_size], likelihood.latent_size)
+    f = beliefs.mean[:, None] + np.sqrt(beliefs.variance)[:, None] * nodes
+    along = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, 0))
+    return np.asarray(jax.jit(along)(y, f, beliefs.side)), weights
+
+
+def _beliefs(latent_size: int, side_information: Mapping[str, float]) -> Beliefs:
+    mean, variance = (g.ravel() for g in np.meshgrid(_MEANS, _VARIANCES))
+    columns = range(latent_size)
+    return Beliefs(
+        np.stack([np.roll(mean, q) for q in columns], axis=1),
+        np.stack([np.roll(variance, 2 * q) for q in columns], axis=1),
+        {name: np.full(len(mean), float(value)) for name, value in side_information.items()},
+    )
+
+
+def _rows_of_targets(y: np.ndarray, rows: int) -> np.ndarray:
+    """Some of the targets, one a row."""
+    return y[(np.linspace(0.35, 0.65, rows) * len(y)).astype(int)]
+
+
+def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> np.ndarray:
+    """p(y) under each belief for every target, by quadrature, shape (N, T)."""
+    nodes, weights = hermite_nodes(_NODES[likelihood.latent_size], likelihood.latent_size)
+    log_prob = jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, None))
+
+    @jax.jit
+    def density(mean, variance, side):
+        f = mean + jnp.sqrt(variance) * nodes
+        return jnp.exp(log_prob(y, f, side)).T @ weights
+
+    return np.stack([np.asarray(density(*row)) for row in _each(beliefs)])
+
+
+def _each(beliefs: Beliefs) -> list[tuple[Any, Any, dict[str, Any]]]:
+    return [
+        (beliefs.mean[n], beliefs.variance[n], {k: v[n] for k, v in beliefs.side.items()})
+        for n in range(len(beliefs.mean))
+    ]
+
+
+def _check_density(likelihood: Likelihood, y: np.ndarray, spacing: float, beliefs: Beliefs) -> None:
+    over = jax.jit(jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0)))
+    log_prob = np.asarray(over(y, beliefs.mean, beliefs.side))
+    require(not np.any(np.isnan(log_prob)), f"{_name(likelihood)}.log_prob is NaN.")
+    total = np.exp(log_prob).sum(axis=1) * spacing
+    what = f"The density of {_name(likelihood)} does not add up to one over the targets"
+    require_equal(total, np.ones_like(total), what, atol=1e-5)
+
+
+def _check_expectations(
+    likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs, tolerance: float
+) -> None:
+    for shift in (0, 1):
+        rows = np.roll(_rows_of_targets(y, len(beliefs.mean)), shift)
+        log_prob, weights = log_prob_at_nodes(likelihood, rows, beliefs)
+        expected = _jitted(likelihood, "expected_log_prob")(rows, *beliefs)
+        what = f"{_name(likelihood)}.expected_log_prob differs from quadrature"
+        require_equal(expected, log_prob @ weights, what, rtol=tolerance, atol=tolerance)
+        predictive = _jitted(likelihood, "predictive_log_prob")(rows, *beliefs)
+        what = f"{_name(likelihood)}.predictive_log_prob differs from quadrature"
+        value = np.log(np.exp(log_prob) @ weights)
+        require_equal(predictive, value, what, rtol=tolerance, atol=tolerance)
+
+
+def _check_moments(
+    likelihood: Likelihood,
+    y: np.ndarray,
+    spacing: float,
+    density: np.ndarray,
+    beliefs: Beliefs,
+    tolerance: float,
+) -> str | None:
+    if not _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
+        return "conditional_moments"
+    first, second = (density @ y**power * spacing for power in (1, 2))
+    mean, variance = _jitted(likelihood, "predictive_moments")(*beliefs)
+    name, atol = _name(likelihood), tolerance * np.max(np.abs(second))
+    require_equal(mean, first, f"{name}'s predictive mean differs from quadrature", atol=atol)
+    what = f"{name}'s predictive variance differs from quadrature"
+    require_equal(variance, second - first**2, what, atol=atol)
+    require(np.all(variance >= 0), f"{name}'s predictive variance is negative.")
+    return None
+
+
+def _check_samples(
+    likelihood: Likelihood, y: np.ndarray, spacing: float, density: np.ndarray, beliefs: Beliefs
+) -> str | None:
+    if not _has(lambda: likelihood.sample(jax.random.key(0), *_first(beliefs))):
+        return "sample"
+    key_f, key_y = jax.random.split(jax.random.key(0))
+    noise = jax.random.normal(key_f, (_DRAWS, *beliefs.mean.shape))
+    f = beliefs.mean + np.sqrt(beliefs.variance) * noise
+    keys = jax.random.split(key_y, f.shape[:2])
+    draw = jax.jit(jax.vmap(jax.vmap(likelihood.sample), (0, 0, None)))
+    draws = np.asarray(draw(keys, f, beliefs.side))
+    name = _name(likelihood)
+    for power in (1, 2):
+        moment, spread = (density @ y ** (k * power) * spacing for k in (1, 2))
+        error = np.sqrt(np.maximum(spread - moment**2, 0) / _DRAWS)
+        excess = np.abs(np.mean(draws**power, axis=0) - moment) - _STANDARD_ERRORS * error
+        require(
+            np.all(excess <= 1e-12),
+            f"Moment {power} of {name}.sample is more than {_STANDARD_ERRORS:g} standard errors "
+            f"from that of its density: {np.mean(draws**power, axis=0)} against {moment}.",
+        )
+    return None
+
+
+def _check_quantiles(
+    likelihood: Likelihood, y: np.ndarray, continuous: bool, density: np.ndarray, beliefs: Beliefs
+) -> str | None:
+    if not _has(lambda: likelihood.predictive_quantiles(_LEVELS, *beliefs)):
+        return "predictive_quantiles"
+    quantiles = np.asarray(_jitted(likelihood, "predictive_quantiles")(_LEVELS, *beliefs))
+    name = _name(likelihood)
+    require(
+        np.all(np.diff(quantiles, axis=1) >= 0), f"{name}'s quantiles fall as probability rises."
+    )
+    for row, own in zip(density, quantiles, strict=True):
+        if continuous:
+            halves = 0.5 * (row[1:] + row[:-1]) * np.diff(y)
+            below = np.interp(own, y, np.concatenate([[0.0], np.cumsum(halves)]))
+            require_equal(below, _LEVELS, f"The probability below {name}'s quantiles", atol=1e-3)
+        else:
+            below = np.array([row[y < q].sum() for q in own])
+            upto = np.array([row[y <= q].sum() for q in own])
+            require(
+                np.all((below <= _LEVELS + 1e-9) & (upto >= _LEVELS - 1e-9)),
+                f"{name}'s quantiles {own} do not split its law at {_LEVELS}.",
+            )
+    return None
+
+
+def _check_gradients(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> None:
+    rows = _rows_of_targets(y, len(beliefs.mean))
+    space = ParameterSpace(likelihood)
+    for method in ("expected_log_prob", "predictive_log_prob"):
+
+        def total(point: tuple, method: str = method) -> Any:
+            vector, mean, variance = point
+            own = space.to_model(vector)
+            return jnp.sum(getattr(own, method)(rows, mean, variance, beliefs.side))
+
+        point = (jnp.asarray(space.to_vector()), beliefs.mean, beliefs.variance)
+        gradient = jax.jit(jax.grad(total))(point)
+        what = f"The gradient of {_name(likelihood)}.{method}"
+        require_gradient(jax.jit(total), point, gradient, what, rtol=1e-5)
+
+
+def _check_limits(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> None:
+    """At zero variance of the latents every expectation is the value at their mean."""
+    rows = _rows_of_targets(y, len(beliefs.mean))
+    nothing = np.zeros_like(beliefs.variance)
+    arguments = (beliefs.mean, nothing, beliefs.side)
+    expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, beliefs.mean, beliefs.side))
+    name = _name(likelihood)
+    for method in ("expected_log_prob", "predictive_log_prob"):
+        value = getattr(likelihood, method)(rows, *arguments)
+        what = f"{name}.{method} at zero variance differs from log_prob"
+        require_equal(value, expected, what, rtol=1e-8, atol=1e-8)
+
+    def total(mean, variance):
+        return jnp.sum(likelihood.expected_log_prob(rows, mean, variance, beliefs.side))
+
+    slopes = jax.grad(total, (0, 1))(beliefs.mean, nothing)
+    require_finite(slopes, f"The gradient of {name}.expected_log_prob at zero variance")
+    # d/dv E log p is half the expected curvature: near zero variance it must not jump.
+    nearby = jax.grad(total, 1)(beliefs.mean, np.full_like(nothing, 1e-6))
+    require_equal(
+        slopes[1],
+        nearby,
+        f"The gradient of {name}.expected_log_prob in the variance at zero",
+        rtol=1e-3,
+        atol=1e-3,
+    )
+    if _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
+        moments = likelihood.predictive_moments(*arguments)
+        own = jax.vmap(likelihood.conditional_moments)(beliefs.mean, beliefs.side)
+        for value, other, which in zip(moments, own, ("mean", "variance"), strict=True):
+            what = f"{name}'s predictive {which} at zero variance of the latents"
+            require_equal(value, other, what, rtol=1e-8, atol=1e-8)
+
+
+def _first(beliefs: Beliefs) -> tuple[Any, dict[str, Any]]:
+    mean, _, side = _each(beliefs)[0]
+    return jnp.asarray(mean), side
+
+
+def _has(call: Callable[[], Any]) -> bool:
+    try:
+        jax.eval_shape(call)
+    except InputError:
+        return False
+    return True
+
+
+def _jitted(likelihood: Likelihood, method: str) -> Callable[..., Any]:
+    return jax.jit(lambda *arguments: getattr(likelihood, method)(*arguments))
+
+
+def _name(likelihood: Likelihood) -> str:
+    return type(likelihood).__name__

@@ -1,0 +1,327 @@
+"""What every representation of the latent functions must satisfy."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from latentgp.data import as_inputs
+from latentgp.kernels import Kernel
+from latentgp.latents import LatentPosterior, Representation, log_evidence
+from latentgp.parameters import ParameterSpace
+from latentgp.precision import double_precision
+from latentgp.sites.base import GaussianSites, Rows
+from latentgp.testing.numerics import (
+    as_single,
+    chunks_of,
+    require,
+    require_equal,
+    require_gradient,
+    require_single,
+)
+
+_LATENTS = 2
+_CHUNK = 4
+_DRAWS = 4000
+_STANDARD_ERRORS = 5.0
+
+
+@double_precision
+def check_representation(
+    representation: Representation, kernel: Kernel, inputs: Any, *, exact: bool | None = None
+) -> None:
+    """Check a representation of two latent functions at the rows of some inputs.
+
+    Args:
+        representation: what is checked; it is initialised for the inputs first.
+        kernel: a smooth one, whose Gram matrix at the inputs is well conditioned.
+        inputs: shape (N, D), at least six rows, best not a multiple of four.
+        exact: whether it is exact for these rows, and is to be compared with dense linear
+            algebra; by default what it says itself. `Inducing(points=inputs)` is.
+
+    Raises:
+        AssertionError: evidence, KL, marginals, covariance or samples are wrong or do not agree;
+            a gradient is wrong; sums in chunks differ from sums in one piece.
+    """
+    X = as_inputs(inputs)
+    require(len(X) >= 6, f"Give at least six rows to check a representation, got {len(X)}.")
+    key = jax.random.key(0)
+    ready = representation.initialise(X, None, kernel, key)
+    require(
+        type(ready) is type(representation), "initialise(...) must give the same representation."
+    )
+    sites = _sites(len(X))
+    posterior = jax.jit(_condition)(ready, kernel, X, sites)
+    exact = representation.is_exact if exact is None else exact
+    name = type(representation).__name__
+    _check_agreement(posterior, kernel, X, sites, name)
+    _check_against_dense(posterior, kernel, X, sites, exact, name)
+    _check_derivatives(ready, kernel, X, sites, name)
+    _check_update(ready, kernel, X, sites, name)
+    _check_white(ready, kernel, X, exact, name)
+    _check_paths(posterior, kernel, X, name)
+    narrow = as_single((ready, kernel, X, sites))
+    require_single(jax.eval_shape(_condition, *narrow), f"{name}.condition(...)")
+
+
+def _condition(
+    representation: Representation, kernel: Kernel, X: Any, sites: GaussianSites
+) -> LatentPosterior:
+    return representation.condition(kernel, X, sites)
+
+
+def _sites(rows: int) -> GaussianSites:
+    """Sites of two latents, one row of them absent."""
+    generator = np.random.default_rng(0)
+    linear = generator.normal(size=(rows, _LATENTS))
+    precision = generator.uniform(0.3, 3.0, (rows, _LATENTS))
+    log_constant = generator.normal(size=rows)
+    linear[2], precision[2], log_constant[2] = 0.0, 0.0, 0.0
+    return GaussianSites(*map(jnp.asarray, (linear, precision, log_constant)))
+
+
+def _elsewhere(X: np.ndarray) -> np.ndarray:
+    """Points between the rows and away from them."""
+    return np.concatenate([X[:3] + 0.37 * (X[3:6] - X[:3]), X[:1] + 3 * np.ptp(X, axis=0)])
+
+
+def _check_agreement(
+    posterior: LatentPosterior, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+) -> None:
+    """What holds whatever the coefficients are."""
+    mean, variance = posterior.marginals(X)
+    nats = jnp.sum(sites._replace(log_constant=0 * sites.log_constant).expected(mean, variance))
+    require_equal(
+        posterior.log_evidence,
+        nats - posterior.kl,
+        f"{name}: the log evidence is not the expected log sites minus the KL",
+        rtol=1e-7,
+        atol=1e-7,
+    )
+    require(posterior.kl >= 0, f"{name}: the KL is negative, {posterior.kl}.")
+    require(posterior.deficit >= -1e-6, f"{name}: the deficit is negative, {posterior.deficit}.")
+    new = _elsewhere(X)
+    mean, variance = posterior.marginals(new)
+    prior = kernel.diagonal(new)[:, None]
+    require(
+        np.all((variance >= 0) & (variance <= prior * (1 + 1e-12))),
+        f"{name}: posterior variances are outside [0, prior variance].",
+    )
+    what = f"{name}.mean differs from the mean of the marginals"
+    require_equal(posterior.mean(new), mean, what, rtol=1e-10, atol=1e-10)
+    covariance = np.asarray(posterior.covariance(new))
+    own = np.diagonal(covariance, axis1=1, axis2=2).T
+    scale = float(np.max(prior))
+    what = f"{name}: the covariance's diagonal differs from the marginal variances"
+    require_equal(own, variance, what, atol=1e-8 * scale)
+    smallest = np.linalg.eigvalsh(covariance).min()
+    require(smallest >= -1e-7 * scale, f"{name}: a covariance has eigenvalue {smallest:.3e}.")
+    what = f"{name}: there must be as many centres as columns"
+    require_equal(posterior.centres.shape[1], X.shape[1], what)
+
+
+def _check_against_dense(
+    posterior: LatentPosterior,
+    kernel: Kernel,
+    X: np.ndarray,
+    sites: GaussianSites,
+    exact: bool,
+    name: str,
+) -> None:
+    """Compare with dense linear algebra that inverts what it likes."""
+    new = _elsewhere(X)
+    K, cross, prior = (np.asarray(kernel.gram(*pair)) for pair in ((X, X), (new, X), (new, new)))
+    total, divergence = 0.0, 0.0
+    means, variances, covariances = [], [], []
+    for q in range(_LATENTS):
+        linear, precision = np.asarray(sites.linear[:, q]), np.asarray(sites.precision[:, q])
+        gain = np.linalg.solve(np.eye(len(X)) + precision[:, None] * K, np.diag(precision))
+        S = K - K @ gain @ K
+        mean = S @ linear
+        log_determinant = np.linalg.slogdet(np.eye(len(X)) + precision[:, None] * K)[1]
+        total += 0.5 * linear @ mean - 0.5 * log_determinant
+        divergence += 0.5 * (
+            np.trace(np.linalg.solve(K, S)) - len(X) + mean @ np.linalg.solve(K, mean)
+        )
+        divergence += 0.5 * log_determinant
+        covariance = prior - cross @ gain @ cross.T
+        means.append(cross @ (linear - gain @ K @ linear))
+        covariances.append(covariance)
+        variances.append(np.diagonal(covariance))
+    if not exact:
+        require(
+            posterior.log_evidence <= total + 1e-6 * abs(total),
+            f"{name}: the log evidence {posterior.log_evidence} is above the true one, {total}.",
+        )
+        return
+    mean, variance = posterior.marginals(new)
+    scale = float(np.max(prior))
+    what = "differs from dense linear algebra"
+    require_equal(posterior.log_evidence, total, f"{name}: the log evidence {what}", rtol=1e-8)
+    require_equal(posterior.kl, divergence, f"{name}: the KL {what}", rtol=1e-6)
+    require_equal(posterior.deficit, 0.0, f"{name}: the deficit", atol=1e-6)
+    require_equal(mean, np.stack(means, 1), f"{name}: the mean {what}", atol=1e-6)
+    variance_tolerance = 1e-6 * scale
+    require_equal(
+        variance, np.stack(variances, 1), f"{name}: the variance {what}", atol=variance_tolerance
+    )
+    require_equal(
+        posterior.covariance(new),
+        np.stack(covariances),
+        f"{name}: the covariance {what}",
+        atol=variance_tolerance,
+    )
+
+
+def _check_derivatives(
+    representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+) -> None:
+    space = ParameterSpace(kernel)
+
+    def evidence(point):
+        vector, places, sites = point
+        return log_evidence(places, space.to_model(vector), X, sites)
+
+    def directly(point):
+        vector, places, sites = point
+        posterior = places.condition(space.to_model(vector), X, sites)
+        return posterior.log_evidence + jnp.sum(sites.log_constant)
+
+    point = (jnp.asarray(space.to_vector()), jax.tree.map(jnp.asarray, representation), sites)
+    value, gradient = jax.jit(jax.value_and_grad(evidence))(point)
+    value_of = jax.jit(directly)
+    require_equal(value, value_of(point), f"{name}: log_evidence(...)", rtol=1e-12)
+    # The row without a site has its precision at the end of the support: leave it where it is.
+    present = np.ones((len(X), 1))
+    present[2] = 0.0
+    names = ("kernel", "representation", "sites")
+    for index, what in enumerate(names):
+        if not jax.tree.leaves(point[index]):
+            continue
+
+        def along(part: Any, index: int = index) -> Any:
+            if index == 2:
+                part = GaussianSites(
+                    *(
+                        old + present.reshape(-1, *[1] * (old.ndim - 1)) * (new - old)
+                        for old, new in zip(sites, part, strict=True)
+                    )
+                )
+            return value_of((*point[:index], part, *point[index + 1 :]))
+
+        slope = gradient[index]
+        if index == 2:
+            slope = GaussianSites(
+                *(present.reshape(-1, *[1] * (g.ndim - 1)) * g for g in slope)
+            )
+        sentence = f"{name}: the gradient of the log evidence in the {what}"
+        require_gradient(along, point[index], slope, sentence, rtol=1e-6, atol=1e-7)
+    posterior = representation.condition(kernel, X, sites)
+    pullback = jax.jit(type(representation).pull_back)(representation, posterior, X, sites)
+    mean, variance = posterior.marginals(X)
+    what = f"{name}: pull_back and marginals disagree about the"
+    require_equal(pullback.mean, mean, f"{what} mean", rtol=1e-8, atol=1e-8)
+    require_equal(pullback.variance, variance, f"{what} variance", rtol=1e-7, atol=1e-8)
+
+
+def _update(
+    rows: Rows, mean: Any, variance: Any, sites: GaussianSites, offset: Any
+) -> tuple[GaussianSites, Any]:
+    """Some site update that reads everything it is given."""
+    linear = jnp.tanh(mean + offset) + rows.y[:, None] + 0.5 * sites.linear
+    precision = 0.2 + variance + 0.5 * sites.precision
+    terms = jnp.sum(mean + variance, axis=1) * rows.y
+    return GaussianSites(linear, precision, 2 * sites.log_constant), terms
+
+
+def _check_update(
+    representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+) -> None:
+    generator = np.random.default_rng(1)
+    offset = jnp.asarray(generator.normal(size=(len(X), _LATENTS)))
+    rows = Rows(jnp.asarray(generator.normal(size=len(X))), None, {})
+
+    def run(representation, kernel, sites):
+        posterior = representation.condition(kernel, X, sites)
+        outcome = representation.update_sites(posterior, X, rows, sites, offset, _update)
+        return outcome, representation.pull_back(posterior, X, sites), posterior
+
+    whole = jax.jit(run)(representation, kernel, sites)
+    (new_sites, updated, terms), _, before = whole
+    expected, each = _update(rows, *before.marginals(X), sites, offset)
+    for one, other in zip(new_sites, expected, strict=True):
+        require_equal(one, other, f"{name}.update_sites: sites", rtol=1e-7, atol=1e-8)
+    require_equal(terms, jnp.sum(each), f"{name}.update_sites: terms", rtol=1e-7, atol=1e-8)
+    again = representation.condition(kernel, X, new_sites.about(offset))
+    for field in ("log_evidence", "kl"):
+        require_equal(
+            getattr(updated, field),
+            getattr(again, field),
+            f"{name}: {field} after update_sites differs from that of condition",
+            rtol=1e-9,
+        )
+    new = _elsewhere(X)
+    for one, other in zip(updated.marginals(new), again.marginals(new), strict=True):
+        what = f"{name}: marginals after update_sites differ from those of condition"
+        require_equal(one, other, what, rtol=1e-8, atol=1e-8)
+    with chunks_of(_CHUNK):
+        pieces = jax.jit(lambda *arguments: run(*arguments))(representation, kernel, sites)
+    for one, other in zip(jax.tree.leaves(pieces), jax.tree.leaves(whole), strict=True):
+        what = f"{name}: results in chunks of {_CHUNK} rows differ from those in one piece"
+        require_equal(one, other, what, rtol=1e-7, atol=1e-8)
+
+
+def _check_white(
+    representation: Representation, kernel: Kernel, X: np.ndarray, exact: bool, name: str
+) -> None:
+    size = representation.white_size(X)
+    white = np.random.default_rng(2).normal(size=(_LATENTS, size))
+    g = representation.from_white(kernel, X, white)
+    require_equal(np.shape(g), (len(X), _LATENTS), f"{name}.from_white: the shape")
+    # The map is linear, so its matrix says what covariance white noise gets.
+    matrix = np.asarray(representation.from_white(kernel, X, np.eye(size)))
+    require_equal(g, matrix @ white.T, f"{name}.from_white is not linear", atol=1e-10)
+    K = np.asarray(kernel.symmetric_gram(X))
+    left = K - matrix @ matrix.T
+    scale = np.max(np.diagonal(K))
+    if exact:
+        what = f"{name}.from_white of N(0, I) lacks prior covariance"
+        require_equal(left, np.zeros_like(left), what, atol=1e-6 * scale)
+    smallest = np.linalg.eigvalsh(left).min()
+    require(
+        smallest >= -1e-6 * scale, f"{name}.from_white has more variance than the prior somewhere."
+    )
+    back = representation.to_white(kernel, X, g)
+    require_equal(np.shape(back), white.shape, f"{name}.to_white: the shape")
+    again = representation.from_white(kernel, X, back)
+    require_equal(again, g, f"{name}.from_white does not invert to_white", atol=1e-6)
+
+
+def _check_paths(posterior: LatentPosterior, kernel: Kernel, X: np.ndarray, name: str) -> None:
+    new = _elsewhere(X)
+    points = np.concatenate([new, np.asarray(posterior.centres)])
+    K = np.asarray(kernel.gram(points, points))
+    root = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(len(K)))
+    cross = np.asarray(kernel.gram(new, posterior.centres))
+
+    @jax.jit
+    def draw(key):
+        key_prior, key_update = jax.random.split(key)
+        prior = root @ jax.random.normal(key_prior, (len(points), _LATENTS))
+        update = posterior.pathwise_update(key_update, lambda centres: prior[len(new) :])
+        return prior[: len(new)] + cross @ update.T
+
+    draws = np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(3), _DRAWS)))
+    mean, _ = posterior.marginals(new)
+    for q, covariance in enumerate(np.asarray(posterior.covariance(new))):
+        variance = np.diagonal(covariance)
+        off = np.abs(draws[:, :, q].mean(axis=0) - mean[:, q])
+        allowed = _STANDARD_ERRORS * np.sqrt(variance / _DRAWS) + 1e-4
+        require(np.all(off <= allowed), f"{name}: the mean of paths is off by {off}.")
+        off = np.abs(np.cov(draws[:, :, q].T) - covariance)
+        error = np.sqrt((np.outer(variance, variance) + covariance**2) / _DRAWS)
+        require(
+            np.all(off <= _STANDARD_ERRORS * error + 1e-4),
+            f"{name}: the covariance of paths is off by {off}.",
+        )
