@@ -1,69 +1,160 @@
-"""TO BE WRITTEN BY THE FOUNDER: latentgp's side of every benchmark.
+"""latentgp's side of every benchmark: a worker like the peers' `run.py`.
 
-A worker like the peers' `run.py`, in this project's own environment. Each task takes a
-`Problem` and returns a dictionary; tasks and keys are the same for every contestant:
-
-- `seconds`: wall time of the fit, from arrays in memory to a fitted model. The harness's first
-  run of a job is the cold one, so compile inside the timed part and keep what is compiled. The
-  repetitions of a job get the very same `Problem` object. Block until JAX is done.
-- `predict_seconds`: of the held-out predictions.
-- `evaluations`: of the objective and its gradient.
-- `log_evidence`: the objective at the end, exact or a lower bound, in nats over all rows.
-- scores from `gaussian_scores` (predictive variance with noise) or `bernoulli_scores`.
-
-Start the kernel at `problem.lengthscale` (one entry an input, or a single one for an isotropic
-kernel), `problem.variance`, and the noise at `problem.noise_variance`; no priors; keep the
-inducing points where `problem.Z` has them.
+Timed from arrays in memory to a fitted model. No priors and the given start, except in
+`binary_classification`, which is what a user of `GPClassifier` gets. The harness's first run of a
+job is the cold one; JAX keeps what it compiled.
 """
 
-from contestant import Problem, Result, serve
+from time import perf_counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contestant import LossTrace, Problem, Result, bernoulli_scores, gaussian_scores, serve
+
+import latentgp as lgp
+from latentgp.inference.driver import Driver, EndFit, Record
+from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
+from latentgp.inference.priors import scales, search_bounds
+from latentgp.inference.site_inference import SiteInference, evaluate, initial_sites
+from latentgp.parameters import ParameterSpace
+from latentgp.posterior import Evidence
+from latentgp.sites.base import GaussianSites
+
+KEY = jax.random.key(0)
+SCIPY_TOLERANCE = 2.2e-9
+
+
+def model_of(problem: Problem, likelihood: lgp.Likelihood) -> lgp.LatentGP:
+    lengthscale = problem.lengthscale if len(problem.lengthscale) > 1 else problem.lengthscale[0]
+    kernel = lgp.RBF(lengthscale=lengthscale, variance=problem.variance)
+    return lgp.LatentGP(kernel, likelihood)
+
+
+def regression(problem: Problem, method: lgp.Method) -> Result:
+    model = model_of(problem, lgp.Gaussian(noise_variance=problem.noise_variance))
+    started = perf_counter()
+    fitted = lgp.fit(
+        model,
+        lgp.Data(problem.X, problem.y),
+        method=method,
+        priors=None,
+        tolerance=SCIPY_TOLERANCE,
+        key=KEY,
+    )
+    seconds = perf_counter() - started
+    started = perf_counter()
+    predictive = fitted.posterior.predict(problem.X_test)
+    mean, variance = predictive.mean, predictive.variance
+    return {
+        "seconds": seconds,
+        "predict_seconds": perf_counter() - started,
+        "evaluations": fitted.diagnostics.evaluations,
+        "log_evidence": fitted.posterior.log_evidence.value,
+        **gaussian_scores(problem.y_test, mean, variance),
+    }
 
 
 def exact_regression(problem: Problem) -> Result:
-    """`ExactGP`, maximum likelihood by L-BFGS to SciPy's default tolerances.
-
-    Keys: seconds, predict_seconds, evaluations, log_evidence, rmse, nlpd.
-    """
-    raise NotImplementedError
-
-
-def binary_classification(problem: Problem) -> Result:
-    """`method="auto"`, logit link. `problem.Z` is the peers'; auto need not use it.
-
-    Keys: seconds, predict_seconds, evaluations, log_evidence, log_loss, error.
-    """
-    raise NotImplementedError
-
-
-def collapsed_bound(problem: Problem) -> Result:
-    """One value of `CollapsedVI`'s bound and its gradient, at the start of the hyper-parameters.
-
-    Keep the compiled function by the problem (`functools.lru_cache(maxsize=1)`): the first run
-    then counts compilation and the later ones the value and gradient alone.
-    Keys: seconds, log_evidence.
-    """
-    raise NotImplementedError
+    """`ExactGP`, maximum likelihood."""
+    return regression(problem, lgp.ExactGP())
 
 
 def collapsed_fit(problem: Problem) -> Result:
-    """The whole `CollapsedVI` fit with `problem.Z` fixed.
+    """`CollapsedVI` with the given inducing points."""
+    return regression(problem, lgp.CollapsedVI(lgp.Inducing(points=problem.Z)))
 
-    Keys: seconds, predict_seconds, evaluations, log_evidence, rmse, nlpd.
-    """
-    raise NotImplementedError
+
+def collapsed_bound(problem: Problem) -> Result:
+    """One value of the collapsed bound and its gradient, at the start."""
+    with jax.enable_x64(True):
+        model = model_of(problem, lgp.Gaussian(noise_variance=problem.noise_variance))
+        algorithm = lgp.CollapsedVI(lgp.Inducing(points=problem.Z)).algorithm(model)
+        space = ParameterSpace(model)
+        vector = jnp.asarray(space.to_vector())
+        data = lgp.Data(problem.X, problem.y).to_device()
+        sites = initial_sites(algorithm, model, data)
+        jax.block_until_ready((vector, data, sites))
+        started = perf_counter()
+        result = evaluate(algorithm, space, vector, data, sites)
+        value = float(result.value)
+        jax.block_until_ready(result.gradient)
+        return {"seconds": perf_counter() - started, "log_evidence": value}
+
+
+def binary_classification(problem: Problem) -> Result:
+    """`GPClassifier` with `method="auto"`: weak priors, inducing points of its own choice."""
+    started = perf_counter()
+    kernel = model_of(problem, lgp.Bernoulli()).kernel
+    classifier = lgp.GPClassifier(kernel, random_state=0).fit(problem.X, problem.y)
+    seconds = perf_counter() - started
+    started = perf_counter()
+    probability = classifier.predict_proba(problem.X_test)[:, 1]
+    return {
+        "seconds": seconds,
+        "predict_seconds": perf_counter() - started,
+        "evaluations": classifier.diagnostics_.evaluations,
+        "log_evidence": classifier.posterior_.log_evidence.value,
+        **bernoulli_scores(problem.y_test, probability),
+    }
+
+
+class TracedDriver(Driver):
+    """Shows the trace every evaluation, with the rows and sites that the search has at hand."""
+
+    def __init__(
+        self, problem: Problem, algorithm: SiteInference, space: ParameterSpace, data: lgp.Data
+    ):
+        super().__init__(max_evaluations=200)
+        self._algorithm, self._space = algorithm, space
+        self._all, self._thinned = data, thinned(data)
+        self._X_test = problem.X_test
+        self._current = None
+        self.trace = LossTrace(problem, self._probabilities)
+
+    def report(self, record: Record, sites: GaussianSites) -> Record:
+        record = super().report(record, sites)
+        rows = self._thinned if record.restart == THINNED_RUN else self._all
+        self._current = (self._space.to_model(jnp.asarray(record.vector)), rows, sites)
+        if not self.trace.tick():
+            raise EndFit("the time is up")
+        return record
+
+    def _probabilities(self) -> np.ndarray:
+        state = self._algorithm.resume(*self._current)
+        evidence = Evidence(float("nan"), "lower bound")
+        return lgp.Posterior(state.model, state.posterior, evidence).predict(self._X_test).mean
 
 
 def sparse_binary(problem: Problem) -> Result:
-    """`problem.options["method"]` is "AugmentedVI" or "VariationalInference"; logit link.
+    """Held-out loss against time, with the sites as they stand after each evaluation."""
+    with jax.enable_x64(True):
+        model = model_of(problem, lgp.Bernoulli())
+        method = getattr(lgp, problem.options["method"])(lgp.Inducing(points=problem.Z))
+        algorithm, space = method.algorithm(model), ParameterSpace(model)
+        rows = lgp.Data(problem.X, problem.y)
+        bounds = search_bounds(space, scales(model, rows))
+        data = rows.to_device()
 
-    Compile first and time that as `compile_seconds`. Then make a `LossTrace(problem,
-    probabilities)`, whose clock starts at once; `probabilities()` gives the held-out rows'
-    probabilities of class 1 under the model as it stands. Call `trace.tick()` after each round
-    and stop when it is false; after stopping by itself call `trace.record()`. Return
-    `trace.result() | {"compile_seconds": ...}`. The peers' `batch_size` and `learning_rate` are
-    in the options too and need not be used.
-    """
-    raise NotImplementedError
+        def run(driver: Driver) -> None:
+            learn(
+                algorithm,
+                space,
+                data,
+                bounds=bounds,
+                restarts=0,
+                tolerance=1e-6,
+                driver=driver,
+                key=KEY,
+            )
+
+        started = perf_counter()
+        run(Driver(max_evaluations=1))
+        compile_seconds = perf_counter() - started
+        driver = TracedDriver(problem, algorithm, space, data)
+        run(driver)
+        driver.trace.record()
+        return driver.trace.result() | {"compile_seconds": compile_seconds}
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ Values outside a trace are NumPy arrays (JAX's would be narrowed to float32 outs
 context), inside they are JAX arrays, and the same functions take both.
 """
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
 
 if TYPE_CHECKING:
-    # To a type checker an array is JAX's: the two share all that the library uses of them.
-    Array: TypeAlias = jax.Array
+    # The stubs of NumPy and JAX share no type; shapes and dtypes are checked when tests run.
+    Array: TypeAlias = Any
 else:
     Array = jax.Array | np.ndarray | np.generic
 

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
@@ -74,11 +74,12 @@ class Data(eqx.Module):
         _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
         weights = np.bincount(inverse, weights=data.weights)
         chosen = data.select(first)
+        return chosen.reweighted(None if np.all(weights == 1) else weights.astype(np.float64))
+
+    def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
+        """The same rows with other weights."""
         return eqx.tree_at(
-            lambda d: d.weights,
-            chosen,
-            None if np.all(weights == 1) else weights.astype(np.float64),
-            is_leaf=lambda leaf: leaf is None,
+            lambda data: data.weights, self, weights, is_leaf=lambda leaf: leaf is None
         )
 
     def to_device(self) -> "Data":
@@ -96,7 +97,9 @@ def as_inputs(X: Any, name: str = "X") -> np.ndarray:
             f"{name} must have shape (rows, columns) with at least one column, "
             f"got shape {array.shape}; reshape it."
         )
-    _check_finite(name, array)
+    if array.shape[0] == 0:
+        raise InputError(f"{name} has no rows; give at least one.")
+    check_finite(name, array)
     return array
 
 
@@ -107,7 +110,7 @@ def as_rows(name: str, values: Any, size: int) -> np.ndarray:
         raise InputError(
             f"{name} must have one number a row, shape ({size},), got shape {array.shape}."
         )
-    _check_finite(name, array)
+    check_finite(name, array)
     return array
 
 
@@ -135,6 +138,23 @@ def check_side_information(
             )
 
 
+def check_finite(name: str, array: np.ndarray) -> None:
+    """Raise InputError, naming the rows, where an array holds NaN or infinity."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise InputError(
+            f"{name} has NaN or infinity in "
+            f"{rows_named(bad.reshape(len(array), -1).any(axis=1))}; drop or fill these rows first."
+        )
+
+
+def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
+    """Where a mask is true, for messages: how many rows, and the first of them."""
+    rows = np.flatnonzero(chosen)
+    named = ", ".join(map(str, rows[:_ROWS_NAMED])) + (" ..." if len(rows) > _ROWS_NAMED else "")
+    return f"{len(rows)} row(s), counted from 0: {named}"
+
+
 def _as_numbers(name: str, values: Any) -> np.ndarray:
     if hasattr(values, "toarray"):
         raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
@@ -148,16 +168,3 @@ def _as_numbers(name: str, values: Any) -> np.ndarray:
             raise
         raise InputError(f"{name} must be an array of numbers: {error}.") from error
     return array
-
-
-def _check_finite(name: str, array: np.ndarray) -> None:
-    if array.shape[0] == 0:
-        raise InputError(f"{name} has no rows; give at least one.")
-    bad = ~np.isfinite(array)
-    if bad.any():
-        rows = np.flatnonzero(bad.reshape(len(array), -1).any(axis=1))
-        named = ", ".join(map(str, rows[:_ROWS_NAMED])) + (" ..." if len(rows) > _ROWS_NAMED else "")
-        raise InputError(
-            f"{name} has NaN or infinity in {len(rows)} row(s), counted from 0: {named}; "
-            "drop or fill these rows first."
-        )

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -18,19 +19,22 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
-from latentgp.data import Data
+from latentgp.data import Data, as_weights, check_finite, rows_named
 from latentgp.errors import InputError
 from latentgp.fit import fit
 from latentgp.inference.methods import Method, method_from_name
 from latentgp.inference.starts import starting_model
 from latentgp.kernels import Kernel
 from latentgp.likelihoods import Bernoulli, Gaussian, Likelihood
-from latentgp.means import ConstantMean, Mean, ZeroMean
-from latentgp.parameters import parameters
+from latentgp.means import ConstantMean, ZeroMean
+from latentgp.models import LatentGP
+from latentgp.posterior import Posterior
+
+# How Python, NumPy and pandas write what is missing.
+_MISSING = ("None", "nan", "NaT", "<NA>")
 
 MethodName = Literal["auto", "exact", "collapsed", "augmented", "variational"]
 
@@ -63,12 +67,16 @@ class _GPEstimator(BaseEstimator):
 
         return save(self, path)
 
-    def _fit_model(self, data: Data, likelihood: Likelihood, mean: Mean) -> Self:
+    def _fit_model(self, data: Data, likelihood: Likelihood, centre: float = 0.0) -> Self:
+        """Fit targets that were centred already; `centre` is added to the model's mean again.
+
+        Far from zero, squares of targets that are not centred would lose all their digits.
+        """
         if self.n_inducing is not None and self.n_inducing < 1:
             raise InputError(
                 f"n_inducing must be a positive number or None, got {self.n_inducing}."
             )
-        model = starting_model(data, likelihood, mean, self.kernel)
+        model = starting_model(data, likelihood, ZeroMean(), self.kernel)
         reason = "asked for"
         method = self.method
         if not isinstance(method, Method):
@@ -79,12 +87,14 @@ class _GPEstimator(BaseEstimator):
             data,
             key=jax.random.key(seed),
             method=method,
-            frozen=[path for path in parameters(model) if path.startswith("mean.")],
             restarts=self.restarts,
             max_evaluations=self.max_evaluations,
             verbose=self.verbose,
         )
-        self.model_, self.posterior_ = result.model, result.posterior
+        latent, log_evidence = result.posterior.latent, result.posterior.log_evidence
+        model = LatentGP(result.model.kernel, result.model.likelihood, ConstantMean(centre))
+        self.model_ = model if centre else result.model
+        self.posterior_ = Posterior(self.model_, latent, log_evidence)
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, reason=reason)
         self.method_, self.method_reason_ = method, reason
@@ -97,7 +107,27 @@ class _GPEstimator(BaseEstimator):
 
     def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
         check_is_fitted(self)
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        return self._validated(X, reset=False, ensure_min_samples=0)
+
+    def _validated(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
+        """scikit-learn's checks, with messages that name the rows at fault."""
+        alone = isinstance(y, str)
+        try:
+            checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
+        except (TypeError, ValueError) as error:
+            if not alone and y is not None:
+                _check_known(y)
+            if "could not convert string" not in str(error):
+                raise
+            culprit = "X" if alone or _holds_text(X) else "y"
+            raise InputError(
+                f"{culprit} holds text where numbers are needed ({error}); encode it first, with "
+                "scikit-learn's OneHotEncoder, say (`latentgp fit` does so by itself)."
+            ) from error
+        array = checked if alone else checked[0]
+        if len(array):
+            check_finite("X", array)
+        return checked
 
     def _draws(
         self, X: Any, number: int, random_state: int | np.random.RandomState | None
@@ -136,9 +166,7 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         array([1.])
     """
 
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, noise_variance: Any = None
-    ) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, noise_variance: Any = None) -> Self:
         """Learn hyper-parameters and the posterior.
 
         Args:
@@ -148,13 +176,12 @@ class GPRegressor(RegressorMixin, _GPEstimator):
             noise_variance: known noise variance a row, added to the learned one; shape (N,),
                 units of y squared.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        X, y = self._validated(X, y, y_numeric=True)
         side = {} if noise_variance is None else {"noise_variance": noise_variance}
-        data = Data(X, y, weights=weights, **side).merged()
-        return self._fit_model(
-            data, Gaussian(), ConstantMean(float(np.average(data.y, weights=data.weights)))
-        )
+        data = Data(X, y, weights=_weights(sample_weight, X), **side).merged()
+        centre = float(np.average(data.y, weights=data.weights))
+        data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
+        return self._fit_model(data, Gaussian(), centre)
 
     def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
         """Predictive mean of y, and its standard deviation if asked, shapes (N,).
@@ -177,7 +204,7 @@ class GPRegressor(RegressorMixin, _GPEstimator):
     def log_predictive_density(
         self, X: Any, y: Any, **side_information: Any
     ) -> Float[np.ndarray, "N"]:
-        """log p(y | data) a row, in nats."""
+        """Log p(y | data) a row, in nats."""
         X = self._inputs(X)
         return self.posterior_.predict(X, **side_information).log_prob(y)
 
@@ -226,12 +253,12 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
             y: labels of two classes, of any type, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        y = column_or_1d(y)
+        X, y = self._validated(X, y)
+        _check_known(y)
         check_classification_targets(y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        weights = _weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
-        self.classes_, counts = np.unique(present, return_counts=True)
+        self.classes_ = np.unique(present)
         if len(self.classes_) > 2:
             raise InputError(
                 "Only binary classification is supported. The type of the target is "
@@ -244,7 +271,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
             )
         target = (y == self.classes_[1]).astype(np.float64)
         data = Data(X, target, weights=weights).merged()
-        return self._fit_model(data, Bernoulli(), ZeroMean())
+        return self._fit_model(data, Bernoulli())
 
     def predict(self, X: Any) -> np.ndarray:
         """The more probable label of each row."""
@@ -258,7 +285,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         return np.stack([1 - second, second], axis=1)
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
-        """log p(label | data) a row, in nats."""
+        """Log p(label | data) a row, in nats."""
         X, y = self._inputs(X), np.asarray(y)
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
@@ -278,3 +305,30 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:
+    if sample_weight is None:
+        return None
+    return as_weights(_check_sample_weight(sample_weight, X), len(X))
+
+
+def _check_known(y: Any) -> None:
+    """Raise InputError, naming the rows, where a target is missing or infinite."""
+    y = np.asarray(y)
+    if y.dtype.kind == "f":
+        check_finite("y", y)
+    elif y.dtype.kind == "O":
+        missing = np.array(
+            [not isinstance(v, str) and str(v) in _MISSING for v in y.ravel().tolist()], bool
+        )
+        if missing.any():
+            raise InputError(f"y is missing in {rows_named(missing)}; drop these rows first.")
+
+
+def _holds_text(values: Any) -> bool:
+    try:
+        np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False

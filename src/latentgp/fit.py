@@ -72,7 +72,7 @@ def fit(
     key: Key[Array, ""],
     method: Method | Literal["auto"] = "auto",
     learn_hyperparameters: bool = True,
-    priors: Mapping[str, Distribution] | Literal["weak"] | None = "weak",
+    priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
     frozen: Sequence[str] = (),
     restarts: int = 0,
     max_evaluations: int = 200,
@@ -91,8 +91,8 @@ def fit(
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics.
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior.
-        priors: by path; "weak" sets wide log-normal ones, scaled to the data, on length-scales
-            and variances, and a mapping replaces them; None means none.
+        priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
+            variances; a mapping changes them by path (None: no prior there); None means none.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
         max_evaluations: of the bound, each run.
@@ -117,10 +117,16 @@ def fit(
         True
     """
     started = time.perf_counter()
+    if max_evaluations < 1 or restarts < 0:
+        raise InputError(
+            f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
+            f"and {restarts}."
+        )
     likelihood = model.likelihood
     check_side_information(
         data.side_information, likelihood.side_information, type(likelihood).__name__
     )
+    likelihood.check_side_information(data.side_information)
     likelihood.check_targets(data.y)
     data = data.merged()
     model.kernel.check_inputs(data.X.shape[1])
@@ -128,26 +134,25 @@ def fit(
     if method == "auto":
         method, reason = choose_method(model, data.size)
     elif not isinstance(method, Method):
-        raise InputError(
-            f'method must be "auto" or a method such as ExactGP(), got {method!r}.'
-        )
+        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
     algorithm = method.algorithm(model)
     points = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
     algorithm = dataclasses.replace(algorithm, representation=points)
     scale = scales(model, data)
-    chosen = weak_priors(model, scale) if priors == "weak" else dict(priors or {})
+    chosen: dict[str, Distribution | None] = {}
+    if priors is not None:
+        chosen |= weak_priors(model, scale)
     if isinstance(priors, Mapping):
-        chosen = {**weak_priors(model, scale), **chosen}
+        chosen |= priors
     space = ParameterSpace(model, frozen=frozen, priors=chosen)
     rows = data.to_device()
-    sites = initial_sites(algorithm, model, rows)
     driver = Driver(
         max_evaluations=max_evaluations,
         max_seconds=max_seconds,
         callback=callback,
         verbose=verbose,
         checkpoint=checkpoint,
-        identity=_identity(model, algorithm, space, data) if checkpoint else "",
+        identity=_identity(algorithm, space, data, key, restarts, tolerance) if checkpoint else "",
     )
     learned = None
     bounds = search_bounds(space, scale)
@@ -156,7 +161,6 @@ def fit(
             algorithm,
             space,
             rows,
-            sites,
             bounds=bounds,
             restarts=restarts,
             tolerance=tolerance,
@@ -164,10 +168,10 @@ def fit(
             key=key,
         )
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
+    final = dataclasses.replace(algorithm, tolerance=_FINAL_TOLERANCE, max_updates=_FINAL_UPDATES)
+    sites = initial_sites(algorithm, model, rows)
+    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
-    final = dataclasses.replace(
-        algorithm, tolerance=_FINAL_TOLERANCE, max_updates=_FINAL_UPDATES
-    )
     settled = settle(final, model, rows, sites)
     evidence = Evidence(
         float(settled.bound), "exact" if algorithm.is_exact(model) else "lower bound"
@@ -189,17 +193,19 @@ def fit(
 
 
 def _history(records: list[Record]) -> History:
-    return History(
-        *(np.array([getattr(r, name) for r in records]) for name in History._fields)
-    )
+    return History(*(np.array([getattr(r, name) for r in records]) for name in History._fields))
 
 
 def _identity(
-    model: LatentGP, algorithm: SiteInference, space: ParameterSpace, data: Data
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    data: Data,
+    key: Key[Array, ""],
+    *settings: float,
 ) -> str:
     """A digest of everything that a checkpoint must agree with."""
-    leaves, structure = jax.tree.flatten((model, algorithm, space, data))
-    digest = hashlib.sha256(str(structure).encode())
+    leaves, structure = jax.tree.flatten((algorithm, space, data, jax.random.key_data(key)))
+    digest = hashlib.sha256(f"{structure} {settings}".encode())
     for leaf in leaves:
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.arrays import Array
+from latentgp.errors import InputError
 from latentgp.parameters import Parametrised, parameter
 
 
@@ -40,4 +41,9 @@ class LinearMean(Mean):
     intercept: Float[Array, ""] = parameter(default=0.0)
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        if self.slope.shape != X.shape[1:]:
+            raise InputError(
+                f"LinearMean.slope has shape {self.slope.shape} but the inputs have {X.shape[1]} "
+                "columns; give one slope a column."
+            )
         return (self.intercept + X @ self.slope)[:, None]

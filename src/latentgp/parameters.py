@@ -63,28 +63,45 @@ def _as_value(value: Any) -> Any:
         return value  # placeholders that JAX's tree functions put in leaves
 
 
+def _check_value(name: str, value: Any, support: constraints.Constraint) -> None:
+    if isinstance(value, np.ndarray) and not np.all(np.asarray(support(value))):
+        raise InputError(
+            f"{name} must satisfy {_describe(support)}, got {value.tolist()}; "
+            "give a value inside that range."
+        )
+
+
 class Parametrised(eqx.Module):
     """Base of everything that holds parameters; checks values against their supports."""
 
     def __check_init__(self) -> None:
         for field in _parameter_fields(self):
-            value, support = getattr(self, field.name), field.metadata[_SUPPORT]
-            if not isinstance(value, np.ndarray):
-                continue
-            if not np.all(np.asarray(support(value))):
-                raise InputError(
-                    f"{type(self).__name__}.{field.name} must satisfy {_describe(support)}, "
-                    f"got {value.tolist()}; give a value inside that range."
-                )
+            name = f"{type(self).__name__}.{field.name}"
+            _check_value(name, getattr(self, field.name), field.metadata[_SUPPORT])
+
+
+class SeesColumns(Parametrised):
+    """A module whose parts see only some input columns, which scales their parameters."""
+
+    dimensions: eqx.AbstractVar[tuple[int, ...]]
 
 
 class ParameterInfo(NamedTuple):
-    """One parameter of a model: where it is, what it is, what it may be."""
+    """One parameter of a model: where it is, what it is, what it may be.
+
+    Attributes:
+        path: names of fields from the model down, such as "kernel.lengthscale".
+        value: as it stands, inside its support.
+        support: where it lives.
+        role: what it measures.
+        dimensions: the input columns that its module sees, None for all.
+    """
 
     path: str
     value: Any
     support: constraints.Constraint
     role: Role
+    dimensions: tuple[int, ...] | None
 
 
 def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
@@ -95,14 +112,14 @@ def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
         >>> [p.path for p in parameters(2.0 * RBF()).values()]
         ['kernel.lengthscale', 'kernel.variance', 'scale']
     """
-    return {info.path: info for info in _walk(model, "")}
+    return {info.path: info for info in _walk(model, "", None)}
 
 
 def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
     """The model with the parameters at the given paths changed.
 
     Raises:
-        InputError: a path names no parameter.
+        InputError: a path names no parameter, or a value is outside its support.
 
     Example:
         >>> from latentgp import RBF
@@ -112,9 +129,14 @@ def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
     if not values:
         return model
     known = parameters(model)
-    for path in values:
+    for path, value in values.items():
         if path not in known:
             raise InputError(_no_such_path(path, known))
+        _check_value(path, _as_value(value), known[path].support)
+    return _replace(model, values)
+
+
+def _replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
     paths = list(values)
     return eqx.tree_at(
         lambda m: [parameters(m)[path].value for path in paths],
@@ -129,7 +151,7 @@ class ParameterSpace(eqx.Module):
     Args:
         model: any module; its values are kept for parameters that are frozen.
         frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
-        priors: a NumPyro distribution by path.
+        priors: a NumPyro distribution by path; None for a path means no prior.
 
     Raises:
         InputError: a path in `frozen` or `priors` names no parameter.
@@ -151,7 +173,7 @@ class ParameterSpace(eqx.Module):
         model: eqx.Module,
         *,
         frozen: Sequence[str] = (),
-        priors: Mapping[str, Distribution] | None = None,
+        priors: Mapping[str, Distribution | None] | None = None,
     ):
         priors = dict(priors or {})
         known = parameters(model)
@@ -163,8 +185,8 @@ class ParameterSpace(eqx.Module):
                 raise InputError(_no_such_path(path, known))
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
-        self.prior_paths = tuple(path for path in self.paths if path in priors)
-        self.priors = tuple(priors[path] for path in self.prior_paths)
+        chosen = {path: priors[path] for path in self.paths if priors.get(path) is not None}
+        self.prior_paths, self.priors = tuple(chosen), tuple(chosen.values())
 
     @property
     def size(self) -> int:
@@ -183,7 +205,8 @@ class ParameterSpace(eqx.Module):
 
     def to_model(self, vector: Float[Array, "P"]) -> Any:
         """The model whose free parameters are those of the unconstrained vector."""
-        return replace(self.model, {p: value for p, value, _, _ in self._constrained(vector)})
+        values = {path: value for path, value, _, _ in self._constrained(vector)}
+        return _replace(self.model, values) if values else self.model
 
     def log_prior(self, vector: Float[Array, "P"]) -> Float[Array, ""]:
         """Log density of the priors at the unconstrained vector, in nats.
@@ -255,19 +278,22 @@ def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
     return [f for f in dataclasses.fields(module) if _SUPPORT in f.metadata]
 
 
-def _walk(node: Any, prefix: str) -> Iterator[ParameterInfo]:
+def _walk(node: Any, prefix: str, dimensions: tuple[int, ...] | None) -> Iterator[ParameterInfo]:
     if isinstance(node, eqx.Module):
+        if isinstance(node, SeesColumns):
+            seen = node.dimensions
+            dimensions = seen if dimensions is None else tuple(dimensions[d] for d in seen)
         for field in dataclasses.fields(node):
             value = getattr(node, field.name)
             path = f"{prefix}.{field.name}" if prefix else field.name
             if _SUPPORT in field.metadata:
                 meta = field.metadata
-                yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE])
+                yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], dimensions)
             else:
-                yield from _walk(value, path)
+                yield from _walk(value, path, dimensions)
     elif isinstance(node, tuple | list):
         for index, child in enumerate(node):
-            yield from _walk(child, f"{prefix}[{index}]")
+            yield from _walk(child, f"{prefix}[{index}]", dimensions)
 
 
 def _is_under(path: str, beginning: str) -> bool:

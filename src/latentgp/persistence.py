@@ -4,6 +4,7 @@ A file can only bring back classes of latentgp, and those a user registers; it n
 """
 
 import dataclasses
+import hashlib
 import importlib
 import json
 from pathlib import Path
@@ -46,12 +47,18 @@ def save(value: Any, path: str | Path) -> Path:
     path = Path(path)
     tensors: dict[str, np.ndarray] = {}
     tree = _encode(value, tensors, type(value).__name__)
-    header = {"schema": SCHEMA_VERSION, "latentgp": __version__, "value": tree}
+    header = {
+        "schema": SCHEMA_VERSION,
+        "latentgp": __version__,
+        "value": tree,
+        "digest": _digest(tree, tensors),
+    }
     partial = path.with_name(path.name + ".partial")
     try:
         save_file(tensors, partial, metadata={_HEADER: json.dumps(header)})
         partial.replace(path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
+        partial.unlink(missing_ok=True)
         raise InputError(f"{path} cannot be written: {error}.") from error
     return path
 
@@ -68,17 +75,16 @@ def load(path: str | Path) -> Any:
     try:
         with safe_open(path, framework="numpy") as file:
             header = (file.metadata() or {}).get(_HEADER)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(
-            f"{path} is damaged or not a file written by latentgp ({error}); "
-            "save the model again."
+            f"{path} is damaged or not a file written by latentgp ({error}); save the model again."
         ) from error
     if header is None:
         raise InputError(f"{path} was not written by latentgp; give a file made by save().")
     try:
         content = json.loads(header)
-        schema, version = content["schema"], content["latentgp"]
+        schema, version = int(content["schema"]), content["latentgp"]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} has a damaged header ({error}); save the model again.") from error
     if schema > SCHEMA_VERSION:
@@ -87,9 +93,21 @@ def load(path: str | Path) -> Any:
             f"({__version__}, schema {SCHEMA_VERSION}); upgrade latentgp to read it."
         )
     try:
+        if content["digest"] != _digest(content["value"], tensors):
+            raise InputError(f"{path} is damaged (its checksum differs); save the model again.")
         return _decode(content["value"], tensors)
-    except (KeyError, TypeError, AttributeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, ImportError) as error:
         raise InputError(f"{path} is damaged ({error!r}); save the model again.") from error
+
+
+def _digest(tree: Any, tensors: dict[str, np.ndarray]) -> str:
+    """Checksum of all that a file says, so that a flipped bit is noticed."""
+    digest = hashlib.sha256(json.dumps(tree).encode())
+    for name in sorted(tensors):
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:

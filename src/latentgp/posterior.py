@@ -56,7 +56,7 @@ class Posterior(eqx.Module):
         >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
         >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
         >>> fit.posterior.predict_f([0.5, 1.5]).mean.round(2)
-        array([0.42, 0.9 ])
+        array([0.39, 0.91])
     """
 
     model: LatentGP
@@ -104,7 +104,11 @@ class Posterior(eqx.Module):
         Returns:
             Shape (S, N), or (S, N, Q) for Q > 1.
         """
-        draws = np.asarray(_joint_samples(self.model, self.latent, self._inputs(X), key, number))
+        X = self._inputs(X)
+        if len(X) == 0:
+            draws = np.zeros((number, 0, self.model.likelihood.latent_size))
+        else:
+            draws = np.asarray(_joint_samples(self.model, self.latent, X, key, number))
         return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
 
     @double_precision
@@ -156,7 +160,9 @@ class Posterior(eqx.Module):
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:
         likelihood = self.model.likelihood
         check_side_information(given, likelihood.side_information, type(likelihood).__name__)
-        return {name: as_rows(name, values, size) for name, values in given.items()}
+        side = {name: as_rows(name, values, size) for name, values in given.items()}
+        likelihood.check_side_information(side)
+        return side
 
     def _marginals(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         columns = len(self.latent.centres)
@@ -335,7 +341,7 @@ def _draw_paths(
 def _path_values(
     model: LatentGP, latent: LatentPosterior, parts: Any, X: Array
 ) -> Float[Array, "N S Q"]:
-    kernel_functions = model.kernel.gram(X, latent.centres)
+    kernel_functions = model.kernel.gram(latent.centres, X).T
 
     def value(space: Features, weights: Array, update: Array) -> Float[Array, "N Q"]:
         return model.mean(X) + space(X) @ weights.T + kernel_functions @ update.T

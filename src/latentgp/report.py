@@ -105,9 +105,7 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
     from sklearn.preprocessing import StandardScaler
 
     bunch: Any = load_diabetes(scaled=False)
-    X, X_test, y, y_test = train_test_split(
-        bunch.data, bunch.target, test_size=0.3, random_state=0
-    )
+    X, X_test, y, y_test = train_test_split(bunch.data, bunch.target, test_size=0.3, random_state=0)
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
     contestants = {
         "latentgp GPRegressor": GPRegressor(random_state=0),
@@ -143,7 +141,9 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
         None, ours.model_.kernel.lengthscale / X.std(axis=0), list(bunch.feature_names)
     )
     return [
-        plots.save_figure(_calibration(ours, X_test, y_test), folder / "regression-calibration.png"),
+        plots.save_figure(
+            _calibration(ours, X_test, y_test), folder / "regression-calibration.png"
+        ),
         plots.save_figure(observed, folder / "regression-predictions.png"),
         plots.save_figure(relevance, folder / "regression-relevance.png"),
     ]

@@ -69,7 +69,7 @@ class TableModel:
                 raise InputError(
                     f"the weights column {weights!r} is missing in {dropped} row(s): fill it"
                 )
-            sample_weight = column.to_numpy(dtype=np.float64)
+            sample_weight = _numbers("weights column", column, "give numbers, not negative")
         encoder = TableEncoder.fit(inputs)
         notes += encoder.describe()
         make = GPRegressor if task == "regression" else GPClassifier
@@ -152,10 +152,13 @@ def classification_scores(
 def _targets(target: "pd.Series", task: str) -> np.ndarray:
     if task == "classification":
         return np.asarray(target.astype(str))
+    return _numbers("target", target, "use --task classification, or clean it")
+
+
+def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
     try:
-        return target.to_numpy(dtype=np.float64)
+        return column.to_numpy(dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the target {target.name!r} is not a number in every row ({error}): "
-            "use --task classification, or clean it"
+            f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
         ) from error

@@ -40,9 +40,9 @@ class Progress(NamedTuple):
     Attributes:
         evaluations: so far, all restarts together.
         bound: of this evaluation, in nats.
-        best: greatest value so far (bound plus log prior), in nats.
+        best: greatest value of this run so far (bound plus log prior), in nats.
         seconds: since the start of the fit.
-        restart: 0 for the first run.
+        restart: 0 for the first run, -1 for one on thinned rows that goes before it.
     """
 
     evaluations: int
@@ -55,8 +55,12 @@ class Progress(NamedTuple):
 Callback = Callable[[Progress], bool | None]
 
 
-class StopSearch(Exception):
-    """Raised inside the search when a callback or a limit asks for its end."""
+class EndRun(Exception):
+    """Raised inside a run that has made all the evaluations it may."""
+
+
+class EndFit(Exception):
+    """Raised inside a run when a callback or a limit asks for the end of the whole search."""
 
 
 class Driver:
@@ -92,10 +96,10 @@ class Driver:
         self._started = self._saved = time.perf_counter()
         self._status: Any = None
 
-    def recall(self, sites: GaussianSites) -> GaussianSites:
+    def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives the sites that it had come to."""
         if self.checkpoint is None or not self.checkpoint.exists():
-            return sites
+            return None
         try:
             stored = load_file(self.checkpoint)
             identity = bytes(stored["identity"]).decode()
@@ -119,44 +123,78 @@ class Driver:
             self._started -= self.records[-1].seconds
         return jax.tree.map(jax.numpy.asarray, sites)
 
-    def replay(self, restart: int) -> Record | None:
+    def has_reached(self, run: int) -> bool:
+        """Whether evaluations of this run, or of a later one, are known."""
+        return any(record.restart >= run for record in self.records)
+
+    def replay(
+        self, vector: Float[np.ndarray, "P"], run: int, at_most: int | None = None
+    ) -> Record | None:
         """The next evaluation of a resumed run, if it has been made already.
 
+        Args:
+            vector: where the run wants the bound.
+            run: number of the run.
+            at_most: how many evaluations it may make, if fewer than `max_evaluations`.
+
         Raises:
-            StopSearch: the run has made all its evaluations.
+            EndRun: the run has made all its evaluations.
+            InputError: the checkpoint's next evaluation was made elsewhere.
         """
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
-            if record.restart == restart:
+            if record.restart == run and np.array_equal(record.vector, vector):
                 self._replayed += 1
                 return record
-        if sum(r.restart == restart for r in self.records) >= self.max_evaluations:
-            raise StopSearch(f"max_evaluations={self.max_evaluations} were made")
+            if record.restart == run or self.max_evaluations > self._made(run):
+                raise InputError(
+                    f"The search does not go the way of the checkpoint {self.checkpoint} "
+                    "(another version of a library, or another machine?); remove it to start "
+                    "afresh."
+                )
+        limit = min(self.max_evaluations, at_most or self.max_evaluations)
+        if self._made(run) >= limit:
+            raise EndRun(f"max_evaluations={limit} were made")
         return None
 
-    def report(self, record: Record, sites: GaussianSites) -> None:
-        """Keep an evaluation; raises StopSearch if the search is to end here."""
+    def _made(self, run: int) -> int:
+        return sum(record.restart == run for record in self.records)
+
+    def report(self, record: Record, sites: GaussianSites) -> Record:
+        """Keep an evaluation; raises EndFit if the search is to end here."""
         record = record._replace(seconds=time.perf_counter() - self._started)
         self.records.append(record)
         self._replayed += 1
         progress = Progress(
-            len(self.records), record.bound, self.best().value, record.seconds, record.restart
+            len(self.records),
+            record.bound,
+            self.best(record.restart).value,
+            record.seconds,
+            record.restart,
         )
         self._show(progress)
         if time.perf_counter() - self._saved > _CHECKPOINT_SECONDS:
             self.save(sites)
         if self.callback is not None and self.callback(progress):
-            raise StopSearch("the callback asked for it")
+            raise EndFit("the callback asked for it")
         if self.max_seconds is not None and record.seconds > self.max_seconds:
-            raise StopSearch(f"max_seconds={self.max_seconds:g} were over")
+            raise EndFit(f"max_seconds={self.max_seconds:g} were over")
+        return record
 
-    def best(self) -> Record:
-        """The evaluation with the greatest value."""
-        return max(self.records, key=lambda record: record.value)
+    def best(self, run: int | None = None) -> Record:
+        """The evaluation with the greatest value: of one run, or of all on all rows.
 
-    def save(self, sites: GaussianSites) -> None:
+        A fit that ended before any such run has only the run on thinned rows to offer.
+        """
+        if run is not None:
+            candidates = [record for record in self.records if record.restart == run]
+        else:
+            candidates = [record for record in self.records if record.restart >= 0]
+        return max(candidates or self.records, key=lambda record: record.value)
+
+    def save(self, sites: GaussianSites | None) -> None:
         """Write the checkpoint: whole or not at all."""
-        if self.checkpoint is None or not self.records:
+        if self.checkpoint is None or sites is None or not self.records:
             return
         columns = {
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])

@@ -9,12 +9,26 @@ from jaxtyping import Float, Key
 from scipy.optimize import minimize
 
 from latentgp.data import Data
-from latentgp.inference.driver import Driver, Record, StopSearch
-from latentgp.inference.site_inference import SiteInference, evaluate
+from latentgp.errors import InputError
+from latentgp.inference.driver import Driver, EndFit, EndRun, Record
+from latentgp.inference.site_inference import (
+    SiteInference,
+    evaluate,
+    initial_sites,
+    spread_sites,
+)
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites
 
 _RESTART_SPREAD = 1.0
+# Many rows: a first run on a part of them, whose evaluations cost next to nothing.
+_THINNED_FROM = 20_000
+_THINNED_ROWS = 4_096
+_THINNED_EVALUATIONS = 20
+_THINNED_TOLERANCE = 1e-3
+THINNED_RUN = -1
+_FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
+_FAR_BELOW = 0.02  # nats a row
 
 
 class Learned(NamedTuple):
@@ -37,7 +51,6 @@ def learn(
     algorithm: SiteInference,
     space: ParameterSpace,
     data: Data,
-    sites: GaussianSites,
     *,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
     restarts: int,
@@ -47,79 +60,132 @@ def learn(
 ) -> Learned:
     """Maximise the bound plus log prior over hyper-parameters.
 
-    The first run starts at the model's own values, each restart at a draw around them. The best
-    point of all runs is kept, so a restart never makes the result worse.
+    The first run starts at the model's own values, or where a run on a thinned set of rows has
+    ended; each restart at a draw around the model's values. The best point of all runs on all
+    rows is kept, so a restart never makes the result worse.
     """
     first = space.to_vector()
-    lower, upper = bounds
-    sites = driver.recall(sites)
-    endings: dict[int, tuple[bool, str]] = {}
+    stored = driver.recall()
+    runs = _Runs(algorithm, space, bounds, driver)
     try:
+        if _THINNED_FROM < data.size and not algorithm.representation.is_exact:
+            start, sites = runs.on_thinned_rows(first, data, stored)
+            first_step = _FIRST_STEP_AFTER_THINNED
+        else:
+            start, sites = first, initial_sites(algorithm, space.model, data)
+            first_step = _FIRST_STEP
+        if stored is not None and driver.has_reached(0):
+            sites = stored
         for restart in range(restarts + 1):
-            start = first
             if restart:
                 noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
-                start = first + _RESTART_SPREAD * np.asarray(noise)
-            objective = _Objective(algorithm, space, data, sites, driver, restart)
-            try:
-                found = minimize(
-                    objective,
-                    np.clip(start, lower, upper),
-                    jac=True,
-                    method="L-BFGS-B",
-                    bounds=np.stack([lower, upper], axis=1),
-                    options={
-                        "ftol": tolerance,
-                        "gtol": 1e-6,
-                        "maxfun": 10 * driver.max_evaluations,
-                        "maxiter": driver.max_evaluations,
-                    },
-                )
-                endings[restart] = (True, str(found.message).lower())
-            except StopSearch as stop:
-                endings[restart] = (False, str(stop))
-                if "max_evaluations" not in str(stop):
-                    break
-            finally:
-                sites = objective.sites
+                start, first_step = first + _RESTART_SPREAD * np.asarray(noise), _FIRST_STEP
+            sites = runs.one(start, data, sites, restart, tolerance, first_step)
+    except EndFit:
+        pass
     finally:
-        driver.save(sites)
+        driver.save(runs.sites)
         driver.close()
     best = driver.best()
-    return Learned(best.vector, sites, *endings[best.restart])
+    converged, reason = runs.endings[best.restart]
+    return Learned(best.vector, runs.sites, converged, reason)
 
 
-class _Objective:
-    """Minus the bound as SciPy wants it, the sites carried from call to call."""
+def thinned(data: Data) -> Data:
+    """Evenly spaced rows, weighted to count as much as all of them."""
+    chosen = jnp.linspace(0, data.size - 1, _THINNED_ROWS).astype(int)
+    part = data.select(chosen)
+    weights = jnp.ones(_THINNED_ROWS) if part.weights is None else part.weights
+    total = data.size if data.weights is None else jnp.sum(data.weights)
+    return part.reweighted(weights * total / jnp.sum(weights))
+
+
+class _Runs:
+    """Runs of L-BFGS-B that share everything but their starts and rows."""
 
     def __init__(
         self,
         algorithm: SiteInference,
         space: ParameterSpace,
+        bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        driver: Driver,
+    ):
+        self.endings: dict[int, tuple[bool, str]] = {}
+        self.sites: GaussianSites | None = None
+        self._algorithm, self._space = algorithm, space
+        self._lower, self._upper = bounds
+        self._driver = driver
+
+    def one(
+        self,
+        start: Float[np.ndarray, "P"],
         data: Data,
         sites: GaussianSites,
-        driver: Driver,
-        restart: int,
-    ):
-        self.sites = sites
-        self._fixed = (algorithm, space, data)
-        self._driver, self._restart = driver, restart
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> GaussianSites:
+        """One run from a start; gives the sites it came to.
 
-    def __call__(self, vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
-        known = self._driver.replay(self._restart)
-        if known is not None:
-            return -known.value, -known.gradient
-        algorithm, space, data = self._fixed
-        result = evaluate(algorithm, space, jnp.asarray(vector), data, self.sites)
+        L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
+        objective is divided by what makes that step `first_step` long.
+        """
+        self.sites = sites
+        at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
+        unit = 0.0
+
+        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+            nonlocal unit
+            known = self._driver.replay(vector, run, at_most)
+            record = known or self._evaluate(vector, data, run)
+            unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
+            return -record.value / unit, -record.gradient / unit
+
+        try:
+            found = minimize(
+                objective,
+                np.clip(start, self._lower, self._upper),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.stack([self._lower, self._upper], axis=1),
+                options={"ftol": tolerance, "gtol": 1e-7, "maxfun": 100_000, "maxiter": 100_000},
+            )
+            self.endings[run] = (bool(found.success), str(found.message).lower())
+        except EndRun as end:
+            self.endings[run] = (False, str(end))
+        except EndFit as end:
+            self.endings[run] = (False, str(end))
+            raise
+        return self.sites
+
+    def on_thinned_rows(
+        self, start: Float[np.ndarray, "P"], data: Data, stored: GaussianSites | None
+    ) -> tuple[Float[np.ndarray, "P"], GaussianSites]:
+        """Where a run on a part of the rows, weighted to count as all, ends; sites for all rows."""
+        part = thinned(data)
+        sites = initial_sites(self._algorithm, self._space.model, part)
+        if stored is not None and not self._driver.has_reached(0):
+            sites = stored
+        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        vector = self._driver.best(THINNED_RUN).vector
+        model = self._space.to_model(jnp.asarray(vector))
+        return vector, spread_sites(self._algorithm, model, part, self.sites, data)
+
+    def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
+        assert self.sites is not None
+        result = evaluate(self._algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, gradient = float(result.value), np.asarray(result.gradient)
-        if np.isfinite(value) and np.all(np.isfinite(gradient)):
+        seen = [r.value for r in self._driver.records if r.restart == run]
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            if not seen:
+                raise InputError(
+                    "The bound is not a finite number at the hyper-parameters that the search "
+                    "starts from; start from other values, or change the units of the data."
+                )
+            # Far outside: far below everything seen, so that the line search steps back.
+            value, gradient = min(seen) - 1e3 * (1 + abs(min(seen))), np.zeros_like(vector)
+        if not seen or value > max(seen) - _FAR_BELOW * data.size:
+            # Sites of a point that the search will leave at once would only mislead the next.
             self.sites = result.sites
-        else:
-            # Far outside; far below everything seen, so that the line search steps back.
-            seen = min((r.value for r in self._driver.records), default=0.0)
-            value, gradient = seen - 1e3 * (1 + abs(seen)), np.zeros_like(vector)
-        self._driver.report(
-            Record(vector.copy(), value, float(result.bound), gradient, 0.0, self._restart),
-            self.sites,
-        )
-        return -value, -gradient
+        record = Record(vector.copy(), value, float(result.bound), gradient, 0.0, run)
+        return self._driver.report(record, self.sites)

@@ -39,13 +39,13 @@ class CollapsedVI(Method):
     The bound is that of Titsias (2009, eq. 9).
 
     Args:
-        inducing: how many points, and how they are chosen.
+        representation: how many inducing points, and how they are chosen.
     """
 
-    inducing: Inducing = Inducing(number=500)
+    representation: Inducing = Inducing(number=500)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        return _conjugate_inference(self, model, self.inducing)
+        return _conjugate_inference(self, model, self.representation)
 
 
 class AugmentedVI(Method):
@@ -113,9 +113,7 @@ _DENSE_REGRESSION = 2_000
 _DENSE_OTHERWISE = 400
 
 
-def choose_method(
-    model: LatentGP, rows: int, n_inducing: int | None = None
-) -> Choice:
+def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
     """What `method="auto"` means for a model and a number of rows.
 
     Args:
@@ -123,22 +121,26 @@ def choose_method(
         rows: number of rows N.
         n_inducing: asks for so many inducing points whatever N is.
     """
+    representation = _representation(model, rows, n_inducing)
     gaussian = isinstance(model.likelihood, Gaussian)
-    limit = _DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE
-    if n_inducing is None and rows <= limit:
+    if isinstance(representation, Inducing):
+        why = f"{rows} rows through {representation.number} inducing points"
         if gaussian:
-            return Choice(ExactGP(), f"{rows} rows are few enough for the exact posterior")
-        return Choice(
-            VariationalInference(Dense()),
-            f"{rows} rows are few enough for one coefficient a row; quadrature sites have the "
-            "tighter bound",
-        )
-    number = n_inducing or default_inducing(model, rows)
-    inducing = Inducing(number=min(number, rows))
-    why = f"{rows} rows through {inducing.number} inducing points"
-    if gaussian:
-        return Choice(CollapsedVI(inducing), f"{why}: Gaussian noise needs no iterations")
-    return Choice(VariationalInference(inducing), f"{why}; quadrature sites have the tighter bound")
+            return Choice(CollapsedVI(representation), f"{why}: Gaussian noise needs no iterations")
+    else:
+        why = f"{rows} rows are few enough for one coefficient a row"
+        if gaussian:
+            return Choice(ExactGP(), f"{why}: the posterior is exact")
+    return Choice(
+        VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
+    )
+
+
+def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense | Inducing:
+    gaussian = isinstance(model.likelihood, Gaussian)
+    if n_inducing is None and rows <= (_DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE):
+        return Dense()
+    return Inducing(number=min(rows, n_inducing or default_inducing(model, rows)))
 
 
 def default_inducing(model: LatentGP, rows: int) -> int:
@@ -149,7 +151,7 @@ def default_inducing(model: LatentGP, rows: int) -> int:
 
 
 def method_from_name(
-    name: Literal["auto", "exact", "collapsed", "augmented", "variational"],
+    name: str,
     model: LatentGP,
     rows: int,
     n_inducing: int | None = None,
@@ -159,27 +161,26 @@ def method_from_name(
     Raises:
         InputError: no such name, or one that does not fit the model.
     """
-    chosen = choose_method(model, rows, n_inducing)
     if name == "auto":
-        return chosen
-    representation = getattr(
-        chosen.method, "representation", getattr(chosen.method, "inducing", Dense())
+        return choose_method(model, rows, n_inducing)
+    representation = _representation(model, rows, n_inducing)
+    if name == "augmented":
+        return Choice(AugmentedVI(representation), "asked for")
+    if name == "variational":
+        return Choice(VariationalInference(representation), "asked for")
+    if name == "collapsed":
+        number = n_inducing or default_inducing(model, rows)
+        return Choice(CollapsedVI(Inducing(number=min(rows, number))), "asked for")
+    if name == "exact":
+        if n_inducing is not None:
+            raise InputError(
+                f'method="exact" uses no inducing points, but n_inducing={n_inducing}; '
+                "leave one of them out."
+            )
+        return Choice(ExactGP(), "asked for")
+    raise InputError(
+        f"method must be one of auto, exact, collapsed, augmented, variational, got {name!r}."
     )
-    methods = {
-        "exact": lambda: ExactGP(),
-        "collapsed": lambda: CollapsedVI(
-            representation
-            if isinstance(representation, Inducing)
-            else Inducing(number=min(rows, n_inducing or default_inducing(model, rows)))
-        ),
-        "augmented": lambda: AugmentedVI(representation),
-        "variational": lambda: VariationalInference(representation),
-    }
-    if name not in methods:
-        raise InputError(
-            f"method must be one of {', '.join(['auto', *methods])}, got {name!r}."
-        )
-    return Choice(methods[name](), "asked for")
 
 
 def _conjugate_inference(

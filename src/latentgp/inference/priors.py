@@ -4,16 +4,18 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
-from numpyro.distributions import Distribution, LogNormal
+from jaxtyping import Bool, Float
+from numpyro.distributions import Distribution, LogNormal, constraints
 from numpyro.distributions.transforms import biject_to
 
 from latentgp.data import Data
-from latentgp.likelihoods import Gaussian
+from latentgp.errors import InputError
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterSpace, parameters
+from latentgp.parameters import ParameterInfo, ParameterSpace, parameters
 
 _BOUND_FACTOR = 1e5
+_ROUNDING = 8 * np.finfo(np.float64).eps
+_SQUARABLE = 1e-120, 1e120
 
 
 class Scales(NamedTuple):
@@ -26,15 +28,19 @@ class Scales(NamedTuple):
 def scales(model: LatentGP, data: Data) -> Scales:
     """Weighted standard deviations of the inputs (one if constant) and of the latent function.
 
-    The latter is that of y under Gaussian noise, where f has the units of y, and 2 otherwise
-    (on a logit scale, probabilities from 0.02 to 0.98 within two standard deviations).
+    The latter is what the likelihood makes of the standard deviation of y.
+
+    Raises:
+        InputError: values so large or small that their squares leave double precision.
     """
-    spread = np.sqrt(_weighted_variance(data.X, data.weights))
-    inputs = np.where(spread > 0, spread, 1.0)
-    if not isinstance(model.likelihood, Gaussian):
-        return Scales(inputs, 2.0)
-    latent = float(np.sqrt(_weighted_variance(data.y[:, None], data.weights)[0]))
-    return Scales(inputs, latent if latent > 0 else 1.0)
+    spread = float(_spread("y", data.y[:, None], data.weights)[0])
+    return Scales(_spread("X", data.X, data.weights), model.likelihood.latent_scale(spread))
+
+
+def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
+    """Which columns vary by more than the rounding of their values."""
+    half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
+    return half > _ROUNDING * np.max(np.abs(columns), axis=0)
 
 
 def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
@@ -45,11 +51,11 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
     around the latent scale squared, noise variances around a tenth of it.
     """
     priors: dict[str, Distribution] = {}
-    dimensions = len(scale.inputs)
     for path, info in parameters(model).items():
         shape = np.shape(info.value)
         if info.role == "lengthscale":
-            typical = _typical_inputs(scale, shape) * np.sqrt(dimensions)
+            inputs = _inputs_seen(info, scale)
+            typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = LogNormal(jnp.log(typical), jnp.sqrt(3.0))
         elif info.role == "variance":
             priors[path] = LogNormal(jnp.full(shape, 2 * np.log(scale.latent)), 2.0)
@@ -62,33 +68,53 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
 def search_bounds(
     space: ParameterSpace, scale: Scales
 ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
-    """Bounds of the unconstrained vector: five orders of magnitude around what is typical."""
+    """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
+
+    Where the role does not say what is typical, a positive parameter's start does.
+    """
     lower, upper = [], []
     known = parameters(space.model)
     for path in space.paths:
         info = known[path]
         raw = np.asarray(biject_to(info.support).inv(jnp.asarray(info.value)))
-        if info.role == "other":
-            low, high = np.full(raw.shape, -np.inf), np.full(raw.shape, np.inf)
+        if info.role == "lengthscale":
+            centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
+        elif info.role in ("variance", "noise_variance"):
+            centre = np.full(raw.shape, 2 * np.log(scale.latent))
         else:
-            typical = (
-                _typical_inputs(scale, raw.shape)
-                if info.role == "lengthscale"
-                else np.full(raw.shape, scale.latent**2)
-            )
-            low, high = np.log(typical / _BOUND_FACTOR), np.log(typical * _BOUND_FACTOR)
+            centre = raw
+        reach = np.inf if info.support is constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
-        lower.append(np.minimum(low, raw).ravel())
-        upper.append(np.maximum(high, raw).ravel())
+        lower.append(np.minimum(centre - reach, raw).ravel())
+        upper.append(np.maximum(centre + reach, raw).ravel())
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
-def _typical_inputs(scale: Scales, shape: tuple[int, ...]) -> np.ndarray:
-    if shape == scale.inputs.shape:
-        return scale.inputs
-    return np.full(shape, np.exp(np.mean(np.log(scale.inputs))))
+def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
+    return scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
 
 
-def _weighted_variance(columns: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    mean = np.average(columns, axis=0, weights=weights)
-    return np.average((columns - mean) ** 2, axis=0, weights=weights)
+def _typical_inputs(
+    inputs: Float[np.ndarray, "K"], shape: tuple[int, ...]
+) -> Float[np.ndarray, "*S"]:
+    if shape == inputs.shape:
+        return inputs
+    return np.full(shape, np.exp(np.mean(np.log(inputs))))
+
+
+def _spread(
+    name: str, columns: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+) -> Float[np.ndarray, "D"]:
+    """Weighted standard deviations, one for a column that is constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(columns, axis=0, weights=weights)
+        largest = np.max(np.abs(columns - mean), axis=0)
+        spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
+    varies = varying(columns)
+    low, high = _SQUARABLE
+    if np.any(varies & ~((largest > low) & (largest < high))):
+        raise InputError(
+            f"{name} varies on a scale outside {low:g} to {high:g}, where squares leave double "
+            "precision; change its unit."
+        )
+    return np.where(varies & (spread > 0), spread, 1.0)

@@ -20,6 +20,9 @@ from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
 
 
+_SHORTEST_STEP = 0.02
+
+
 class SiteState(NamedTuple):
     """What is carried from update to update."""
 
@@ -65,7 +68,7 @@ class SiteInference(eqx.Module):
     representation: Representation
     rule: SiteRule
     tolerance: float = eqx.field(static=True, default=1e-5)
-    max_updates: int = eqx.field(static=True, default=10)
+    max_updates: int = eqx.field(static=True, default=4)
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
         """The state with sites made from the prior's marginals."""
@@ -82,12 +85,17 @@ class SiteInference(eqx.Module):
         self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
     ) -> tuple[SiteState, SiteInfo]:
         """One damped update of all sites, and the posterior they give."""
+        return self._step(state, data, self.rule.step_size)
+
+    def _step(
+        self, state: SiteState, data: Data, step_size: float | Float[Array, ""]
+    ) -> tuple[SiteState, SiteInfo]:
         model = state.model
 
         def update(rows, mean, variance, sites, offset):
             target = self._new_sites(model, rows, mean + offset, variance)
             terms = target.expected(mean + offset, variance)
-            return sites.damped(target, self.rule.step_size), terms
+            return sites.damped(target, step_size), terms
 
         sites, posterior, terms = self.representation.update_sites(
             state.posterior, data.X, _rows(data), state.sites, _offset(model, data), update
@@ -117,6 +125,28 @@ class SiteInference(eqx.Module):
 def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
     """The sites that an algorithm starts from."""
     return algorithm.init(model, data).sites
+
+
+@jax.jit
+def spread_sites(
+    algorithm: SiteInference,
+    model: LatentGP,
+    known: Data,
+    known_sites: GaussianSites,
+    data: Data,
+) -> GaussianSites:
+    """Sites for rows, from what is believed about the latents given sites of other rows."""
+    posterior = algorithm.resume(model, known, known_sites).posterior
+    offset = _offset(model, data)
+
+    def update(rows, mean, variance, sites, offset):
+        target = algorithm._new_sites(model, rows, mean + offset, variance)
+        return target, target.log_constant
+
+    empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
+    return algorithm.representation.update_sites(
+        posterior, data.X, _rows(data), empty, offset, update
+    )[0]
 
 
 @jax.jit
@@ -184,9 +214,7 @@ class Settled(NamedTuple):
 
 
 @jax.jit
-def settle(
-    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
-) -> Settled:
+def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Settled:
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.is_exact(model.likelihood):
         state = algorithm.init(model, data)
@@ -214,9 +242,7 @@ def _evaluate_exact(
         model = space.to_model(vector)
         offset = _offset(model, data)
         exact = algorithm._new_sites(model, _rows(data), offset, jnp.ones_like(offset))
-        bound = log_evidence(
-            algorithm.representation, model.kernel, data.X, exact.about(offset)
-        )
+        bound = log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
         return bound + space.log_prior(vector), bound
 
     (value, bound), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
@@ -226,21 +252,29 @@ def _evaluate_exact(
 def _update_until_settled(
     algorithm: SiteInference, state: SiteState, data: Data
 ) -> tuple[SiteState, Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
-    """Update sites until the bound changes by less than the tolerance, or often enough."""
+    """Update sites until the bound changes by less than the tolerance, or often enough.
+
+    A step that is too long makes the bound swing; each fall of the bound halves it.
+    """
 
     def unsettled(carry):
-        *_, change, updates = carry
+        *_, change, updates, _ = carry
         return (updates < algorithm.max_updates) & (change > algorithm.tolerance)
 
     def update(carry):
-        sites, posterior, bound, _, updates = carry
-        state_after, info = algorithm.step(SiteState(state.model, sites, posterior), data)
-        change = jnp.abs(info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
-        return state_after.sites, state_after.posterior, info.bound, change, updates + 1
+        sites, posterior, bound, _, updates, step_size = carry
+        before = SiteState(state.model, sites, posterior)
+        after, info = algorithm._step(before, data, step_size)
+        rise = (info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
+        fell = rise < -algorithm.tolerance
+        step_size = jnp.where(fell, jnp.maximum(0.5 * step_size, _SHORTEST_STEP), step_size)
+        return after.sites, after.posterior, info.bound, jnp.abs(rise), updates + 1, step_size
 
     infinite = jnp.asarray(jnp.inf, data.X.dtype)
-    start = (state.sites, state.posterior, -infinite, infinite, jnp.zeros((), jnp.int32))
-    sites, posterior, bound, change, updates = jax.lax.while_loop(unsettled, update, start)
+    step_size = jnp.asarray(algorithm.rule.step_size, data.X.dtype)
+    count = jnp.zeros((), jnp.int32)
+    start = (state.sites, state.posterior, -infinite, infinite, count, step_size)
+    sites, posterior, bound, change, updates, _ = jax.lax.while_loop(unsettled, update, start)
     return SiteState(state.model, sites, posterior), bound, updates, change
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.data import Data
-from latentgp.inference.priors import scales
+from latentgp.inference.priors import scales, varying
 from latentgp.kernels import RBF, Kernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.means import Mean
@@ -27,14 +27,14 @@ def starting_model(
     if isinstance(likelihood, Gaussian):
         likelihood = Gaussian(noise_variance=_NOISE_SHARE * scale.latent**2)
     if kernel is None:
-        varying = np.flatnonzero(np.ptp(data.X, axis=0) > 0)
-        varying = varying if varying.size else np.arange(data.X.shape[1])
-        lengthscale = scale.inputs[varying] * median_distance(
-            data.X[:, varying] / scale.inputs[varying], data.weights
+        columns = np.flatnonzero(varying(data.X))
+        columns = columns if columns.size else np.arange(data.X.shape[1])
+        lengthscale = scale.inputs[columns] * median_distance(
+            data.X[:, columns] / scale.inputs[columns], data.weights
         )
         kernel = RBF(lengthscale=lengthscale, variance=scale.latent**2)
-        if varying.size < data.X.shape[1]:
-            kernel = kernel.on(*varying.tolist())
+        if columns.size < data.X.shape[1]:
+            kernel = kernel.on(*columns.tolist())
     return LatentGP(kernel, likelihood, mean)
 
 

@@ -15,7 +15,9 @@ from latentgp.likelihoods import Gaussian
 from latentgp.parameters import ParameterSpace
 
 _AT_A_BOUND = 1e-2
+_SAMPLED_ROWS = 500
 _LARGE_JITTER = 1e-5
+_UNRESOLVED = 1e12
 _SETTLED = 1e-4
 _DEFICIT_A_ROW = 0.02
 _NOISE_RATIO = 1e-2
@@ -87,8 +89,8 @@ def judge(
     change = float(settled.change)
     if change > _SETTLED:
         warnings.append(
-            f"The sites still change the bound by {change:.1e} (relative); "
-            "lower the method's step_size."
+            f"The sites still change the bound by {change:.1e} (relative); start from other "
+            "hyper-parameters, or look for rows that contradict each other."
         )
     if learned is not None:
         warnings += _at_bounds(space, learned.vector, bounds)
@@ -99,12 +101,19 @@ def judge(
             f"The inducing points leave about {deficit:,.0f} nats of the bound; "
             "use more of them if time allows."
         )
-    scale = float(np.mean(posterior.model.kernel.diagonal(data.X[:1])))
+    scale = float(np.mean(posterior.model.kernel.diagonal(data.X[:_SAMPLED_ROWS])))
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
             f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
             f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
             "length-scale."
+        )
+    sharpness = float(np.max(settled.sites.precision, initial=0.0)) * scale
+    if sharpness > _UNRESOLVED:
+        warnings.append(
+            f"A row says {sharpness:.0e} times more about f than the prior, more than double "
+            "precision resolves, so predictions may be wrong; give smaller weights or a larger "
+            "noise variance."
         )
     return Diagnostics(
         converged=(learned is None or learned.converged) and change <= _SETTLED,
@@ -128,9 +137,7 @@ def _at_bounds(
 ) -> list[str]:
     lower, upper = bounds
     sentences = []
-    for (label, info), value, low, high in zip(
-        space.entries(), vector, lower, upper, strict=True
-    ):
+    for (label, info), value, low, high in zip(space.entries(), vector, lower, upper, strict=True):
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
             side = "lower" if value - low < _AT_A_BOUND else "upper"
             advice = (

@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.parameters import Parametrised, parameter
+from latentgp.parameters import Parametrised, SeesColumns, parameter
 
 
 class Kernel(Parametrised):
@@ -47,6 +47,20 @@ class Kernel(Parametrised):
         """Raise InputError if the kernel does not fit inputs with so many columns."""
         point = jax.ShapeDtypeStruct((1, columns), float)
         jax.eval_shape(self.gram, point, point)
+
+    def per_column(self, name: str, points: Float[Array, "*N D"]) -> Float[Array, "*P"]:
+        """A parameter that is one number or one a column, checked against the inputs' columns.
+
+        Raises:
+            InputError: it has another number of entries.
+        """
+        value, columns = getattr(self, name), points.shape[-1]
+        if value.shape not in ((), (1,), (columns,)):
+            raise InputError(
+                f"{type(self).__name__}.{name} has shape {value.shape} but the inputs have "
+                f"{columns} columns; give one number, or one a column."
+            )
+        return value
 
     def on(self, *dimensions: int) -> "ActiveDimensions":
         """This kernel looking only at the given input dimensions (columns, counted from 0)."""
@@ -125,7 +139,7 @@ class Scaled(Kernel):
         return self.scale * self.kernel.diagonal(X)
 
 
-class ActiveDimensions(Kernel):
+class ActiveDimensions(Kernel, SeesColumns):
     """A kernel that looks only at some input dimensions.
 
     Raises:

@@ -26,7 +26,7 @@ class Categorical(Kernel):
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.variance * jnp.exp(-jnp.sum((x != z) / self.lengthscale))
+        return self.variance * jnp.exp(-jnp.sum((x != z) / self.per_column("lengthscale", x)))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])

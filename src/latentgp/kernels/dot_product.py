@@ -23,13 +23,13 @@ class Linear(Kernel):
     variance: Float[Array, "#D"] | Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return jnp.sum(self.variance * x * z)
+        return jnp.sum(self.per_column("variance", x) * x * z)
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return (self.variance * X) @ Z.T
+        return (self.per_column("variance", X) * X) @ Z.T
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.sum(self.variance * X**2, axis=1)
+        return jnp.sum(self.per_column("variance", X) * X**2, axis=1)
 
 
 class Polynomial(Kernel):
@@ -53,13 +53,13 @@ class Polynomial(Kernel):
             )
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return (jnp.sum(self.variance * x * z) + self.offset) ** self.degree
+        return (jnp.sum(self.per_column("variance", x) * x * z) + self.offset) ** self.degree
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return ((self.variance * X) @ Z.T + self.offset) ** self.degree
+        return ((self.per_column("variance", X) * X) @ Z.T + self.offset) ** self.degree
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return (jnp.sum(self.variance * X**2, axis=1) + self.offset) ** self.degree
+        return (jnp.sum(self.per_column("variance", X) * X**2, axis=1) + self.offset) ** self.degree
 
 
 class Constant(Kernel):
@@ -83,9 +83,7 @@ class White(Kernel):
     It is part of the latent function. For noise of the observations use a likelihood.
     """
 
-    variance: Float[Array, ""] = parameter(
-        constraints.positive, role="noise_variance", default=1.0
-    )
+    variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return jnp.where(jnp.all(x == z), self.variance, 0.0)
@@ -120,11 +118,11 @@ class ArcCosine(Kernel):
             raise InputError(f"ArcCosine.order must be 0 or 1, got {self.order!r}.")
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        product = jnp.sum(self.weight_variance * x * z) + self.bias_variance
+        product = jnp.sum(self.per_column("weight_variance", x) * x * z) + self.bias_variance
         return self._from_products(product, self._squared_norm(x), self._squared_norm(z))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        product = (self.weight_variance * X) @ Z.T + self.bias_variance
+        product = (self.per_column("weight_variance", X) * X) @ Z.T + self.bias_variance
         return self._from_products(
             product, self._squared_norm(X)[:, None], self._squared_norm(Z)[None, :]
         )
@@ -136,7 +134,8 @@ class ArcCosine(Kernel):
         return self.variance * squared_norm
 
     def _squared_norm(self, points: Float[Array, "*N D"]) -> Float[Array, "*N"]:
-        return jnp.sum(self.weight_variance * points**2, axis=-1) + self.bias_variance
+        weight_variance = self.per_column("weight_variance", points)
+        return jnp.sum(weight_variance * points**2, axis=-1) + self.bias_variance
 
     def _from_products(
         self, product: Float[Array, "*#S"], left: Float[Array, "*#S"], right: Float[Array, "*#S"]
@@ -150,7 +149,7 @@ class ArcCosine(Kernel):
 
 @jax.custom_jvp
 def _supplementary_angle(cosine: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """pi - arccos, with derivative zero where the true one is infinite (zero distance)."""
+    """Pi - arccos, with derivative zero where the true one is infinite (zero distance)."""
     return jnp.pi - jnp.arccos(cosine)
 
 

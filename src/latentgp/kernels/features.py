@@ -93,9 +93,7 @@ class ConstantFeatures(Features):
 
 
 @singledispatch
-def random_features(
-    kernel: Kernel, key: Key[Array, ""], inputs: int, number: int
-) -> Features:
+def random_features(kernel: Kernel, key: Key[Array, ""], inputs: int, number: int) -> Features:
     """Random features of a kernel.
 
     Args:
@@ -118,6 +116,8 @@ def _(kernel: Stationary, key: Key[Array, ""], inputs: int, number: int) -> Feat
     size = kernel.embed(jnp.zeros(inputs)).shape[0]
     key_normal, key_scale = jax.random.split(key)
     normal = jax.random.normal(key_normal, (number // 2, size))
+    if number < 2:
+        raise InputError(f"features must be at least 2, a cosine and a sine, got {number}.")
     scale = jnp.sqrt(_spectral_mixing(kernel, key_scale, number // 2))
     return FourierFeatures(kernel, normal * scale[:, None])
 
@@ -196,8 +196,6 @@ def _(kernel: Matern52, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     return _matern_mixing(jnp.asarray(2.5), key, number)
 
 
-def _matern_mixing(
-    order: Float[Array, ""], key: Key[Array, ""], number: int
-) -> Float[Array, "F"]:
+def _matern_mixing(order: Float[Array, ""], key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     """The spectral law is multivariate Student-t with 2 nu degrees of freedom (R&W eq. 4.15)."""
     return order / jax.random.gamma(key, order, (number,))

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
-from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
 from latentgp.kernels.bessel import matern_correlation
 from latentgp.parameters import parameter
@@ -35,21 +34,24 @@ class Stationary(Kernel):
         """Correlation at squared scaled distance r^2 >= 0, one at r = 0."""
 
     def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
-        """Coordinates between which the distance is taken: the inputs in length-scales."""
-        size = self.lengthscale.shape
-        if size not in ((), (1,), (points.shape[-1],)):
-            raise InputError(
-                f"{type(self).__name__} has {size[0]} length-scales but the inputs have "
-                f"{points.shape[-1]} columns; give one length-scale, or one a column."
-            )
-        return points / self.lengthscale
+        """Coordinates between which the distance is taken: the inputs in length-scales.
+
+        The same shift of all points must not change these distances.
+        """
+        return points / self.per_column("lengthscale", points)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         difference = self.embed(x) - self.embed(z)
         return self.variance * self.correlation(jnp.sum(difference**2))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return self.variance * self.correlation(squared_distances(self.embed(X), self.embed(Z)))
+        # Inputs far from zero lose their digits unless they are centred before anything else:
+        # centred only after scaling, the derivative in the length-scale is wrong at X + 1e6.
+        # The centre is that of X alone, where the model's own points are given: a far row among
+        # new inputs Z must not blur the other ones.
+        centre = jax.lax.stop_gradient(jnp.mean(X, axis=0))
+        squared_distance = squared_distances(self.embed(X - centre), self.embed(Z - centre))
+        return self.variance * self.correlation(squared_distance)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
@@ -138,8 +140,9 @@ class Periodic(Stationary):
     )
 
     def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
-        angle = 2 * jnp.pi * points / self.period
-        circle = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1) / self.lengthscale[..., None]
+        angle = 2 * jnp.pi * points / self.per_column("period", points)
+        lengthscale = self.per_column("lengthscale", points)[..., None]
+        circle = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1) / lengthscale
         return circle.reshape(*points.shape[:-1], -1)
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
@@ -149,10 +152,8 @@ class Periodic(Stationary):
 def squared_distances(A: Float[Array, "N D"], B: Float[Array, "M D"]) -> Float[Array, "N M"]:
     """Squared Euclidean distances between rows, by one matrix product; never negative.
 
-    Both are centred first: the product loses digits in proportion to the squared norms.
+    The product loses digits in proportion to the squared norms, so the points should be centred.
     """
-    centre = jax.lax.stop_gradient(jnp.mean(B, axis=0))
-    A, B = A - centre, B - centre
     squared = jnp.sum(A**2, 1)[:, None] + jnp.sum(B**2, 1)[None, :] - 2 * A @ B.T
     return jnp.maximum(squared, 0)
 

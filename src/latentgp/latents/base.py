@@ -59,9 +59,7 @@ class LatentPosterior(eqx.Module):
         """Posterior means at new inputs: O(M) a row, no variance computed."""
 
     @abstractmethod
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
         """Posterior means and variances at new inputs; variances in [0, prior variance]."""
 
     @abstractmethod
@@ -127,9 +125,7 @@ class Representation(eqx.Module):
         """
 
     @abstractmethod
-    def pull_back(
-        self, posterior: Any, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> Pullback:
+    def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: GaussianSites) -> Pullback:
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     @abstractmethod

@@ -44,11 +44,9 @@ class DensePosterior(LatentPosterior):
     deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return self.kernel.gram(X, self.X) @ self.weights.T
+        return self.kernel.gram(self.X, X).T @ self.weights.T
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
         cross, prior = self.kernel.gram(self.X, X), self.kernel.diagonal(X)
 
         def variance(root_precision, inverse):
@@ -84,9 +82,7 @@ class DensePosterior(LatentPosterior):
             correction = factor.inverse.T @ (factor.inverse @ residual)
             return weights - root_precision * correction
 
-        return over_latents(
-            weights, self.weights, self.root_precision, self.factor, prior, noise
-        )
+        return over_latents(weights, self.weights, self.root_precision, self.factor, prior, noise)
 
 
 class Dense(Representation):

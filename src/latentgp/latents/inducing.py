@@ -20,9 +20,18 @@ from latentgp.latents.base import (
     over_latents,
 )
 from latentgp.latents.selection import Selection, select_points
-from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
+from latentgp.linalg.cholesky import (
+    Factor,
+    cholesky,
+    climb_jitter,
+    is_safe,
+    jittered_cholesky,
+)
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
+
+
+_SAFE_PIVOT = 0.95
 
 
 class Statistics(NamedTuple):
@@ -80,11 +89,9 @@ class InducingPosterior(LatentPosterior):
     deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return self.kernel.gram(X, self.points) @ self.mean_weights.T
+        return self.kernel.gram(self.points, X).T @ self.mean_weights.T
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
         return self.block_marginals(self.kernel.gram(self.points, X), self.kernel.diagonal(X))
 
     def block_marginals(
@@ -199,8 +206,7 @@ class Inducing(Representation):
             (X, rows, sites, offset),
             columns=len(points),
         )
-        updated = _posterior(kernel, points, statistics, (posterior.factor, posterior.jitter))
-        return sites, updated, jnp.sum(terms)
+        return sites, _posterior(kernel, points, statistics), jnp.sum(terms)
 
     def pull_back(
         self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites
@@ -296,42 +302,59 @@ def _no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
 
 
 def _posterior(
-    kernel: Kernel,
-    points: Float[Array, "M D"],
-    statistics: Statistics,
-    known: tuple[Factor, Float[Array, ""]] | None = None,
+    kernel: Kernel, points: Float[Array, "M D"], statistics: Statistics
 ) -> InducingPosterior:
-    """The optimal q(u) given sites, and the evidence; everything here is M x M."""
-    if known is None:
-        known = tuple(jittered_cholesky(kernel.symmetric_gram(points)))
-    prior, jitter = known
-    size = len(points)
+    """The optimal q(u) given sites, and the evidence; everything here is M x M.
 
-    def solve(products, linear, prior_variance):
-        A = prior.inverse @ products @ prior.inverse.T
-        factor = cholesky(jnp.eye(size, dtype=A.dtype) + 0.5 * (A + A.T))
+    Every eigenvalue of I + A is at least one. Rounding in the sums over rows is amplified by the
+    inverse of K_mm, and a pivot below one shows where it would spoil the result: then K_mm gets
+    more jitter.
+    """
+    gram = kernel.symmetric_gram(points)
+    scale = jnp.mean(jnp.diagonal(gram))
+    identity = jnp.eye(len(points), dtype=gram.dtype)
+
+    def attempt(jitter):
+        prior = cholesky(gram + jitter * identity)
+
+        def factorise(products):
+            A = prior.inverse @ products @ prior.inverse.T
+            return cholesky(identity + 0.5 * (A + A.T)), jnp.trace(A)
+
+        factor, trace = over_latents(factorise, statistics.products)
+        pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
+        return (prior, factor, trace), is_safe(prior, scale) & (jnp.min(pivots) >= _SAFE_PIVOT)
+
+    (prior, factor, trace), jitter = climb_jitter(attempt, scale)
+    prior_precision = prior.inverse_of_product()
+
+    def solve(factor, linear):
         c = factor.inverse @ (prior.inverse @ linear)
         white_mean = factor.inverse.T @ c
         R = factor.inverse @ prior.inverse
-        reduction = prior.inverse_of_product() - R.T @ R
         quadratic, log_determinant = c @ c, factor.half_log_determinant
-        deficit = 0.5 * (prior_variance - jnp.trace(A))
-        log_evidence = 0.5 * quadratic - log_determinant - deficit
         kl = (
-            0.5 * (jnp.sum(factor.inverse**2) - size + white_mean @ white_mean)
+            0.5 * (jnp.sum(factor.inverse**2) - len(points) + white_mean @ white_mean)
             + log_determinant
         )
         weights = prior.inverse.T @ white_mean
-        return white_mean, factor, weights, reduction, log_evidence, kl, deficit
+        reduction = prior_precision - R.T @ R
+        return white_mean, weights, reduction, 0.5 * quadratic - log_determinant, kl
 
-    *parts, log_evidence, kl, deficit = over_latents(solve, *statistics)
+    white_mean, weights, reduction, log_evidence, kl = over_latents(
+        solve, factor, statistics.linear
+    )
+    deficit = 0.5 * jnp.sum(statistics.prior_variance - trace)
     return InducingPosterior(
-        kernel,
-        points,
-        prior,
-        *parts,
-        jnp.sum(log_evidence),
-        jnp.sum(kl),
-        jitter,
-        jnp.sum(deficit),
+        kernel=kernel,
+        points=points,
+        factor=prior,
+        white_mean=white_mean,
+        white_factor=factor,
+        mean_weights=weights,
+        reduction=reduction,
+        log_evidence=jnp.sum(log_evidence) - deficit,
+        kl=jnp.sum(kl),
+        jitter=jitter,
+        deficit=deficit,
     )

@@ -54,9 +54,7 @@ def select_points(
         clusters = KMeans(number, n_init=1, max_iter=_KMEANS_ITERATIONS, random_state=seed)
         clusters.fit(scaled, sample_weight=weights)
         return clusters.cluster_centers_ * spread + centre
-    raise InputError(
-        f'selection must be "k-means++" or "greedy-variance", got {selection!r}.'
-    )
+    raise InputError(f'selection must be "k-means++" or "greedy-variance", got {selection!r}.')
 
 
 @partial(jax.jit, static_argnames="number")

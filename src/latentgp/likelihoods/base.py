@@ -35,7 +35,7 @@ class Likelihood(Parametrised):
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        """log p(y | f) of one row, in nats."""
+        """Log p(y | f) of one row, in nats."""
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -55,8 +55,20 @@ class Likelihood(Parametrised):
             "write that method to draw targets."
         )
 
+    def latent_scale(self, spread: float) -> float:
+        """A typical standard deviation of f, given that of y.
+
+        Default priors and search bounds are centred on it. On the scale of a logarithm or a
+        logit, 2 is typical; where f has the units of y, it is the spread of y.
+        """
+        return 2.0
+
     def check_targets(self, y: Float[Array, "N"]) -> None:
         """Raise InputError if targets are outside the support, naming what is expected."""
+        return
+
+    def check_side_information(self, side: SideInformation) -> None:
+        """Raise InputError if a row's numbers are outside their range, naming what is expected."""
         return
 
     def expected_log_prob(
@@ -77,7 +89,7 @@ class Likelihood(Parametrised):
         variance: Float[Array, "N Q"],
         side: SideInformation,
     ) -> Float[Array, "N"]:
-        """log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        """Log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
         nodes, weights = prediction_nodes(self.latent_size)
         f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * nodes
         log_prob = self._along_nodes(self.log_prob, y, side)(f)

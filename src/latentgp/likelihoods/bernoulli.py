@@ -1,7 +1,6 @@
 """Binary targets."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 

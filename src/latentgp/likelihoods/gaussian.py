@@ -4,10 +4,12 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
+from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.parameters import parameter
 
@@ -35,6 +37,9 @@ class Gaussian(Likelihood):
     ) -> Float[Array, ""]:
         return _log_density(y, f[0], self.total_noise_variance(side))
 
+    def latent_scale(self, spread: float) -> float:
+        return spread
+
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -43,7 +48,17 @@ class Gaussian(Likelihood):
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(key)
+        return f[0] + jnp.sqrt(self.total_noise_variance(side)) * jax.random.normal(
+            key, dtype=f.dtype
+        )
+
+    def check_side_information(self, side: SideInformation) -> None:
+        negative = np.flatnonzero(np.asarray(side.get("noise_variance", 0.0)) < 0)
+        if negative.size:
+            raise InputError(
+                f"noise_variance is negative in {negative.size} row(s), counted from 0: "
+                f"{negative[:5].tolist()}; give each row's known noise variance, or zero."
+            )
 
     def expected_log_prob(
         self,

@@ -71,7 +71,9 @@ def expectation(
     return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(weights, mean.dtype))
 
 
-def _product(nodes: Nodes, latent_size: int) -> Nodes:
+def _product(
+    nodes: tuple[Float[np.ndarray, "K 1"], Float[np.ndarray, "K"]], latent_size: int
+) -> Nodes:
     points, weights = nodes[0][:, 0], nodes[1]
     grids = np.meshgrid(*[points] * latent_size, indexing="ij")
     factors = np.meshgrid(*[weights] * latent_size, indexing="ij")

@@ -1,6 +1,7 @@
 """Cholesky factors with their inverses, and the one owner of jitter."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from latentgp.arrays import Array
 _LEAF = 512
 _LADDER_FACTOR = 10.0
 _MAXIMAL_JITTER = 1e-2
+
+Result = TypeVar("Result")
 
 
 class Factor(NamedTuple):
@@ -55,35 +58,57 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
     return Factor(lower, inverse_of_lower(lower))
 
 
-def jittered_cholesky(K: Float[Array, "M M"]) -> JitteredFactor:
-    """Factor of a covariance matrix, with jitter climbing a ladder inside jit.
+def climb_jitter(
+    attempt: Callable[[Float[Array, ""]], tuple[Result, Bool[Array, ""]]],
+    scale: Float[Array, ""],
+) -> tuple[Result, Float[Array, ""]]:
+    """Try ever larger jitter, inside jit, until an attempt is accepted.
 
-    The first rung is none. A rung is accepted if every pivot is at least sqrt(eps) / 2 times
-    the mean of the diagonal, so what is accepted is safe to invert; the next rungs are
-    sqrt(eps) times that mean and powers of ten of it, up to one hundredth. A well-conditioned
-    matrix is factorised exactly as it is.
+    The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth.
+
+    Args:
+        attempt: works with an absolute jitter; says whether its result can be used.
+        scale: what the rungs are relative to, the mean of the diagonal.
+
+    Returns:
+        The first result accepted (the last one tried if none was), and its absolute jitter.
     """
-    scale = jnp.mean(jnp.diagonal(K))
-    unit = float(np.sqrt(np.finfo(K.dtype).eps))
-    rungs = [0.0, *(unit * _LADDER_FACTOR**np.arange(20))]
-    ladder = jnp.array([r for r in rungs if r <= _MAXIMAL_JITTER], K.dtype)
-
-    def attempt(rung: Int[Array, ""]) -> tuple[Float[Array, "M M"], Bool[Array, ""]]:
-        lower = jnp.linalg.cholesky(
-            K + ladder[rung] * scale * jnp.eye(K.shape[0], dtype=K.dtype), symmetrize_input=False
-        )
-        # A comparison with NaN is false, so a failed factorisation is never accepted.
-        return lower, jnp.min(jnp.diagonal(lower)) ** 2 >= 0.5 * unit * scale
+    unit = float(np.sqrt(np.finfo(scale.dtype).eps))
+    rungs = [0.0, *(unit * _LADDER_FACTOR ** np.arange(20))]
+    ladder = scale * jnp.array([rung for rung in rungs if rung <= _MAXIMAL_JITTER], scale.dtype)
 
     def climb(state):
         rung = state[0] + 1
-        return rung, *attempt(rung)
+        return rung, *attempt(ladder[rung])
 
-    first = (jnp.zeros((), jnp.int32), *attempt(jnp.zeros((), jnp.int32)))
-    rung, lower, _ = jax.lax.while_loop(
-        lambda state: ~state[2] & (state[0] < ladder.size - 1), climb, first
+    start = jnp.zeros((), jnp.int32)
+    rung, result, _ = jax.lax.while_loop(
+        lambda state: ~state[2] & (state[0] < ladder.size - 1),
+        climb,
+        (start, *attempt(ladder[start])),
     )
-    return JitteredFactor(Factor(lower, inverse_of_lower(lower)), ladder[rung] * scale)
+    return result, ladder[rung]
+
+
+def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether every pivot is at least sqrt(eps) / 2 of the scale; false for NaN."""
+    unit = float(np.sqrt(np.finfo(scale.dtype).eps))
+    return jnp.min(jnp.diagonal(factor.lower)) ** 2 >= 0.5 * unit * scale
+
+
+def jittered_cholesky(K: Float[Array, "M M"]) -> JitteredFactor:
+    """Factor of a covariance matrix, with as much jitter as makes it safe to invert.
+
+    A well-conditioned matrix is factorised exactly as it is.
+    """
+    scale = jnp.mean(jnp.diagonal(K))
+    identity = jnp.eye(K.shape[0], dtype=K.dtype)
+
+    def attempt(jitter: Float[Array, ""]) -> tuple[Factor, Bool[Array, ""]]:
+        factor = cholesky(K + jitter * identity)
+        return factor, is_safe(factor, scale)
+
+    return JitteredFactor(*climb_jitter(attempt, scale))
 
 
 def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:

@@ -86,7 +86,7 @@ def check_likelihood(
 def log_prob_at_nodes(
     likelihood: Likelihood, y: Any, beliefs: Beliefs
 ) -> tuple[Float[np.ndarray, "N S"], Float[np.ndarray, "S"]]:
-    """log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
+    """Log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
     nodes, weights = hermite_nodes(_NODES[likelihood.latent_size], likelihood.latent_size)
     f = beliefs.mean[:, None] + np.sqrt(beliefs.variance)[:, None] * nodes
     along = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, 0))

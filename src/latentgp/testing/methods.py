@@ -34,7 +34,9 @@ def check_method(method: Method, model: LatentGP, data: Data) -> None:
     """
     name = type(method).__name__
     algorithm = method.algorithm(model)
-    ready = algorithm.representation.initialise(data.X, data.weights, model.kernel, jax.random.key(0))
+    ready = algorithm.representation.initialise(
+        data.X, data.weights, model.kernel, jax.random.key(0)
+    )
     algorithm = dataclasses.replace(
         algorithm, representation=ready, tolerance=1e-14, max_updates=500
     )
@@ -47,7 +49,9 @@ def check_method(method: Method, model: LatentGP, data: Data) -> None:
     require(np.all(np.isfinite(bounds)), f"{name}: the bound is not finite: {bounds}.")
     if algorithm.rule.step_size == 1:
         falls = np.diff(bounds).min()
-        require(falls >= -1e-9 * abs(bounds[-1]), f"{name}: an update lowers the bound by {-falls}.")
+        require(
+            falls >= -1e-9 * abs(bounds[-1]), f"{name}: an update lowers the bound by {-falls}."
+        )
 
     space = ParameterSpace(model)
     vector = jnp.asarray(space.to_vector())

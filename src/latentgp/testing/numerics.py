@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, PyTree
@@ -75,7 +76,8 @@ def require_gradient(
     for _ in range(_DIRECTIONS):
         direction = generator.normal(size=vector.shape)
         values = [
-            float(function(unravel(vector + steps * _STEP * direction))) for steps in (-2, -1, 1, 2)
+            float(function(unravel(jnp.asarray(vector + steps * _STEP * direction))))
+            for steps in (-2, -1, 1, 2)
         ]
         differences = np.dot([1, -8, 8, -1], values) / (12 * _STEP)
         tolerance = atol + rtol * np.linalg.norm(slope) * np.linalg.norm(direction)
@@ -101,7 +103,8 @@ def require_single(tree: PyTree, what: str) -> None:
     for leaf in jax.tree.leaves(tree):
         if np.issubdtype(leaf.dtype, np.floating):
             require(
-                leaf.dtype == np.float32, f"{what} is {leaf.dtype} though all that went in is float32."
+                leaf.dtype == np.float32,
+                f"{what} is {leaf.dtype} though all that went in is float32.",
             )
 
 

@@ -212,9 +212,7 @@ def _check_derivatives(
 
         slope = gradient[index]
         if index == 2:
-            slope = GaussianSites(
-                *(present.reshape(-1, *[1] * (g.ndim - 1)) * g for g in slope)
-            )
+            slope = GaussianSites(*(present.reshape(-1, *[1] * (g.ndim - 1)) * g for g in slope))
         sentence = f"{name}: the gradient of the log evidence in the {what}"
         require_gradient(along, point[index], slope, sentence, rtol=1e-6, atol=1e-7)
     posterior = representation.condition(kernel, X, sites)
@@ -249,7 +247,8 @@ def _check_update(
 
     whole = jax.jit(run)(representation, kernel, sites)
     (new_sites, updated, terms), _, before = whole
-    expected, each = _update(rows, *before.marginals(X), sites, offset)
+    mean, variance = before.marginals(X)
+    expected, each = _update(rows, mean, variance, sites, offset)
     for one, other in zip(new_sites, expected, strict=True):
         require_equal(one, other, f"{name}.update_sites: sites", rtol=1e-7, atol=1e-8)
     require_equal(terms, jnp.sum(each), f"{name}.update_sites: terms", rtol=1e-7, atol=1e-8)

@@ -60,9 +60,7 @@ def check_rule(
     sites = jax.jit(type(rule).sites)(rule, likelihood, rows, mean, variance)
     for field, values in sites._asdict().items():
         shape = y.shape if field == "log_constant" else mean.shape
-        require(
-            values.shape == shape, f"{name}'s {field} has shape {values.shape}, not {shape}."
-        )
+        require(values.shape == shape, f"{name}'s {field} has shape {values.shape}, not {shape}.")
     require_finite(sites, f"{name}'s sites")
     require(np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
     log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(mean, variance, side))

@@ -1,0 +1,21 @@
+"""Which concrete classes latentgp has: the conformance tests must name every one of them."""
+
+import importlib
+import inspect
+import pkgutil
+
+import latentgp
+
+
+def concrete_classes(base):
+    """All concrete subclasses of a base that are defined inside latentgp, by name."""
+    for module in pkgutil.walk_packages(latentgp.__path__, "latentgp."):
+        if not module.name.startswith(("latentgp.cli", "latentgp.testing", "latentgp.__main__")):
+            importlib.import_module(module.name)
+    found, pending = set(), [base]
+    while pending:
+        cls = pending.pop()
+        pending += cls.__subclasses__()
+        if cls.__module__.startswith("latentgp.") and not inspect.isabstract(cls):
+            found.add(cls.__name__)
+    return found

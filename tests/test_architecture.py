@@ -1,0 +1,116 @@
+"""Imports point one way, importing is light, and every public name says what it is."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import latentgp as lgp
+
+ROOT = Path(lgp.__file__).parent
+SURFACES = ["cli", "estimators", "metrics", "persistence", "plots", "report", "table_model"]
+SURFACES += ["tables", "testing"]
+# A module may import at its top from lower levels and from its own room, nothing else.
+LEVELS = {
+    room: level
+    for level, rooms in enumerate(
+        [
+            ["errors", "arrays", "precision", "_version"],
+            ["parameters", "data", "linalg"],
+            ["kernels", "likelihoods", "means"],
+            ["models", "sites.base"],
+            ["augmentations", "latents"],
+            ["sites"],
+            ["inference", "posterior"],
+            ["fit"],
+            SURFACES,
+        ]
+    )
+    for room in rooms
+}
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.rglob("*.py")
+)
+
+
+def room_of(module):
+    """The room a module is in: the longest beginning of its name that has a level."""
+    parts = module.split(".")
+    beginnings = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
+    return next((name for name in beginnings if name in LEVELS), None)
+
+
+def imports_at_the_top(source):
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                is_module = ROOT.parent.joinpath(*whole.split(".")).with_suffix(".py").exists()
+                is_room = ROOT.parent.joinpath(*whole.split("."), "__init__.py").exists()
+                yield whole if is_module or is_room else node.module
+
+
+def wrong_imports(module, source):
+    own = room_of(module)
+    for name in imports_at_the_top(source):
+        if not name.startswith("latentgp."):
+            continue
+        other = room_of(name.removeprefix("latentgp."))
+        same = other == own or (own in SURFACES and other in SURFACES)
+        if not same and LEVELS[other] >= LEVELS[own]:
+            yield name
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "__init__"])
+def test_imports_point_one_way(module):
+    assert room_of(module), f"{module} is in no room: give it a level here"
+    source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
+    assert list(wrong_imports(module, source)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("kernels.new", "from latentgp.likelihoods import Gaussian"),
+        ("likelihoods.new", "import latentgp.augmentations"),
+        ("inference.new", "from latentgp.posterior import Posterior"),
+        ("linalg.new", "from latentgp import fit"),
+        ("posterior", "from latentgp.estimators import GPRegressor"),
+    ],
+)
+def test_an_import_the_wrong_way_is_seen(module, source):
+    assert list(wrong_imports(module, source))
+
+
+def test_importing_is_light_and_touches_no_flag():
+    program = (
+        "import sys, jax\n"
+        "before = dict(jax.config.values)\n"
+        "import latentgp\n"
+        "heavy = {'sklearn', 'pandas', 'matplotlib', 'pyarrow', 'typer', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+        "print({k for k, v in jax.config.values.items() if before[k] != v})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["[]", "set()"]
+
+
+@pytest.mark.parametrize("name", [name for name in lgp.__all__ if name != "__version__"])
+def test_every_public_name_says_what_it_is(name):
+    thing = getattr(lgp, name)
+    # A class's own docstring: Python would otherwise show its parent's.
+    text = thing.__dict__.get("__doc__") if inspect.isclass(thing) else thing.__doc__
+    assert text
+    assert len(text.split()) >= 4
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lgp.nothing

@@ -1,0 +1,291 @@
+"""The command line: tables in, predictions out, and one sentence for every wrong input."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+
+import latentgp
+from latentgp import cli
+
+ROWS = 40
+_generator = np.random.default_rng(0)
+
+
+def table(task):
+    """Numbers, categories, truth values, dates, gaps; what is to be predicted, and weights."""
+    size = _generator.normal(50, 10, ROWS)
+    frame = pd.DataFrame(
+        {
+            "size": size,
+            "colour": _generator.choice(["red", "blue"], ROWS),
+            "new": _generator.integers(0, 2, ROWS).astype(bool),
+            "sold on": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(ROWS), unit="D"),
+            "copies": _generator.integers(1, 3, ROWS),
+        }
+    )
+    frame.loc[[3, 8], "size"] = None
+    frame.loc[[5], "colour"] = None
+    price = 2 * size + 20 * (frame["colour"] == "red") + _generator.normal(size=ROWS)
+    frame["price"] = price if task == "regression" else np.where(price > 110, "high", "low")
+    return frame
+
+
+def write(frame, path):
+    frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path)
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Call the console script's function; gives (exit code, stdout, stderr)."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["latentgp", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:  # Typer exits even when all went well
+            cli.main()
+        printed = capsys.readouterr()
+        return stopped.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    """A folder with a table and a fitted model of each kind."""
+    folder = tmp_path_factory.mktemp("house")
+    for task, ending in (("regression", "csv"), ("classification", "parquet")):
+        data = write(table(task), folder / f"{task}.{ending}")
+        arguments = ["fit", data, "--target", "price", "--out", folder / f"{task}.latentgp"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["latentgp", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+        assert not stopped.value.code
+    return folder
+
+
+class TestTheWayItIsMeant:
+    def test_fit_says_what_it_did(self, run, house, tmp_path):
+        code, out, _ = run(
+            "fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m"
+        )
+        assert code == 0
+        for words in ("Converged", "ExactGP", "few enough", "regression of 'price'", "2 categor"):
+            assert words in out
+        assert (tmp_path / "m").exists()
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_predictions_of_numbers(self, run, house, tmp_path, ending):
+        path = tmp_path / f"out.{ending}"
+        code, out, _ = run(
+            "predict", house / "regression.latentgp", house / "regression.csv", "--out", path
+        )
+        assert code == 0
+        assert f"{ROWS} predictions" in out
+        written = pd.read_csv(path) if ending == "csv" else pd.read_parquet(path)
+        assert list(written) == ["mean", "std", "lower", "upper"]
+        assert len(written) == ROWS
+        assert np.isfinite(written.to_numpy()).all()
+        truth = pd.read_csv(house / "regression.csv")["price"]
+        assert np.mean((written["lower"] < truth) & (truth < written["upper"])) > 0.8
+        assert np.corrcoef(written["mean"], truth)[0, 1] > 0.8
+
+    def test_predictions_of_classes_next_to_the_inputs(self, run, house, tmp_path):
+        path = tmp_path / "out.csv"
+        run(
+            *("predict", house / "classification.latentgp", house / "classification.parquet"),
+            *("--out", path, "--with-inputs", "--level", 0.5),
+        )
+        written = pd.read_csv(path)
+        assert len(written) == ROWS
+        assert written["colour"].isna().sum() == 1
+        probabilities = written[["predicted_probability_high", "predicted_probability_low"]]
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        assert written["predicted_lower"].lt(written["predicted_upper"]).all()
+        assert (written["predicted_prediction"] == written["price"]).mean() > 0.8
+
+    def test_the_level_widens_the_interval(self, run, house, tmp_path):
+        widths = []
+        for level in (0.5, 0.99):
+            path = tmp_path / "out.csv"
+            arguments = ("--out", path, "--level", level)
+            run("predict", house / "regression.latentgp", house / "regression.csv", *arguments)
+            written = pd.read_csv(path)
+            widths.append((written["upper"] - written["lower"]) / written["std"])
+        np.testing.assert_allclose(widths[0], 2 * 0.67449, rtol=1e-4)
+        np.testing.assert_allclose(widths[1], 2 * 2.57583, rtol=1e-4)
+
+    @pytest.mark.parametrize(
+        ("task", "score"), [("regression.csv", "CRPS"), ("classification.parquet", "log loss")]
+    )
+    def test_evaluate_scores_and_draws(self, run, house, tmp_path, task, score):
+        model, picture = house / Path(task).with_suffix(".latentgp"), tmp_path / "picture.png"
+        code, out, _ = run("evaluate", model, house / task, "--plot", picture)
+        assert code == 0
+        assert score in out
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+    @pytest.mark.parametrize("task", ["regression", "classification"])
+    def test_info(self, run, house, task):
+        code, out, _ = run("info", house / f"{task}.latentgp")
+        assert code == 0
+        for words in ("of 'price'", "log evidence", "Converged", "colour = red", "lengthscale"):
+            assert words in out
+
+    def test_weights_are_no_input(self, run, house, tmp_path):
+        code, _, _ = run(
+            *("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m"),
+            *("--weights", "copies", "--method", "collapsed", "--inducing", 15, "--seed", 3),
+        )
+        assert code == 0
+        model = latentgp.load(tmp_path / "m")
+        assert "copies" not in model.encoder.feature_names
+        assert model.estimator.posterior_.latent.centres.shape[0] == 15
+        assert model.estimator.random_state == 3
+
+
+WRONG = {
+    "no such table": ("fit {}/nowhere.csv --target price --out {}/m", "nowhere.csv does not exist"),
+    "bad ending": ("fit {}/regression.latentgp --target price --out {}/m", "does not end in .csv"),
+    "no such column": (
+        "fit {}/regression.csv --target prize --out {}/m",
+        "no column 'prize': did you mean 'price'",
+    ),
+    "no such folder": (
+        "fit {}/regression.csv --target price --out {}/nowhere/m",
+        "nowhere does not exist",
+    ),
+    "text as a number": (
+        "fit {}/regression.csv --target colour --task regression --out {}/m",
+        "the target 'colour' is not a number in every row",
+    ),
+    "too many classes": (
+        "fit {}/regression.csv --target size --task classification --out {}/m",
+        "Only binary classification",
+    ),
+    "no inducing points": (
+        "fit {}/regression.csv --target price --inducing 0 --out {}/m",
+        "n_inducing must be a positive number",
+    ),
+    "a method that does not fit": (
+        "fit {}/classification.parquet --target price --method exact --out {}/m",
+        "ExactGP needs Gaussian noise",
+    ),
+    "no such weights": (
+        "fit {}/regression.csv --target price --weights w --out {}/m",
+        "no column 'w'",
+    ),
+    "missing weights": (
+        "fit {}/regression.csv --target price --weights size --out {}/m",
+        "the weights column 'size' is missing in 2 row(s)",
+    ),
+    "no such model": (
+        "predict {}/nowhere {}/regression.csv --out {}/p.csv",
+        "There is no file",
+    ),
+    "a table as a model": (
+        "predict {}/regression.csv {}/regression.csv --out {}/p.csv",
+        "is damaged or not a file written by latentgp",
+    ),
+    "a foreign model": (
+        "predict {}/foreign {}/regression.csv --out {}/p.csv",
+        "was not written by latentgp",
+    ),
+    "a model of no table": (
+        "info {}/kernel",
+        "holds a RBF, not a model of a table",
+    ),
+    "missing columns": (
+        "predict {}/regression.latentgp {}/narrow.csv --out {}/p.csv",
+        "lacks 2 column(s) that the model was trained on: add 'size', 'new'",
+    ),
+    "a bad level": (
+        "predict {}/regression.latentgp {}/regression.csv --level 95 --out {}/p.csv",
+        "--level must be strictly between 0 and 1, got 95.0",
+    ),
+    "a bad ending of predictions": (
+        "predict {}/regression.latentgp {}/regression.csv --out {}/p.xlsx",
+        "p.xlsx does not end in .csv",
+    ),
+    "nothing to compare with": (
+        "evaluate {}/regression.latentgp {}/narrow.csv",
+        "there is no column 'price'",
+    ),
+    "a bad ending of a picture": (
+        "evaluate {}/regression.latentgp {}/regression.csv --plot {}/p.doc",
+        "has no picture's ending",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_answered_in_one_sentence(run, house, name):
+    narrow = pd.read_csv(house / "regression.csv").drop(columns=["size", "new", "price"])
+    write(narrow, house / "narrow.csv")
+    save_file({"weight": np.ones(3)}, house / "foreign")
+    latentgp.save(latentgp.RBF(), house / "kernel")
+    line, says = WRONG[name]
+    code, _, err = run(*line.replace("{}", str(house)).split())
+    assert code == 1
+    errors = [line for line in err.splitlines() if not line.startswith("warning: ")]
+    assert len(errors) == 1, err
+    assert errors[0].startswith("error: ")
+    assert says in errors[0]
+    assert not (house / "m").exists()
+
+
+def test_weights_that_are_text(run, house, tmp_path):
+    code, _, err = run(
+        *("fit", house / "classification.parquet", "--target", "size", "--out", tmp_path / "m"),
+        *("--weights", "price"),
+    )
+    assert code == 1
+    assert err.splitlines()[-1].startswith("error: the weights column 'price' is not a number")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("fit", "DATA"),
+        ("fit a.csv", "--target"),
+        ("fit a.csv --target y --out m --method magic", "magic"),
+        ("fit a.csv --target y --out m --inducing many", "many"),
+        ("predict m", "DATA"),
+        ("guess", "guess"),
+        ("info m --loud", "--loud"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong(run, line, says):
+    code, _, err = run(*line.split())
+    assert code == 2
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_the_console_script(house, tmp_path):
+    script = Path(sys.executable).with_name("latentgp")
+    out = tmp_path / "p.csv"
+    model, data = house / "regression.latentgp", house / "regression.csv"
+    done = subprocess.run([script, "predict", model, data, "--out", out], capture_output=True)
+    assert done.returncode == 0
+    assert len(pd.read_csv(out)) == ROWS
+    wrong = subprocess.run([script, "info", out], capture_output=True, text=True)
+    assert wrong.returncode == 1
+    assert "Traceback" not in wrong.stderr
+    assert len(wrong.stderr.splitlines()) == 1
+
+
+def test_the_demo_compares_and_draws(run, tmp_path):
+    code, out, _ = run("demo", "--out", tmp_path / "pictures")
+    assert code == 0
+    for words in ("latentgp GPClassifier", "logistic regression", "Bayesian ridge", "NLPD"):
+        assert words in out
+    pictures = list((tmp_path / "pictures").iterdir())
+    assert len(pictures) == 4
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
+    assert all(p.name in out.replace("\n", "") for p in pictures)

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from classes import concrete_classes
+from latentgp.kernels import ActiveDimensions, Kernel, Product, Scaled, Sum
+from latentgp.testing import check_kernel
+
+POINTS = np.random.default_rng(0).normal(size=(6, 2))
+CATEGORIES = np.array([[0, 1], [0, 2], [1, 1], [2, 0], [2, 2], [1, 0]])
+
+CASES = [
+    (lgp.RBF(lengthscale=[0.7, 1.3]), POINTS),
+    (lgp.Matern12(0.8, 2.0), POINTS),
+    (lgp.Matern32(0.8), POINTS),
+    (lgp.Matern52([0.8, 2.0]), POINTS),
+    (lgp.Matern(order=1.2), POINTS),
+    (lgp.RationalQuadratic(mixing=0.7), POINTS),
+    (lgp.Periodic(lengthscale=1.2, period=[1.7, 3.0]), POINTS),
+    (lgp.Linear(variance=[0.5, 2.0]), POINTS),
+    (lgp.Polynomial(degree=3, variance=0.4, offset=0.7), POINTS),
+    (lgp.Constant(2.0), POINTS),
+    (lgp.White(0.5), POINTS),
+    (lgp.ArcCosine(order=0, weight_variance=[0.5, 2.0]), POINTS),
+    (lgp.ArcCosine(order=1, bias_variance=0.3), POINTS),
+    (lgp.Categorical(lengthscale=[0.5, 2.0]), CATEGORIES),
+    (Sum((lgp.RBF(), lgp.Linear())), POINTS),
+    (Product((lgp.RBF(), lgp.Linear())), POINTS),
+    (Scaled(lgp.RBF(), 0.5), POINTS),
+    (ActiveDimensions(lgp.RBF(), (1,)), POINTS),
+    (lgp.RBF().on(0) * lgp.Categorical().on(1) + 0.5 * lgp.White(0.1), CATEGORIES),
+]
+
+
+@pytest.mark.parametrize(("kernel", "inputs"), CASES, ids=lambda c: type(c).__name__)
+def test_kernel_conforms(kernel, inputs):
+    check_kernel(kernel, inputs)
+
+
+def test_every_kernel_is_checked():
+    assert {type(kernel).__name__ for kernel, _ in CASES} == concrete_classes(Kernel)
+
+
+class WrongGram(lgp.RBF):
+    def gram(self, X, Z):
+        return 1.001 * super().gram(X, Z)
+
+
+class Indefinite(lgp.RBF):
+    def correlation(self, squared_distance):
+        return 1 - squared_distance
+
+
+class InfiniteGradient(lgp.RBF):
+    def correlation(self, squared_distance):
+        return np.e ** (-(squared_distance**0.5))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "complaint"),
+    [
+        (WrongGram(), "gram differs from its __call__"),
+        (Indefinite(), "eigenvalue"),
+        (InfiniteGradient(), "at zero distance is not finite"),
+    ],
+)
+def test_a_wrong_kernel_is_caught(kernel, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        check_kernel(kernel, POINTS)

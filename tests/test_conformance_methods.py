@@ -1,0 +1,85 @@
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from classes import concrete_classes
+from latentgp.inference import Method
+from latentgp.testing import check_method
+from problems import (
+    BINARY,
+    KERNEL,
+    SMOOTH,
+    Heteroscedastic,
+    StudentT,
+    X,
+    classification,
+    regression,
+)
+
+POINTS = lgp.Inducing(points=X[:4] + 0.1)
+OFFSET = lgp.LinearMean(slope=[0.3, -0.2], intercept=0.4)
+CASES = {
+    "exact": (lgp.ExactGP(), regression(mean=OFFSET), SMOOTH),
+    "collapsed": (lgp.CollapsedVI(POINTS), regression(mean=OFFSET), SMOOTH),
+    "augmented, dense": (lgp.AugmentedVI(), classification(mean=OFFSET), BINARY),
+    "augmented, sparse": (lgp.AugmentedVI(POINTS), classification(mean=OFFSET), BINARY),
+    "variational, dense": (lgp.VariationalInference(), classification(mean=OFFSET), BINARY),
+    "variational, sparse": (lgp.VariationalInference(POINTS), classification(mean=OFFSET), BINARY),
+    "Student t, dense": (
+        lgp.VariationalInference(),
+        lgp.LatentGP(KERNEL, StudentT(scale=0.6), OFFSET),
+        SMOOTH,
+    ),
+    "Student t, sparse": (
+        lgp.VariationalInference(POINTS),
+        lgp.LatentGP(KERNEL, StudentT(scale=0.6), OFFSET),
+        SMOOTH,
+    ),
+    "two latents, dense": (
+        lgp.VariationalInference(step_size=0.5),
+        lgp.LatentGP(KERNEL, Heteroscedastic(), lgp.ConstantMean(-0.3)),
+        SMOOTH,
+    ),
+    "two latents, sparse": (
+        lgp.VariationalInference(POINTS, step_size=0.5),
+        lgp.LatentGP(KERNEL, Heteroscedastic(), lgp.ConstantMean(-0.3)),
+        SMOOTH,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_method_conforms(case):
+    method, model, y = CASES[case]
+    weights = np.where(np.arange(len(y)) == 3, 2.5, 1.0)
+    check_method(method, model, lgp.Data(X, y, weights=weights))
+
+
+def test_every_method_is_checked():
+    assert {type(method).__name__ for method, _, _ in CASES.values()} == concrete_classes(Method)
+
+
+class BoldSteps(lgp.AugmentedVI):
+    """Says that it takes full closed-form steps, and takes quadrature's."""
+
+    def algorithm(self, model):
+        return lgp.VariationalInference(step_size=1.0).algorithm(model)
+
+
+def test_a_falling_bound_is_caught():
+    far = classification(kernel=400.0 * lgp.RBF(0.6))
+    with pytest.raises(AssertionError, match="lowers the bound"):
+        check_method(BoldSteps(), far, lgp.Data(X, BINARY))
+
+
+@pytest.mark.parametrize("method", [lgp.ExactGP(), lgp.CollapsedVI(POINTS)])
+def test_methods_for_gaussian_noise_refuse_other_likelihoods(method):
+    with pytest.raises(lgp.InputError, match="needs Gaussian noise"):
+        lgp.fit(classification(), lgp.Data(X, BINARY), key=jax.random.key(0), method=method)
+
+
+def test_augmented_inference_needs_an_augmentation():
+    model = lgp.LatentGP(KERNEL, StudentT())
+    with pytest.raises(lgp.InputError, match="no augmentation"):
+        lgp.fit(model, lgp.Data(X, SMOOTH), key=jax.random.key(0), method=lgp.AugmentedVI())

@@ -1,0 +1,48 @@
+import jax
+import pytest
+
+import latentgp as lgp
+from classes import concrete_classes
+from latentgp.latents import Representation
+from latentgp.testing import check_representation
+from problems import KERNEL, X
+
+CASES = {
+    "dense": (lgp.Dense(), None),
+    "inducing, every row": (lgp.Inducing(points=X), True),
+    "inducing, chosen": (lgp.Inducing(number=4), False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_representation_conforms(case):
+    representation, exact = CASES[case]
+    check_representation(representation, KERNEL, X, exact=exact)
+
+
+def test_every_representation_is_checked():
+    checked = {type(representation).__name__ for representation, _ in CASES.values()}
+    assert checked == concrete_classes(Representation)
+
+
+class WrongGradient(lgp.Inducing):
+    def pull_back(self, posterior, X, sites):
+        pullback = super().pull_back(posterior, X, sites)
+        return pullback._replace(kernel=jax.tree.map(lambda g: 1.01 * g, pullback.kernel))
+
+
+class ForgetsTheOffset(lgp.Dense):
+    def update_sites(self, posterior, X, rows, sites, offset, update):
+        return super().update_sites(posterior, X, rows, sites, 0 * offset, update)
+
+
+@pytest.mark.parametrize(
+    ("representation", "complaint"),
+    [
+        (WrongGradient(number=4), "gradient of the log evidence in the kernel"),
+        (ForgetsTheOffset(), "update_sites"),
+    ],
+)
+def test_a_wrong_representation_is_caught(representation, complaint):
+    with pytest.raises(AssertionError, match=complaint):
+        check_representation(representation, KERNEL, X)

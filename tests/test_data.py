@@ -1,0 +1,94 @@
+import jax
+import numpy as np
+import pytest
+from scipy import sparse
+
+import latentgp as lgp
+from problems import BINARY, SMOOTH, X, classification, regression
+
+ROWS = np.arange(12.0)
+
+
+def with_nan(*rows):
+    values = ROWS.copy()
+    values[list(rows)] = np.nan
+    return values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"X": with_nan(3, 7), "y": ROWS}, r"X has NaN or infinity in 2 row\(s\).*: 3, 7;"),
+        ({"X": ROWS, "y": with_nan(5)}, r"y has NaN or infinity in 1 row\(s\).*: 5;"),
+        ({"X": ROWS, "y": ROWS, "weights": with_nan(2)}, r"weights has NaN .*: 2;"),
+        ({"X": ROWS, "y": ROWS, "noise_variance": with_nan(4)}, r"noise_variance has NaN .*: 4;"),
+        ({"X": with_nan(*range(8)), "y": ROWS}, r"in 8 row\(s\).*: 0, 1, 2, 3, 4 \.\.\.;"),
+        ({"X": np.full((12, 1), np.inf), "y": ROWS}, r"in 12 row\(s\)"),
+        ({"X": ROWS, "y": ROWS[:5]}, r"y must have one number a row, shape \(12,\), got .*\(5,\)"),
+        ({"X": ROWS, "y": ROWS[:, None]}, r"y must have one number a row"),
+        ({"X": ROWS, "y": ROWS, "weights": ROWS[:5]}, r"weights must have one number a row"),
+        ({"X": ROWS, "y": ROWS, "weights": ROWS - 1}, "weights must not be negative"),
+        ({"X": ROWS, "y": ROWS, "weights": 0 * ROWS}, "at least one must be positive"),
+        ({"X": ROWS[:0], "y": ROWS[:0]}, "X has no rows"),
+        ({"X": np.zeros((12, 0)), "y": ROWS}, "at least one column"),
+        ({"X": np.zeros((12, 2, 2)), "y": ROWS}, r"got shape \(12, 2, 2\)"),
+        ({"X": [["a"]] * 12, "y": ROWS}, "X must be an array of numbers"),
+        ({"X": ROWS + 1j, "y": ROWS}, "X holds complex numbers"),
+        ({"X": sparse.eye(12).tocsr(), "y": ROWS}, r"X is a sparse matrix.*toarray"),
+    ],
+)
+def test_wrong_data_are_refused_with_a_sentence_that_names_them(arguments, sentence):
+    with pytest.raises(lgp.InputError, match=sentence):
+        lgp.Data(**arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint64, bool, object])
+def test_any_numbers_become_double_precision(dtype):
+    data = lgp.Data(BINARY[:, None].astype(dtype), BINARY.astype(dtype))
+    assert data.X.dtype == data.y.dtype == np.float64
+    np.testing.assert_array_equal(data.y, BINARY)
+
+
+def test_lists_fortran_order_and_read_only_arrays_are_fine():
+    values = np.asfortranarray(X)
+    values.flags.writeable = False
+    np.testing.assert_array_equal(lgp.Data(values, SMOOTH).X, X)
+    np.testing.assert_array_equal(lgp.Data(X.tolist(), SMOOTH.tolist()).X, X)
+
+
+def test_rows_are_selected_with_all_that_belongs_to_them():
+    data = lgp.Data(X, SMOOTH, weights=np.arange(11) + 1.0, noise_variance=np.arange(11) / 10)
+    chosen = data.select(data.X[:, 0] > 0)
+    mask = X[:, 0] > 0
+    assert chosen.size == mask.sum()
+    np.testing.assert_array_equal(chosen.weights, (np.arange(11) + 1.0)[mask])
+    np.testing.assert_array_equal(
+        chosen.side_information["noise_variance"], np.arange(11)[mask] / 10
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "sentence"),
+    [
+        (classification(), lgp.Data(X, SMOOTH), "targets must be 0 or 1"),
+        (regression(), lgp.Data(X, SMOOTH, exposure=BINARY + 1), "reads no per-row 'exposure'"),
+        (
+            regression(kernel=lgp.RBF(lengthscale=[1.0, 1.0, 1.0])),
+            lgp.Data(X, SMOOTH),
+            r"lengthscale has shape \(3,\) but the inputs have 2",
+        ),
+        (
+            regression(mean=lgp.LinearMean(slope=[1.0, 1.0, 1.0])),
+            lgp.Data(X, SMOOTH),
+            r"slope has shape \(3,\) but the inputs have 2",
+        ),
+    ],
+)
+def test_data_that_do_not_fit_the_model_are_refused(model, data, sentence):
+    with pytest.raises(lgp.InputError, match=sentence):
+        lgp.fit(model, data, key=jax.random.key(0))
+
+
+def test_a_negative_known_noise_variance_is_refused():
+    with pytest.raises(lgp.InputError, match="noise_variance is negative in 7 row"):
+        lgp.fit(regression(), lgp.Data(X, SMOOTH, noise_variance=-BINARY), key=jax.random.key(0))

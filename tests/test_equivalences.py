@@ -1,0 +1,276 @@
+"""Two ways to one number: methods against each other, other libraries and brute force."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sklearn_kernels
+
+import latentgp as lgp
+from latentgp.inference.site_inference import evaluate, initial_sites, settle
+from latentgp.parameters import ParameterSpace
+from latentgp.testing.numerics import hermite_nodes
+from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
+
+ROWS = lgp.Inducing(points=X)
+FEW = lgp.Inducing(points=X[:4] + 0.1)
+NEW = np.random.default_rng(5).normal(size=(5, 2))
+
+
+def settled(method, model, data):
+    """The posterior at the sites' optimum to the last digits."""
+    algorithm = method.algorithm(model)
+    points = algorithm.representation.initialise(
+        data.X, data.weights, model.kernel, jax.random.key(0)
+    )
+    algorithm = dataclasses.replace(
+        algorithm, representation=points, tolerance=1e-15, max_updates=300
+    )
+    rows = data.to_device()
+    return settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+
+
+def assert_same(one, other, *, mean_and_variance=1e-6):
+    np.testing.assert_allclose(one.bound, other.bound, rtol=1e-8)
+    for a, b in zip(one.posterior.marginals(NEW), other.posterior.marginals(NEW), strict=True):
+        np.testing.assert_allclose(a, b, rtol=mean_and_variance, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("dense", "sparse", "model", "y"),
+    [
+        (lgp.ExactGP(), lgp.CollapsedVI(ROWS), regression(), SMOOTH),
+        (lgp.AugmentedVI(), lgp.AugmentedVI(ROWS), classification(), BINARY),
+        (lgp.VariationalInference(), lgp.VariationalInference(ROWS), classification(), BINARY),
+    ],
+    ids=["Gaussian", "augmented", "variational"],
+)
+def test_sparse_with_every_row_is_dense(x64, dense, sparse, model, y):
+    data = lgp.Data(X, y)
+    assert_same(settled(dense, model, data), settled(sparse, model, data))
+
+
+@pytest.mark.parametrize("method", [lgp.AugmentedVI(), lgp.VariationalInference()])
+def test_every_method_is_exact_for_gaussian_noise(x64, method):
+    data = lgp.Data(X, SMOOTH)
+    assert_same(settled(lgp.ExactGP(), regression(), data), settled(method, regression(), data))
+
+
+@pytest.mark.parametrize("method", [lgp.AugmentedVI(FEW), lgp.VariationalInference(FEW)])
+def test_every_sparse_method_is_the_collapsed_bound_for_gaussian_noise(x64, method):
+    data, model = lgp.Data(X, SMOOTH), regression()
+    assert_same(settled(lgp.CollapsedVI(FEW), model, data), settled(method, model, data))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "theirs"),
+    [
+        (lgp.RBF([0.6, 1.7], 1.4), sklearn_kernels.RBF([0.6, 1.7])),
+        (lgp.Matern52([0.6, 1.7], 1.4), sklearn_kernels.Matern([0.6, 1.7], nu=2.5)),
+        (lgp.Matern32(0.6, 1.4), sklearn_kernels.Matern(0.6, nu=1.5)),
+    ],
+    ids=["RBF", "Matern52", "Matern32"],
+)
+def test_log_evidence_and_gradient_equal_scikit_learn(x64, kernel, theirs):
+    model, data = regression(kernel=kernel), lgp.Data(X, SMOOTH).to_device()
+    space = ParameterSpace(model)
+    algorithm = lgp.ExactGP().algorithm(model)
+    sites = initial_sites(algorithm, model, data)
+    ours = evaluate(algorithm, space, jnp.asarray(space.to_vector()), data, sites)
+    whole = sklearn_kernels.ConstantKernel(1.4) * theirs + sklearn_kernels.WhiteKernel(0.3)
+    peer = GaussianProcessRegressor(whole, alpha=0.0, optimizer=None).fit(X, SMOOTH)
+    value, gradient = peer.log_marginal_likelihood(whole.theta, eval_gradient=True)
+    np.testing.assert_allclose(ours.bound, value, rtol=1e-8)
+    # Theirs: variance, length-scales, noise; ours: length-scales, variance, noise. Both in logs.
+    ordered = np.concatenate([gradient[1:-1], gradient[:1], gradient[-1:]])
+    np.testing.assert_allclose(ours.gradient, ordered, rtol=1e-8)
+
+
+def stochastic_bound(mu, Sigma, Z, noise_variance):
+    """Hensman et al. 2013, eq. 4: the sum over rows less KL(q(u) || p(u))."""
+    Kmm, Kmn = (np.asarray(KERNEL.gram(Z, points)) for points in (Z, X))
+    inverse = np.linalg.inv(Kmm)
+    projection = inverse @ Kmn
+    spread = np.sum(projection * (Sigma @ projection), axis=0)
+    left = np.asarray(KERNEL.diagonal(X)) - np.sum(Kmn * projection, axis=0)
+    fit = -0.5 * (
+        np.log(2 * np.pi * noise_variance)
+        + ((SMOOTH - projection.T @ mu) ** 2 + left + spread) / noise_variance
+    )
+    divergence = 0.5 * (
+        np.trace(inverse @ Sigma)
+        + mu @ inverse @ mu
+        - len(Z)
+        + np.linalg.slogdet(Kmm)[1]
+        - np.linalg.slogdet(Sigma)[1]
+    )
+    return fit.sum() - divergence
+
+
+def test_collapsed_bound_is_the_stochastic_bound_at_the_optimal_q(x64):
+    noise_variance, Z = 0.3, np.asarray(FEW.points)
+    collapsed = settled(lgp.CollapsedVI(FEW), regression(), lgp.Data(X, SMOOTH)).bound
+    Kmm, Kmn = (np.asarray(KERNEL.gram(Z, points)) for points in (Z, X))
+    inverse = np.linalg.inv(Kmm)
+    Sigma = np.linalg.inv(inverse + inverse @ Kmn @ Kmn.T @ inverse / noise_variance)
+    mu = Sigma @ inverse @ Kmn @ SMOOTH / noise_variance
+    best = stochastic_bound(mu, Sigma, Z, noise_variance)
+    np.testing.assert_allclose(collapsed, best, rtol=1e-10)
+    generator = np.random.default_rng(0)
+    for size in (0.01, 0.3, 2.0):
+        root = np.linalg.cholesky(Sigma) + size * np.tril(generator.normal(size=Sigma.shape))
+        other = mu + size * generator.normal(size=mu.shape)
+        assert stochastic_bound(other, root @ root.T, Z, noise_variance) < collapsed
+
+
+@pytest.mark.parametrize("amplitude", [1.0, 20.0])
+def test_the_augmented_bound_rises_and_stays_below_the_evidence(x64, amplitude):
+    """The evidence of three rows by tensor Gauss-Hermite quadrature."""
+    points, signs = X[:3], np.array([1.0, -1.0, 1.0])
+    kernel = amplitude * lgp.RBF(0.6)
+    nodes, weights = hermite_nodes(60, 3)
+    f = nodes @ np.linalg.cholesky(kernel.gram(points, points)).T
+    evidence = np.log(weights @ np.prod(1 / (1 + np.exp(-signs * f)), axis=1))
+
+    model, data = classification(kernel=kernel), lgp.Data(points, (signs + 1) / 2)
+    algorithm = lgp.AugmentedVI().algorithm(model)
+    rows = data.to_device()
+    state, bounds = algorithm.init(model, rows), []
+    step = jax.jit(lambda state: algorithm.step(state, rows))
+    for _ in range(30):
+        state, info = step(state)
+        bounds.append(float(info.bound))
+    assert np.diff(bounds).min() >= -1e-13
+    assert bounds[-1] - bounds[0] > 1e-6
+    tighter = float(settled(lgp.VariationalInference(), model, data).bound)
+    assert bounds[-1] < tighter < evidence
+    assert evidence - tighter < 0.02 * amplitude
+
+
+def test_polya_gamma_fixed_point_is_that_of_jaakkola_and_jordan(x64):
+    """sigma(z) >= sigma(c) exp((z - c) / 2 - lambda(c) (z^2 - c^2)), maximised over every c."""
+    K = jnp.asarray(KERNEL.gram(X, X))
+    signs = jnp.asarray(2 * BINARY - 1)
+
+    def bound(log_c):
+        c = jnp.exp(log_c)
+        curvature = (jax.nn.sigmoid(c) - 0.5) / c
+        B = jnp.eye(len(X)) + K * curvature
+        linear = 0.5 * signs
+        gaussian = 0.5 * linear @ jnp.linalg.solve(B, K @ linear)
+        constants = jax.nn.log_sigmoid(c) - 0.5 * c + 0.5 * curvature * c**2
+        return gaussian - 0.5 * jnp.linalg.slogdet(B)[1] + jnp.sum(constants)
+
+    climb = jax.jit(jax.value_and_grad(lambda log_c: -bound(log_c)))
+    found = minimize(
+        lambda v: tuple(map(np.asarray, climb(v))),
+        np.zeros(len(X)),
+        jac=True,
+        method="BFGS",
+        options={"gtol": 1e-9},
+    )
+    ours = settled(lgp.AugmentedVI(), classification(), lgp.Data(X, BINARY))
+    np.testing.assert_allclose(ours.bound, -found.fun, rtol=1e-10)
+    mean, variance = ours.posterior.marginals(X)
+    c = np.exp(found.x)
+    np.testing.assert_allclose(np.sqrt(mean**2 + variance)[:, 0], c, rtol=1e-6)
+    curvature = (1 / (1 + np.exp(-c)) - 0.5) / c
+    S = np.linalg.inv(np.linalg.inv(K) + np.diag(curvature))
+    np.testing.assert_allclose(mean[:, 0], S @ signs / 2, atol=1e-6)
+    np.testing.assert_allclose(variance[:, 0], np.diagonal(S), atol=1e-6)
+
+
+def test_the_variational_fixed_point_is_stationary_for_the_elbo(x64):
+    points, signs = X[:5], jnp.asarray(2 * BINARY[:5] - 1)
+    K = jnp.asarray(KERNEL.gram(points, points))
+    nodes, weights = hermite_nodes(60, 1)
+
+    def elbo(mean, root):
+        S = root @ root.T
+        f = mean[:, None] + jnp.sqrt(jnp.diagonal(S))[:, None] * nodes[:, 0]
+        expected = jax.nn.log_sigmoid(signs[:, None] * f) @ weights
+        divergence = 0.5 * (
+            jnp.trace(jnp.linalg.solve(K, S))
+            + mean @ jnp.linalg.solve(K, mean)
+            - len(points)
+            + jnp.linalg.slogdet(K)[1]
+            - jnp.linalg.slogdet(S)[1]
+        )
+        return jnp.sum(expected) - divergence
+
+    ours = settled(lgp.VariationalInference(), classification(), lgp.Data(points, BINARY[:5]))
+    mean = ours.posterior.mean(points)[:, 0]
+    root = jnp.linalg.cholesky(ours.posterior.covariance(points)[0])
+    value, slopes = jax.value_and_grad(elbo, (0, 1))(mean, root)
+    np.testing.assert_allclose(ours.bound, value, rtol=1e-7)
+    for slope in slopes:
+        np.testing.assert_allclose(jnp.tril(jnp.atleast_2d(slope)), 0.0, atol=1e-6)
+    away = jax.grad(elbo, (0, 1))(mean + 0.1, 1.1 * root)
+    assert all(np.abs(slope).max() > 1e-2 for slope in away)
+
+
+METHODS = {
+    "exact": (lgp.ExactGP(), regression(), SMOOTH),
+    "collapsed": (lgp.CollapsedVI(FEW), regression(), SMOOTH),
+    "augmented, dense": (lgp.AugmentedVI(), classification(), BINARY),
+    "augmented, sparse": (lgp.AugmentedVI(FEW), classification(), BINARY),
+    "variational, dense": (lgp.VariationalInference(), classification(), BINARY),
+    "variational, sparse": (lgp.VariationalInference(FEW), classification(), BINARY),
+}
+
+
+@pytest.mark.parametrize("case", METHODS)
+def test_a_weight_is_a_number_of_copies(x64, case):
+    method, model, y = METHODS[case]
+    counts = np.array([1, 2, 0, 1, 3, 1, 1, 0, 1, 1, 2])
+    weighted = settled(method, model, lgp.Data(X, y, weights=counts))
+    copied = settled(method, model, lgp.Data(np.repeat(X, counts, axis=0), np.repeat(y, counts)))
+    assert_same(weighted, copied)
+
+
+def test_a_fit_with_weights_is_a_fit_with_copies():
+    counts = np.array([1, 2, 0, 1, 3, 1, 1, 0, 1, 1, 2])
+    weighted, copied = (
+        lgp.fit(regression(), data, key=jax.random.key(0), method=lgp.ExactGP())
+        for data in (
+            lgp.Data(X, SMOOTH, weights=counts),
+            lgp.Data(np.repeat(X, counts, axis=0), np.repeat(SMOOTH, counts)),
+        )
+    )
+    np.testing.assert_allclose(
+        float(weighted.posterior.log_evidence), float(copied.posterior.log_evidence), rtol=1e-6
+    )
+    for one, other in zip(
+        weighted.posterior.predict_f(NEW), copied.posterior.predict_f(NEW), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("representation", [lgp.Dense(), FEW], ids=["dense", "sparse"])
+def test_the_quadrature_bound_is_the_tighter_one(x64, representation):
+    data = lgp.Data(X, BINARY)
+    augmented = settled(lgp.AugmentedVI(representation), classification(), data)
+    variational = settled(lgp.VariationalInference(representation), classification(), data)
+    assert 0 < variational.bound - augmented.bound < 1
+
+
+def test_a_row_where_the_latent_is_known_does_no_harm(x64):
+    """A linear kernel has no variance at the origin: nothing there may become NaN."""
+    points = np.concatenate([X[:5], np.zeros((1, 2))])
+    model, data = classification(kernel=lgp.Linear()), lgp.Data(points, BINARY[:6])
+    for method in (lgp.VariationalInference(), lgp.AugmentedVI()):
+        assert np.isfinite(settled(method, model, data).bound)
+
+
+def test_known_noise_variance_adds_to_the_learned_one(x64):
+    known = np.linspace(0.0, 0.5, len(X))
+    data = lgp.Data(X, SMOOTH, noise_variance=known)
+    covariance = np.asarray(KERNEL.gram(X, X)) + np.diag(0.3 + known)
+    expected = multivariate_normal(np.zeros(len(X)), covariance).logpdf(SMOOTH)
+    for method in (lgp.ExactGP(), lgp.CollapsedVI(ROWS), lgp.VariationalInference()):
+        np.testing.assert_allclose(settled(method, regression(), data).bound, expected, rtol=1e-8)

@@ -1,0 +1,335 @@
+"""scikit-learn's contract and what the estimators add to it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import latentgp as lgp
+from latentgp import GPClassifier, GPRegressor, InputError
+
+ROWS = 30
+
+
+def inputs(seed=0, rows=ROWS):
+    return np.random.default_rng(seed).normal(size=(rows, 2))
+
+
+def targets(X, seed=1):
+    return 5 + np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(seed).normal(size=len(X))
+
+
+def labels(X):
+    return np.where(X[:, 0] + 0.3 * X[:, 1] > 0, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    X = inputs()
+    return GPRegressor(random_state=0).fit(X, targets(X))
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    X = inputs()
+    return GPClassifier(random_state=0).fit(X, labels(X))
+
+
+@parametrize_with_checks([GPRegressor(), GPClassifier()])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+class TestWithScikitLearn:
+    def test_pipeline_and_cross_validation(self):
+        X = inputs(rows=2 * ROWS)
+        scores = cross_val_score(
+            make_pipeline(StandardScaler(), GPRegressor(random_state=0)), X, targets(X), cv=2
+        )
+        assert scores.mean() > 0.8  # R^2; noise alone leaves 0.98
+
+    def test_grid_search_over_methods(self):
+        X = inputs(rows=2 * ROWS)
+        search = GridSearchCV(
+            GPClassifier(random_state=0),
+            {"method": ["augmented", "variational"]},
+            cv=2,
+            scoring="neg_log_loss",
+            refit=False,
+        ).fit(X, labels(X))
+        scores = search.cv_results_["mean_test_score"]
+        assert np.all(scores > -np.log(2))  # better than a coin
+        assert scores[0] != scores[1]  # so the parameter was passed on
+
+    def test_get_set_and_clone(self):
+        kernel = lgp.RBF(lengthscale=0.5)
+        estimator = GPRegressor(kernel, method="exact", restarts=2, random_state=3)
+        copy = clone(estimator)
+        assert copy.get_params() == estimator.get_params() | {"kernel": copy.kernel}
+        assert float(copy.kernel.lengthscale) == 0.5
+        assert not hasattr(copy, "posterior_")
+        assert copy.set_params(restarts=1).restarts == 1
+
+    def test_columns_of_a_data_frame_are_remembered(self):
+        X = inputs()
+        frame = pd.DataFrame(X, columns=["left", "right"])
+        estimator = GPRegressor(random_state=0).fit(frame, pd.Series(targets(X)))
+        assert estimator.feature_names_in_.tolist() == ["left", "right"]
+        assert estimator.n_features_in_ == 2
+        with pytest.raises(ValueError, match="same order"):
+            estimator.predict(frame[["right", "left"]])
+
+
+class TestRegressor:
+    def test_deviation_is_the_root_of_the_variance_of_y(self, regressor):
+        X = inputs(2)
+        mean, deviation = regressor.predict(X, return_std=True)
+        predictive = regressor.posterior_.predict(X)
+        np.testing.assert_array_equal(deviation, np.sqrt(predictive.variance))
+        latent = regressor.posterior_.predict_f(X)
+        noise = float(regressor.model_.likelihood.noise_variance)
+        np.testing.assert_allclose(deviation**2, latent.variance + noise, rtol=1e-12)
+        assert mean.shape == deviation.shape == (ROWS,)
+
+    def test_mean_alone_is_the_same_mean(self, regressor):
+        X = inputs(2)
+        mean, _ = regressor.predict(X, return_std=True)
+        # Another compiled program, so rounding may differ.
+        np.testing.assert_allclose(regressor.predict(X), mean, rtol=1e-10)
+
+    @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+    def test_intervals_hold_what_they_promise(self, level):
+        X, y = load_diabetes(return_X_y=True)
+        train, test = np.arange(0, 442, 3), np.arange(1, 442, 3)
+        estimator = GPRegressor(random_state=0).fit(X[train], y[train])
+        lower, upper = estimator.predict_interval(X[test], level)
+        covered = np.mean((lower <= y[test]) & (y[test] <= upper))
+        # Three binomial standard errors, doubled in variance for what the fit itself is off.
+        assert abs(covered - level) < 3 * np.sqrt(2 * level * (1 - level) / len(test))
+
+    def test_interval_is_the_normal_one(self, regressor):
+        X = inputs(2)
+        mean, deviation = regressor.predict(X, return_std=True)
+        lower, upper = regressor.predict_interval(X, 0.8)
+        expected = stats.norm(mean, deviation).interval(0.8)
+        np.testing.assert_allclose([lower, upper], expected, rtol=1e-9)
+
+    def test_log_density_is_a_number_a_row_that_adds_up(self, regressor):
+        X = inputs(2)
+        y = targets(X)
+        density = regressor.log_predictive_density(X, y)
+        mean, deviation = regressor.predict(X, return_std=True)
+        assert density.shape == (ROWS,)
+        np.testing.assert_allclose(density.sum(), stats.norm.logpdf(y, mean, deviation).sum())
+
+    def test_draws_have_the_moments_of_the_prediction(self, regressor):
+        X = inputs(2)[:4]
+        draws = regressor.sample_y(X, 4000, random_state=0)
+        mean, deviation = regressor.predict(X, return_std=True)
+        assert draws.shape == (4, 4000)
+        assert regressor.sample_y(X).shape == (4, 1)
+        # Four standard errors of a mean and of a standard deviation.
+        assert np.all(np.abs(draws.mean(axis=1) - mean) < 4 * deviation / np.sqrt(4000))
+        assert np.all(np.abs(draws.std(axis=1) / deviation - 1) < 4 / np.sqrt(8000))
+
+    def test_known_noise_of_a_row_is_added_at_fit_and_at_prediction(self):
+        X = inputs()
+        y = targets(X)
+        y[:6] += np.array([3, -3, 3, -3, 3, -3])
+        noise = np.r_[np.full(6, 9.0), np.zeros(ROWS - 6)]
+        informed = GPRegressor(random_state=0).fit(X, y, noise_variance=noise)
+        blind = GPRegressor(random_state=0).fit(X, y)
+        truth = 5 + np.sin(2 * X[:, 0])
+        error = [np.mean((e.predict(X) - truth) ** 2) for e in (informed, blind)]
+        assert error[0] < 0.2 * error[1]
+        _, quiet = informed.predict(X, return_std=True)
+        _, loud = informed.predict(X, return_std=True, noise_variance=np.full(ROWS, 4.0))
+        np.testing.assert_allclose(loud**2 - quiet**2, 4.0)
+
+    def test_hyperparameters_are_in_the_units_of_the_user(self):
+        X = inputs()
+        metres = GPRegressor(random_state=0).fit(X, targets(X))
+        millimetres = GPRegressor(random_state=0).fit(1000 * X, 100 * targets(X))
+        ours, theirs = metres.model_, millimetres.model_
+        np.testing.assert_allclose(
+            theirs.kernel.lengthscale, 1000 * ours.kernel.lengthscale, rtol=1e-4
+        )
+        np.testing.assert_allclose(theirs.kernel.variance, 1e4 * ours.kernel.variance, rtol=1e-4)
+        np.testing.assert_allclose(
+            theirs.likelihood.noise_variance, 1e4 * ours.likelihood.noise_variance, rtol=1e-4
+        )
+
+    def test_the_kernel_given_is_where_the_search_starts(self):
+        X = 1000 * inputs()
+        kernel = lgp.Matern52(lengthscale=[700.0, 2000.0], variance=0.5)
+        start = GPRegressor(kernel, max_evaluations=1, random_state=0)
+        with pytest.warns(UserWarning, match="ended early"):
+            start.fit(X, targets(X))
+        np.testing.assert_allclose(start.model_.kernel.lengthscale, [700.0, 2000.0])
+        learned = GPRegressor(kernel, random_state=0).fit(X, targets(X))
+        assert isinstance(learned.model_.kernel, lgp.Matern52)
+        assert learned.posterior_.log_evidence.value > start.posterior_.log_evidence.value
+        assert kernel.lengthscale.tolist() == [700.0, 2000.0]  # the user's own is untouched
+
+    def test_a_kernel_of_another_dimension_is_refused(self):
+        X = inputs()
+        with pytest.raises(InputError, match=r"3 length-scales but the inputs have 2 columns"):
+            GPRegressor(lgp.RBF(lengthscale=np.ones(3))).fit(X, targets(X))
+
+
+class TestClassifier:
+    @pytest.mark.parametrize("kind", ["text", "boolean", "number"])
+    def test_labels_come_back_as_they_were_given(self, kind):
+        X = inputs()
+        y = {"text": labels(X), "boolean": X[:, 0] > 0, "number": np.where(X[:, 0] > 0, 7, -3)}
+        estimator = GPClassifier(random_state=0).fit(X, y[kind])
+        predicted = estimator.predict(X)
+        assert predicted.dtype == y[kind].dtype
+        assert estimator.classes_.tolist() == sorted(set(y[kind].tolist()))
+        assert np.mean(predicted == y[kind]) > 0.9
+
+    def test_probabilities_sum_to_one_and_agree_with_the_labels(self, classifier):
+        X = inputs(2)
+        probabilities = classifier.predict_proba(X)
+        assert probabilities.shape == (ROWS, 2)
+        assert np.all((probabilities > 0) & (probabilities < 1))
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+        most_probable = classifier.classes_[np.argmax(probabilities, axis=1)]
+        np.testing.assert_array_equal(classifier.predict(X), most_probable)
+        np.testing.assert_array_equal(probabilities, classifier.predict_proba(X))
+
+    def test_log_density_is_the_log_of_the_probability(self, classifier):
+        X = inputs(2)
+        y = labels(X)
+        chosen = classifier.predict_proba(X)[np.arange(ROWS), (y == "yes").astype(int)]
+        # Both by quadrature, one of them of the log: equal to their common error.
+        np.testing.assert_allclose(
+            classifier.log_predictive_density(X, y), np.log(chosen), atol=1e-6
+        )
+        with pytest.raises(InputError, match="'maybe'"):
+            classifier.log_predictive_density(X[:1], ["maybe"])
+
+    def test_draws_have_the_frequencies_of_the_prediction(self, classifier):
+        X = inputs(2)[:4]
+        draws = classifier.sample_y(X, 4000, random_state=0)
+        assert draws.shape == (4, 4000)
+        assert set(draws.ravel()) == {"no", "yes"}
+        probability = classifier.predict_proba(X)[:, 1]
+        error = np.sqrt(probability * (1 - probability) / 4000)
+        assert np.all(np.abs((draws == "yes").mean(axis=1) - probability) < 4 * error + 1e-3)
+
+    def test_one_class_is_an_error_that_names_it(self):
+        with pytest.raises(InputError, match=r"one class only \(\['yes'\]\)"):
+            GPClassifier().fit(inputs(), np.full(ROWS, "yes"))
+
+    def test_three_classes_are_an_error(self):
+        with pytest.raises(InputError, match="Only binary classification"):
+            GPClassifier().fit(inputs(), np.arange(ROWS) % 3)
+
+
+class TestMethod:
+    @pytest.mark.parametrize("name", ["exact", "collapsed", "augmented", "variational"])
+    def test_every_name_fits_a_regressor(self, name, regressor):
+        X = inputs()
+        estimator = GPRegressor(method=name, random_state=0).fit(X, targets(X))
+        assert type(estimator.method_).__name__.lower().startswith(name)
+        # Inducing points at all rows, and sites that are exact: all are the exact posterior.
+        np.testing.assert_allclose(estimator.predict(X), regressor.predict(X), atol=1e-3)
+
+    def test_auto_says_what_it_chose_and_why(self, capsys):
+        X = inputs()
+        estimator = GPRegressor(verbose=1, random_state=0).fit(X, targets(X))
+        assert estimator.method_reason_ == f"{ROWS} rows are few enough for the exact posterior"
+        printed = capsys.readouterr().out
+        assert "ExactGP" in printed
+        assert estimator.method_reason_ in printed
+        assert "Converged after" in printed
+
+    @pytest.mark.parametrize(
+        ("make", "targets_of", "method"),
+        [
+            (GPRegressor, targets, lgp.CollapsedVI),
+            (GPClassifier, labels, lgp.VariationalInference),
+        ],
+    )
+    def test_n_inducing_asks_for_a_sparse_method(self, make, targets_of, method):
+        X = inputs()
+        estimator = make(n_inducing=9, random_state=0).fit(X, targets_of(X))
+        assert isinstance(estimator.method_, method)
+        assert estimator.posterior_.latent.centres.shape == (9, 2)
+        assert "9 inducing points" in estimator.method_reason_
+
+    def test_a_method_object_is_used_as_it_is(self):
+        X = inputs()
+        method = lgp.CollapsedVI(lgp.Inducing(number=9, selection="greedy-variance"))
+        estimator = GPRegressor(method=method, random_state=0).fit(X, targets(X))
+        assert estimator.method_ is method
+        centres = estimator.posterior_.latent.centres
+        assert all(any(np.array_equal(centre, row) for row in X) for centre in centres)
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            ({"method": "magic"}, r"must be one of auto, exact, .*got 'magic'"),
+            ({"n_inducing": 0}, "n_inducing must be a positive number or None, got 0"),
+            ({"method": "exact", "kernel": lgp.RBF().on(5)}, "looks at column 5"),
+        ],
+    )
+    def test_wrong_settings_are_named(self, settings, says):
+        X = inputs()
+        with pytest.raises(InputError, match=says):
+            GPRegressor(**settings).fit(X, targets(X))
+
+    @pytest.mark.parametrize("name", ["exact", "collapsed"])
+    def test_gaussian_methods_refuse_a_classifier(self, name):
+        X = inputs()
+        with pytest.raises(InputError, match=r"needs Gaussian noise.*use AugmentedVI"):
+            GPClassifier(method=name).fit(X, labels(X))
+
+
+class TestState:
+    @pytest.mark.parametrize(
+        ("make", "targets_of"), [(GPRegressor, targets), (GPClassifier, labels)]
+    )
+    def test_one_seed_gives_the_same_bits(self, make, targets_of):
+        X = inputs()
+        settings = {"n_inducing": 9, "restarts": 1}
+        first, second = (make(**settings, random_state=5).fit(X, targets_of(X)) for _ in "ab")
+        np.testing.assert_array_equal(
+            first.posterior_.predict_f(X).variance, second.posterior_.predict_f(X).variance
+        )
+        other = make(**settings, random_state=6).fit(X, targets_of(X))
+        assert np.any(
+            first.posterior_.predict_f(X).variance != other.posterior_.predict_f(X).variance
+        )
+
+    def test_restarts_never_end_worse(self):
+        X = inputs()
+        without, with_two = (
+            GPRegressor(random_state=0, restarts=r).fit(X, targets(X)) for r in (0, 2)
+        )
+        best = [e.history_.value.max() for e in (without, with_two)]
+        assert best[1] >= best[0]
+        assert set(with_two.history_.restart) == {0, 1, 2}
+
+    def test_a_second_fit_forgets_the_first(self):
+        X = inputs()
+        y = targets(X)
+        fresh = GPRegressor(random_state=0).fit(X, y)
+        used = GPRegressor(random_state=0).fit(inputs(7, rows=12), np.arange(12.0)).fit(X, y)
+        np.testing.assert_array_equal(used.predict(X), fresh.predict(X))
+        assert used.history_.bound.tolist() == fresh.history_.bound.tolist()
+
+    def test_the_data_given_are_not_changed(self):
+        X = inputs()
+        y = targets(X)
+        copies = X.copy(), y.copy()
+        GPRegressor(random_state=0).fit(X, y)
+        np.testing.assert_array_equal(X, copies[0])
+        np.testing.assert_array_equal(y, copies[1])

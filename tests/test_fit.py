@@ -1,0 +1,270 @@
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import latentgp as lgp
+from problems import BINARY, SMOOTH, X, classification, regression
+
+KEY = jax.random.key(0)
+DATA, BINARY_DATA = lgp.Data(X, SMOOTH), lgp.Data(X, BINARY)
+FEW = lgp.Inducing(points=X[:4])
+
+
+def same_bits(one, other):
+    """Whether two fits agree to the last bit in what they learned and predict."""
+    parts = [
+        (f.history.bound, f.history.value, *f.posterior.predict_f(X), jax.tree.leaves(f.model))
+        for f in (one, other)
+    ]
+    return all(
+        np.array_equal(a, b)
+        for a, b in zip(jax.tree.leaves(parts[0]), jax.tree.leaves(parts[1]), strict=True)
+    )
+
+
+def test_a_fit_improves_the_bound_and_says_what_happened():
+    result = lgp.fit(regression(), DATA, key=KEY)
+    assert result.diagnostics.converged
+    assert result.diagnostics.evaluations == len(result.history.value) > 3
+    assert result.history.value.max() > result.history.value[0] + 0.1
+    assert np.all(np.diff(result.history.seconds) > 0)
+    assert result.diagnostics.verdict.startswith("Converged after")
+    assert result.posterior.log_evidence.kind == "exact"
+    best = result.history.bound[result.history.value.argmax()]
+    np.testing.assert_allclose(float(result.posterior.log_evidence), best, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [(lgp.CollapsedVI(FEW), "lower bound"), (lgp.ExactGP(), "exact")]
+)
+def test_the_evidence_is_named_for_what_it_is(method, kind):
+    result = lgp.fit(regression(), DATA, key=KEY, method=method, learn_hyperparameters=False)
+    assert result.posterior.log_evidence.kind == kind
+    assert result.diagnostics.ending == "hyper-parameters were not learned"
+
+
+def test_the_given_model_is_used_as_it_is_when_nothing_is_learned():
+    model = regression()
+    result = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False)
+    for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(result.model), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert len(result.history.value) == 0
+
+
+def test_frozen_parameters_are_not_learned():
+    result = lgp.fit(regression(), DATA, key=KEY, frozen=("likelihood",))
+    assert result.model.likelihood.noise_variance == 0.3
+    assert result.model.kernel.scale != 1.4
+
+
+def test_restarts_are_never_worse_than_the_first_run():
+    first = lgp.fit(regression(), DATA, key=KEY)
+    more = lgp.fit(regression(), DATA, key=KEY, restarts=3)
+    assert set(more.history.restart) == {0, 1, 2, 3}
+    alone = more.history.restart == 0
+    np.testing.assert_array_equal(more.history.value[alone], first.history.value)
+    assert more.history.value.max() >= first.history.value.max()
+    chosen = more.history.bound[more.history.value.argmax()]
+    np.testing.assert_allclose(float(more.posterior.log_evidence), chosen, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "method"),
+    [
+        (regression(), DATA, lgp.ExactGP()),
+        (classification(), BINARY_DATA, lgp.AugmentedVI(lgp.Inducing(number=4))),
+    ],
+    ids=["exact", "k-means++"],
+)
+def test_the_same_key_gives_the_same_bits(model, data, method):
+    one, other = (
+        lgp.fit(model, data, key=KEY, method=method, restarts=1, max_evaluations=6)
+        for _ in range(2)
+    )
+    assert same_bits(one, other)
+
+
+@pytest.fixture
+def compilations():
+    """The names of what JAX compiles while the test runs."""
+    seen = []
+
+    def listen(event, duration, **details):
+        if event == "/jax/core/compile/backend_compile_duration":
+            seen.append(details.get("fun_name", event))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "method"),
+    [
+        (regression(), SMOOTH, "auto"),
+        (classification(), BINARY, lgp.VariationalInference(FEW)),
+    ],
+    ids=["regression", "classification"],
+)
+def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations, model, y, method):
+    settings = {"key": KEY, "method": method, "max_evaluations": 5}
+    first = lgp.fit(model, lgp.Data(X, y), **settings)
+    first.posterior.predict(X).log_prob(y)
+    assert compilations
+    compilations.clear()
+    other_model = lgp.replace(model, {"kernel.scale": 0.7})
+    second = lgp.fit(other_model, lgp.Data(X[::-1] + 0.1, y), **settings)
+    second.posterior.predict(X).log_prob(y)
+    assert compilations == []
+
+
+def test_a_new_number_of_rows_to_predict_compiles_nothing(compilations):
+    posterior = lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False).posterior
+
+    def predict(rows):
+        predictive = posterior.predict(X[:rows])
+        return predictive.mean, predictive.interval(), posterior.mean_f(X[:rows])
+
+    predict(3)
+    compilations.clear()
+    predict(8)
+    predict(0)
+    assert compilations == []
+
+
+def test_a_callback_ends_the_search_and_keeps_the_best_point():
+    told = []
+
+    def stop_at_four(progress):
+        told.append(progress)
+        return progress.evaluations == 4
+
+    result = lgp.fit(regression(), DATA, key=KEY, callback=stop_at_four, restarts=2)
+    assert [p.evaluations for p in told] == [1, 2, 3, 4]
+    assert told[-1].best == result.history.value.max()
+    assert not result.diagnostics.converged
+    assert "the callback asked for it" in result.diagnostics.verdict
+
+
+def test_reaching_max_evaluations_is_said():
+    result = lgp.fit(regression(), DATA, key=KEY, max_evaluations=3)
+    assert len(result.history.value) == 3
+    assert not result.diagnostics.converged
+    assert "max_evaluations=3" in result.diagnostics.verdict
+
+
+def test_time_can_be_limited():
+    result = lgp.fit(regression(), DATA, key=KEY, max_seconds=0.0)
+    assert len(result.history.value) == 1
+    assert "max_seconds=0" in result.diagnostics.ending
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "method"),
+    [
+        (regression(), DATA, lgp.ExactGP()),
+        (classification(), BINARY_DATA, lgp.VariationalInference(FEW)),
+    ],
+    ids=["exact", "variational"],
+)
+@pytest.mark.parametrize("stop_at", [3, 9])
+def test_a_resumed_fit_is_an_uninterrupted_one(tmp_path, model, data, method, stop_at):
+    settings = {"key": KEY, "method": method, "max_evaluations": 7, "restarts": 1}
+    whole = lgp.fit(model, data, **settings)
+    file = tmp_path / "checkpoint.safetensors"
+    interrupted = lgp.fit(
+        model,
+        data,
+        checkpoint=file,
+        callback=lambda progress: progress.evaluations == stop_at,
+        **settings,
+    )
+    assert len(interrupted.history.value) == stop_at
+    resumed = lgp.fit(model, data, checkpoint=file, **settings)
+    assert same_bits(resumed, whole)
+    again = lgp.fit(model, data, checkpoint=file, **settings)
+    assert same_bits(again, whole)
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    file.write_bytes(b"not a checkpoint")
+    with pytest.raises(lgp.InputError, match=r"cannot be read.*remove it"):
+        lgp.fit(regression(), DATA, key=KEY, checkpoint=file)
+
+
+def test_a_checkpoint_that_lacks_something_is_refused(tmp_path):
+    file = tmp_path / "checkpoint.safetensors"
+    lgp.fit(regression(), DATA, key=KEY, checkpoint=file, max_evaluations=2)
+    tensors = load_file(file)
+    del tensors["sites.linear"]
+    save_file(tensors, file)
+    with pytest.raises(lgp.InputError, match="cannot be read"):
+        lgp.fit(regression(), DATA, key=KEY, checkpoint=file)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": lgp.Data(X, SMOOTH + 0.1)},
+        {"model": lgp.replace(regression(), {"kernel.scale": 0.7})},
+        {"method": lgp.CollapsedVI(FEW)},
+        {"frozen": ("likelihood",)},
+        {"priors": None},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_foreign_checkpoint_is_refused(tmp_path, change):
+    file = tmp_path / "checkpoint.safetensors"
+    settings = {"model": regression(), "data": DATA, "method": lgp.ExactGP(), "key": KEY}
+    lgp.fit(**settings, checkpoint=file, max_evaluations=2)
+    with pytest.raises(lgp.InputError, match="another model, method or data"):
+        lgp.fit(**(settings | change), checkpoint=file, max_evaluations=2)
+
+
+def test_results_are_double_precision_and_no_flag_is_touched():
+    before = jax.config.jax_enable_x64
+    result = lgp.fit(regression(), DATA, key=KEY, max_evaluations=3)
+    predictive = result.posterior.predict(X)
+    outputs = [
+        *result.posterior.predict_f(X),
+        result.posterior.mean_f(X),
+        predictive.mean,
+        predictive.variance,
+        predictive.log_prob(SMOOTH),
+        *predictive.interval(),
+        predictive.sample(key=KEY),
+        result.posterior.sample_f(X, key=KEY),
+        *jax.tree.leaves(result.model),
+        result.history.bound,
+    ]
+    assert all(isinstance(a, np.ndarray) and a.dtype == np.float64 for a in outputs)
+    assert jax.config.jax_enable_x64 == before
+    assert jax.numpy.ones(1).dtype == (np.float64 if before else np.float32)
+
+
+def test_a_model_that_calls_everything_noise_is_told_so():
+    model = regression(kernel=1e-4 * lgp.RBF(), noise_variance=1.0)
+    quiet = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False)
+    assert "No signal was found" in quiet.diagnostics.verdict
+    loud = lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
+    assert "No signal" not in loud.diagnostics.verdict
+
+
+def test_too_few_inducing_points_are_said():
+    x = np.linspace(0, 20, 40)
+    model = regression(kernel=lgp.RBF(0.3), noise_variance=0.01)
+    method = lgp.CollapsedVI(lgp.Inducing(number=3))
+    result = lgp.fit(
+        model, lgp.Data(x, np.sin(3 * x)), key=KEY, method=method, learn_hyperparameters=False
+    )
+    assert "The inducing points leave about" in result.diagnostics.verdict
+
+
+def test_diagnostics_cannot_be_changed():
+    result = lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.diagnostics.converged = True

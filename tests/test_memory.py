@@ -1,0 +1,59 @@
+"""What the compiled program would take, asked of the compiler: nothing this large is run."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.inference.site_inference import evaluate, settle
+from latentgp.parameters import ParameterSpace
+from latentgp.sites.base import GaussianSites
+from problems import classification, regression
+
+N, M, D = 200_000, 200, 3
+BLOCK = N * M * 8
+
+
+def large_problem(method, model):
+    algorithm = method.algorithm(model)
+    data = lgp.Data(np.zeros((N, D)), np.zeros(N))
+    column = jnp.zeros((N, 1))
+    return algorithm, data, GaussianSites(column, column, jnp.zeros(N))
+
+
+POINTS = lgp.Inducing(points=np.random.default_rng(0).normal(size=(M, D)))
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [
+        (lgp.CollapsedVI(POINTS), regression()),
+        (lgp.AugmentedVI(POINTS), classification()),
+        (lgp.VariationalInference(POINTS), classification()),
+    ],
+    ids=["collapsed", "augmented", "variational"],
+)
+def test_a_bound_and_its_gradient_need_no_array_of_rows_by_points(x64, method, model):
+    algorithm, data, sites = large_problem(method, model)
+    space = ParameterSpace(model)
+    vector = jnp.asarray(space.to_vector())
+    compiled = evaluate.lower(algorithm, space, vector, data, sites).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.35 * BLOCK
+
+
+def test_settling_needs_no_array_of_rows_by_points(x64):
+    model = classification()
+    algorithm, data, sites = large_problem(lgp.AugmentedVI(POINTS), model)
+    compiled = settle.lower(algorithm, model, data, sites).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.35 * BLOCK
+
+
+def test_the_measure_would_see_such_an_array(x64):
+    """The guard itself: a product that is formed whole is counted."""
+
+    def whole(x, z):
+        return jnp.sum(jnp.linalg.qr(jnp.exp(x @ z.T))[1])
+
+    shapes = (jax.ShapeDtypeStruct((N, D), float), jax.ShapeDtypeStruct((M, D), float))
+    assert jax.jit(whole).lower(*shapes).compile().memory_analysis().temp_size_in_bytes > BLOCK

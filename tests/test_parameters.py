@@ -1,0 +1,155 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.distributions import Gamma, LogNormal, constraints
+
+import latentgp as lgp
+from latentgp.parameters import ParameterSpace, Parametrised
+from problems import X, regression
+
+MODEL = lgp.LatentGP(
+    lgp.RBF(lengthscale=[0.5, 2.0]) + 0.3 * lgp.Matern(order=2.0).on(1), lgp.Gaussian(0.1)
+)
+PATHS = [
+    "kernel.parts[0].lengthscale",
+    "kernel.parts[0].variance",
+    "kernel.parts[1].kernel.kernel.lengthscale",
+    "kernel.parts[1].kernel.kernel.variance",
+    "kernel.parts[1].kernel.kernel.order",
+    "kernel.parts[1].scale",
+    "likelihood.noise_variance",
+]
+
+
+def test_parameters_are_listed_by_path():
+    assert list(lgp.parameters(MODEL)) == PATHS
+    assert lgp.parameters(MODEL)[PATHS[-1]].role == "noise_variance"
+
+
+def test_replace_changes_what_is_named_and_nothing_else():
+    changed = lgp.replace(MODEL, {PATHS[0]: [1.0, 3.0], PATHS[-1]: 0.7})
+    values = {path: info.value.tolist() for path, info in lgp.parameters(changed).items()}
+    expected = {path: info.value.tolist() for path, info in lgp.parameters(MODEL).items()}
+    assert values == expected | {PATHS[0]: [1.0, 3.0], PATHS[-1]: 0.7}
+
+
+def test_vector_round_trip(x64):
+    space = ParameterSpace(MODEL)
+    vector = space.to_vector() + np.linspace(-0.5, 0.5, space.size)
+    assert space.size == len(vector) == 8
+    np.testing.assert_allclose(space.to_vector(space.to_model(jnp.asarray(vector))), vector)
+    assert [label for label, _ in space.entries()][:3] == [
+        f"{PATHS[0]}[0]",
+        f"{PATHS[0]}[1]",
+        PATHS[1],
+    ]
+
+
+def test_frozen_parameters_stay(x64):
+    space = ParameterSpace(MODEL, frozen=("kernel.parts[1]", PATHS[-1]))
+    assert space.paths == tuple(PATHS[:2])
+    moved = space.to_model(jnp.asarray(space.to_vector()) + 1.0)
+    before, after = lgp.parameters(MODEL), lgp.parameters(moved)
+    for path in PATHS:
+        same = np.array_equal(before[path].value, after[path].value)
+        assert same == (path not in space.paths)
+
+
+def test_a_path_is_not_the_beginning_of_a_longer_name():
+    with pytest.raises(lgp.InputError, match="no parameter"):
+        ParameterSpace(MODEL, frozen=("kern",))
+
+
+def test_everything_frozen_leaves_an_empty_vector():
+    assert ParameterSpace(MODEL, frozen=("kernel", "likelihood")).to_vector().shape == (0,)
+
+
+def test_log_prior_is_the_density_with_the_change_of_variables(x64):
+    kernel = lgp.RBF(lengthscale=0.7, variance=1.3)
+    priors = {"lengthscale": LogNormal(0.2, 0.5), "variance": Gamma(2.0, 3.0)}
+    space = ParameterSpace(kernel, priors=priors)
+    expected = (
+        priors["lengthscale"].log_prob(0.7)
+        + np.log(0.7)
+        + priors["variance"].log_prob(1.3)
+        + np.log(1.3)
+    )
+    np.testing.assert_allclose(space.log_prior(jnp.asarray(space.to_vector())), expected)
+
+
+def test_a_log_normal_prior_peaks_at_its_median(x64):
+    space = ParameterSpace(lgp.RBF(), priors={"lengthscale": LogNormal(np.log(3.0), 0.5)})
+    at_median = jnp.asarray(space.to_vector(lgp.RBF(lengthscale=3.0)))
+    slope = jax.grad(space.log_prior)(at_median)
+    np.testing.assert_allclose(slope, 0.0, atol=1e-12)
+
+
+def test_priors_of_frozen_parameters_do_not_count(x64):
+    priors = {"variance": LogNormal(0.0, 1.0)}
+    space = ParameterSpace(lgp.RBF(), frozen=("variance",), priors=priors)
+    assert space.log_prior(jnp.asarray(space.to_vector())) == 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: lgp.replace(MODEL, {"kernel.lenghtscale": 1.0}),
+        lambda: ParameterSpace(MODEL, priors={"kernel.lenghtscale": LogNormal(0.0, 1.0)}),
+        lambda: ParameterSpace(MODEL, frozen=("kernel.lenghtscale",)),
+        lambda: lgp.fit(
+            regression(),
+            lgp.Data(X, X[:, 0]),
+            key=jax.random.key(0),
+            frozen=("kernel.lenghtscale",),
+        ),
+    ],
+)
+def test_a_wrong_path_is_answered_with_the_right_ones(call):
+    with pytest.raises(lgp.InputError, match=r'no parameter "kernel.lenghtscale".*noise_variance'):
+        call()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: lgp.RBF(lengthscale=-1.0),
+        lambda: lgp.RBF(lengthscale=[1.0, 0.0]),
+        lambda: lgp.RBF(variance=np.nan),
+        lambda: lgp.Gaussian(noise_variance=0.0),
+        lambda: lgp.Matern(order=60.0),
+        lambda: -1.0 * lgp.RBF(),
+    ],
+)
+def test_values_outside_their_support_are_refused(call):
+    with pytest.raises(lgp.InputError, match="must satisfy"):
+        call()
+
+
+def test_replacing_by_a_value_outside_its_support_is_refused():
+    with pytest.raises(lgp.InputError, match="must satisfy"):
+        lgp.replace(MODEL, {PATHS[-1]: -0.5})
+
+
+def test_values_are_double_precision_whatever_they_were():
+    assert lgp.RBF(lengthscale=np.float32(0.5)).lengthscale.dtype == np.float64
+    assert lgp.RBF(lengthscale=3).lengthscale.dtype == np.float64
+
+
+def test_a_parameter_of_a_users_own_module(x64):
+    class Decay(Parametrised):
+        rate: object = lgp.parameter(constraints.unit_interval, default=0.25)
+        name: str = "decay"
+
+    space = ParameterSpace(Decay())
+    assert space.paths == ("rate",)
+    np.testing.assert_allclose(space.to_model(jnp.zeros(1)).rate, 0.5)
+
+
+def test_summary_says_value_support_and_state():
+    space = ParameterSpace(MODEL, frozen=("likelihood",), priors={PATHS[1]: LogNormal(0.0, 1.0)})
+    lines = {line.split()[0]: line for line in lgp.summary(MODEL, space).splitlines()}
+    assert set(lines) == {"parameter", *PATHS}
+    assert "LogNormal(0., 1.)" in lines[PATHS[1]]
+    assert lines[PATHS[-1]].split() == [PATHS[-1], "0.1", "positive", "frozen"]
+    assert "[0.5, 2." in lines[PATHS[0]]

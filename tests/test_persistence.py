@@ -1,0 +1,268 @@
+"""Files bring back the same bits, and nothing else than what was saved."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import latentgp as lgp
+from latentgp import InputError, persistence
+from latentgp.table_model import TableModel
+
+_generator = np.random.default_rng(0)
+X = _generator.normal(size=(20, 2))
+Y = 4 + np.sin(X[:, 0]) + 0.1 * _generator.normal(size=20)
+LABELS = np.where(X[:, 0] > 0, "yes", "no")
+NEW = _generator.normal(size=(9, 2))
+
+ESTIMATORS = {
+    "regressor": (lgp.GPRegressor(random_state=0), Y),
+    "sparse regressor": (lgp.GPRegressor(n_inducing=6, random_state=0), Y),
+    "regressor with a kernel": (
+        lgp.GPRegressor(lgp.Matern32(lengthscale=2.0).on(0) + 0.1, method="exact"),
+        Y,
+    ),
+    "classifier": (lgp.GPClassifier(random_state=0), LABELS),
+    "classifier of truth values": (lgp.GPClassifier(random_state=0), X[:, 0] > 0),
+    "sparse classifier": (lgp.GPClassifier(n_inducing=6, random_state=0), LABELS),
+}
+
+
+class Bump(lgp.Stationary):
+    """A user's own kernel."""
+
+    def correlation(self, squared_distance):
+        return 1 / (1 + squared_distance)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with pytest.warns(UserWarning, match="use more of them"):
+        return {name: estimator.fit(X, y) for name, (estimator, y) in ESTIMATORS.items()}
+
+
+@pytest.fixture
+def kernel_file(tmp_path):
+    return lgp.save(lgp.RBF(lengthscale=[0.1, 0.2]), tmp_path / "kernel.latentgp")
+
+
+def answers(estimator):
+    latent = estimator.posterior_.predict_f(NEW)
+    draws = estimator.sample_y(NEW, 3, random_state=1)
+    return [estimator.predict(NEW), latent.mean, latent.variance, draws]
+
+
+def assert_same_bits(first, second):
+    for a, b in zip(first, second, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def doctored(path, change):
+    """The same file with its JSON header changed, by one who knows about the checksum."""
+    with persistence.safe_open(path, framework="numpy") as file:
+        header = json.loads(file.metadata()["latentgp"])
+    change(header)
+    tensors = load_file(path)
+    header["digest"] = persistence._digest(header.get("value"), tensors)
+    save_file(tensors, path, metadata={"latentgp": json.dumps(header)})
+    return path
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("name", ESTIMATORS)
+    def test_estimators_predict_the_same_bits(self, fitted, name, tmp_path):
+        estimator = fitted[name]
+        path = estimator.save(tmp_path / "model.latentgp")  # before it ever predicts
+        loaded = lgp.load(path)
+        assert_same_bits(answers(loaded), answers(estimator))
+        again = estimator.save(tmp_path / "again.latentgp")
+        assert_same_bits(answers(lgp.load(again)), answers(estimator))
+        assert type(loaded) is type(estimator)
+        assert loaded.diagnostics_.verdict == estimator.diagnostics_.verdict
+        assert loaded.posterior_.log_evidence == estimator.posterior_.log_evidence
+        assert_same_bits(loaded.history_, estimator.history_)
+        assert loaded.method_ == estimator.method_
+        params = loaded.get_params()
+        assert params.keys() == estimator.get_params().keys()
+        assert params["n_inducing"] == estimator.n_inducing
+
+    def test_a_loaded_estimator_can_be_fitted_again(self, fitted, tmp_path):
+        loaded = lgp.load(fitted["regressor with a kernel"].save(tmp_path / "m"))
+        assert_same_bits(answers(loaded.fit(X, Y)), answers(fitted["regressor with a kernel"]))
+
+    def test_a_sparse_model_leaves_the_data_at_home(self, fitted, tmp_path):
+        tensors = load_file(fitted["sparse regressor"].save(tmp_path / "m"))
+        history = len(fitted["sparse regressor"].history_.bound)
+        assert all(len(X) not in a.shape or history == len(X) for a in tensors.values())
+
+    def test_fit_model_posterior_data_and_method(self, fitted, tmp_path):
+        model = lgp.LatentGP(lgp.RBF(lengthscale=0.7), lgp.Gaussian(0.1), lgp.ConstantMean(4.0))
+        data = lgp.Data(X, Y, weights=np.arange(1.0, 21.0))
+        fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+        for name, value in {"fit": fit, "posterior": fit.posterior, "data": data}.items():
+            loaded = lgp.load(lgp.save(value, tmp_path / name))
+            assert_same_bits(jax.tree.leaves(loaded), jax.tree.leaves(value))
+        loaded = lgp.load(tmp_path / "fit")
+        assert_same_bits(loaded.posterior.predict_f(NEW), fit.posterior.predict_f(NEW))
+        method = lgp.CollapsedVI(lgp.Inducing(number=7, selection="greedy-variance"))
+        assert lgp.load(lgp.save(method, tmp_path / "method")) == method
+        refitted = lgp.fit(
+            lgp.load(lgp.save(model, tmp_path / "model")),
+            lgp.load(tmp_path / "data"),
+            key=jax.random.key(0),
+            learn_hyperparameters=False,
+        )
+        assert_same_bits(refitted.posterior.predict_f(NEW), fit.posterior.predict_f(NEW))
+
+    def test_a_model_of_a_table(self, tmp_path):
+        frame = pd.DataFrame({"a": X[:, 0], "colour": LABELS, "y": Y})
+        frame.loc[3, "a"] = None
+        model = TableModel.fit(frame, "y", random_state=0)
+        loaded = lgp.load(lgp.save(model, tmp_path / "m"))
+        pd.testing.assert_frame_equal(loaded.predict(frame), model.predict(frame), check_exact=True)
+        assert loaded.notes == model.notes
+        assert loaded.encoder == model.encoder
+
+    def test_numbers_that_are_not_numbers(self, tmp_path):
+        values = {"nothing": None, "nan": float("nan"), 3: (1, [2.5, "x"]), "inf": -float("inf")}
+        loaded = lgp.load(lgp.save(values, tmp_path / "v"))
+        assert np.isnan(loaded.pop("nan"))
+        del values["nan"]
+        assert loaded == values
+
+
+class TestWhatCannotBeRead:
+    def test_a_missing_file(self, tmp_path):
+        with pytest.raises(InputError, match=r"There is no file .*nowhere; check"):
+            lgp.load(tmp_path / "nowhere")
+
+    @pytest.mark.parametrize("kept", [0, 4, 100, -1])
+    def test_a_truncated_file(self, kernel_file, kept):
+        kernel_file.write_bytes(kernel_file.read_bytes()[:kept])
+        with pytest.raises(InputError, match="is damaged or not a file written by latentgp"):
+            lgp.load(kernel_file)
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_random_bytes(self, tmp_path, seed):
+        path = tmp_path / "noise"
+        path.write_bytes(np.random.default_rng(seed).bytes(50 * seed))
+        with pytest.raises(InputError, match="is damaged or not a file"):
+            lgp.load(path)
+
+    def test_every_damaged_byte_is_noticed(self, kernel_file):
+        whole = kernel_file.read_bytes()
+        for place in range(len(whole)):
+            kernel_file.write_bytes(whole[:place] + b"~" + whole[place + 1 :])
+            if whole[place : place + 1] == b" ":  # padding of the header
+                continue
+            with pytest.raises(InputError):
+                lgp.load(kernel_file)
+
+    def test_a_file_of_somebody_else(self, tmp_path):
+        save_file({"weight": np.ones(3)}, tmp_path / "foreign")
+        with pytest.raises(InputError, match="was not written by latentgp"):
+            lgp.load(tmp_path / "foreign")
+
+    def test_a_newer_file(self, kernel_file):
+        doctored(kernel_file, lambda header: header.update(schema=99, latentgp="9.0"))
+        with pytest.raises(InputError, match=r"by latentgp 9\.0 \(schema 99\), newer.*upgrade"):
+            lgp.load(kernel_file)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda header: header.update(schema="two"),
+            lambda header: header.pop("value"),
+            lambda header: header["value"].pop("fields"),
+            lambda header: header["value"].update(object="latentgp.nowhere:RBF"),
+            lambda header: header["value"].update(object="latentgp.kernels.stationary:Nothing"),
+            lambda header: header["value"]["fields"]["lengthscale"].update(array="77"),
+            lambda header: header["value"]["fields"]["lengthscale"].update(shape=[5, 5]),
+        ],
+    )
+    def test_a_damaged_header(self, kernel_file, change):
+        doctored(kernel_file, change)
+        with pytest.raises(InputError, match="damaged"):
+            lgp.load(kernel_file)
+
+
+class TestSafety:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "subprocess:Popen",
+            "builtins:eval",
+            "pathlib:PosixPath",
+            "latentgp.persistence:Path",
+            "latentgp.persistence:importlib",
+            "latentgp.fit:fit",
+            "latentgp.errors:InputError",
+            "latentgpx.evil:RBF",
+        ],
+    )
+    def test_a_doctored_file_makes_no_other_object(self, kernel_file, name):
+        doctored(kernel_file, lambda header: header["value"].update(object=name))
+        with pytest.raises(
+            InputError, match=r"not part of latentgp|not a class that latentgp saves"
+        ):
+            lgp.load(kernel_file)
+
+    def test_nothing_is_pickled(self, fitted, tmp_path, monkeypatch):
+        def refuse(*_, **__):
+            raise AssertionError("pickle was used")
+
+        for name in ("dumps", "dump", "loads", "load", "Pickler", "Unpickler"):
+            monkeypatch.setattr(f"pickle.{name}", refuse)
+        lgp.load(fitted["classifier"].save(tmp_path / "m"))
+
+    def test_a_users_class_comes_back_once_it_is_registered(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(persistence, "_REGISTERED", {})
+        path = lgp.save(Bump(lengthscale=0.3) * 2.0, tmp_path / "bump")
+        with pytest.raises(InputError, match=r"a Bump of .*test_persistence.*register first"):
+            lgp.load(path)
+        assert persistence.register(Bump) is Bump
+        loaded = lgp.load(path)
+        assert isinstance(loaded.kernel, Bump)
+        point = jnp.ones(2, jnp.float32)
+        assert float(loaded(point, point)) == 2.0
+
+    @pytest.mark.parametrize(
+        ("value", "says"),
+        [
+            (lambda x: x, "is a function"),
+            ({"a": [1, {2, 3}]}, r"\['a'\]\[1\] is a set"),
+            (np.array([object()]), "is an array of object"),
+        ],
+    )
+    def test_what_would_need_pickle_is_refused_by_name(self, tmp_path, value, says):
+        with pytest.raises(InputError, match=says):
+            lgp.save(value, tmp_path / "v")
+        assert not list(tmp_path.iterdir())
+
+
+class TestWriting:
+    def test_a_failed_write_leaves_the_old_file(self, kernel_file, monkeypatch):
+        def fail(tensors, path, metadata):
+            path.write_bytes(b"half")
+            raise OSError("disk full")
+
+        monkeypatch.setattr(persistence, "save_file", fail)
+        with pytest.raises(InputError, match="cannot be written: disk full"):
+            lgp.save(lgp.RBF(lengthscale=9.0), kernel_file)
+        assert lgp.load(kernel_file).lengthscale.tolist() == [0.1, 0.2]
+        assert list(kernel_file.parent.iterdir()) == [kernel_file]
+
+    def test_a_folder_that_does_not_exist(self, tmp_path):
+        with pytest.raises(InputError, match="cannot be written"):
+            lgp.save(lgp.RBF(), tmp_path / "nowhere" / "kernel")
+
+    def test_a_name_that_is_a_folder(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(InputError, match="cannot be written"):
+            lgp.save(lgp.RBF(), tmp_path / "folder")
+        assert [path.name for path in tmp_path.iterdir()] == ["folder"]
