@@ -10,9 +10,9 @@ from time import perf_counter
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contestant import LossTrace, Problem, Result, bernoulli_scores, gaussian_scores, serve
 
 import latentgp as lgp
+from contestant import LossTrace, Problem, Result, bernoulli_scores, gaussian_scores, serve
 from latentgp.inference.driver import Driver, EndFit, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
 from latentgp.inference.priors import scales, search_bounds

@@ -66,9 +66,10 @@ def doctored(path, change):
     """The same file with its JSON header changed, by one who knows about the checksum."""
     with persistence.safe_open(path, framework="numpy") as file:
         header = json.loads(file.metadata()["latentgp"])
+    del header["digest"]
     change(header)
     tensors = load_file(path)
-    header["digest"] = persistence._digest(header.get("value"), tensors)
+    header["digest"] = persistence._digest(header, tensors)
     save_file(tensors, path, metadata={"latentgp": json.dumps(header)})
     return path
 

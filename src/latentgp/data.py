@@ -142,10 +142,8 @@ def check_finite(name: str, array: np.ndarray) -> None:
     """Raise InputError, naming the rows, where an array holds NaN or infinity."""
     bad = ~np.isfinite(array)
     if bad.any():
-        raise InputError(
-            f"{name} has NaN or infinity in "
-            f"{rows_named(bad.reshape(len(array), -1).any(axis=1))}; drop or fill these rows first."
-        )
+        where = rows_named(np.any(bad.reshape(len(array), -1), axis=1))
+        raise InputError(f"{name} has NaN or infinity in {where}; drop or fill these rows first.")
 
 
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:

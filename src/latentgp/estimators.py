@@ -124,7 +124,7 @@ class _GPEstimator(BaseEstimator):
                 f"{culprit} holds text where numbers are needed ({error}); encode it first, with "
                 "scikit-learn's OneHotEncoder, say (`latentgp fit` does so by itself)."
             ) from error
-        array = checked if alone else checked[0]
+        array: Any = checked if alone else checked[0]
         if len(array):
             check_finite("X", array)
         return checked

@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from latentgp.arrays import Array
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
 from latentgp.inference.driver import Callback, Driver, Record
-from latentgp.inference.hyperparameters import Learned, learn
+from latentgp.inference.hyperparameters import learn
 from latentgp.inference.methods import Method, choose_method
 from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.site_inference import SiteInference, initial_sites, settle

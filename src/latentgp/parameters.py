@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import Transform, biject_to
@@ -55,7 +56,7 @@ def parameter(
 
 def _as_value(value: Any) -> Any:
     """NumPy float64 unless traced: JAX arrays made outside the x64 context would be float32."""
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return value
     try:
         return np.asarray(value, dtype=np.float64)
@@ -163,7 +164,7 @@ class ParameterSpace(eqx.Module):
         array([0.693])
     """
 
-    model: eqx.Module
+    model: Any
     priors: tuple[Distribution, ...]
     prior_paths: tuple[str, ...] = eqx.field(static=True)
     paths: tuple[str, ...] = eqx.field(static=True)
@@ -175,9 +176,9 @@ class ParameterSpace(eqx.Module):
         frozen: Sequence[str] = (),
         priors: Mapping[str, Distribution | None] | None = None,
     ):
-        priors = dict(priors or {})
+        wanted = dict(priors or {})
         known = parameters(model)
-        for path in priors:
+        for path in wanted:
             if path not in known:
                 raise InputError(_no_such_path(path, known))
         for path in frozen:
@@ -185,7 +186,7 @@ class ParameterSpace(eqx.Module):
                 raise InputError(_no_such_path(path, known))
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
-        chosen = {path: priors[path] for path in self.paths if priors.get(path) is not None}
+        chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
         self.prior_paths, self.priors = tuple(chosen), tuple(chosen.values())
 
     @property

@@ -47,12 +47,8 @@ def save(value: Any, path: str | Path) -> Path:
     path = Path(path)
     tensors: dict[str, np.ndarray] = {}
     tree = _encode(value, tensors, type(value).__name__)
-    header = {
-        "schema": SCHEMA_VERSION,
-        "latentgp": __version__,
-        "value": tree,
-        "digest": _digest(tree, tensors),
-    }
+    header = {"schema": SCHEMA_VERSION, "latentgp": __version__, "value": tree}
+    header["digest"] = _digest(header, tensors)
     partial = path.with_name(path.name + ".partial")
     try:
         save_file(tensors, partial, metadata={_HEADER: json.dumps(header)})
@@ -93,7 +89,7 @@ def load(path: str | Path) -> Any:
             f"({__version__}, schema {SCHEMA_VERSION}); upgrade latentgp to read it."
         )
     try:
-        if content["digest"] != _digest(content["value"], tensors):
+        if content.pop("digest") != _digest(content, tensors):
             raise InputError(f"{path} is damaged (its checksum differs); save the model again.")
         return _decode(content["value"], tensors)
     except InputError:
@@ -102,9 +98,9 @@ def load(path: str | Path) -> Any:
         raise InputError(f"{path} is damaged ({error!r}); save the model again.") from error
 
 
-def _digest(tree: Any, tensors: dict[str, np.ndarray]) -> str:
+def _digest(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
     """Checksum of all that a file says, so that a flipped bit is noticed."""
-    digest = hashlib.sha256(json.dumps(tree).encode())
+    digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
         digest.update(np.ascontiguousarray(tensors[name]).tobytes())
     return digest.hexdigest()
@@ -141,7 +137,7 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
 def _fields(value: Any) -> dict[str, Any] | None:
     """What makes up an object, by name; None if it is not one that can be saved."""
     if isinstance(value, tuple):
-        return value._asdict()
+        return dict(zip(value._fields, value, strict=True))  # pyright: ignore
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if _is_estimator(type(value)):

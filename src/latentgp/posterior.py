@@ -201,7 +201,7 @@ class Predictive:
 
     @double_precision
     def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
-        """log p(y) of one target a row, in nats."""
+        """Log p(y) of one target a row, in nats."""
         y = as_rows("y", y, len(self.latent_mean))
         self.likelihood.check_targets(y)
         return apply_in_buckets(_predictive_log_prob, self.likelihood, rows=(y, *self._rows()))

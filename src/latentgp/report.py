@@ -56,14 +56,11 @@ def _demo_classification(console: Any, folder: Path) -> list[Path]:
     from sklearn.gaussian_process import GaussianProcessClassifier
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel
     from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import train_test_split
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     bunch: Any = load_breast_cancer()
-    X, X_test, y, y_test = train_test_split(
-        bunch.data, bunch.target_names[bunch.target], test_size=0.3, random_state=0
-    )
+    X, X_test, y, y_test = _split(bunch.data, bunch.target_names[bunch.target])
     contestants = {
         "latentgp GPClassifier": GPClassifier(random_state=0),
         "logistic regression": make_pipeline(StandardScaler(), LogisticRegression()),
@@ -100,13 +97,13 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     from sklearn.linear_model import BayesianRidge
-    from sklearn.model_selection import train_test_split
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
     bunch: Any = load_diabetes(scaled=False)
-    X, X_test, y, y_test = train_test_split(bunch.data, bunch.target, test_size=0.3, random_state=0)
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
+    X, X_test, y, y_test = _split(bunch.data, bunch.target, test_size=0.3, random_state=0)
+    lengthscale: Any = np.ones(X.shape[1])
+    kernel = ConstantKernel() * RBF(lengthscale) + WhiteKernel()
     contestants = {
         "latentgp GPRegressor": GPRegressor(random_state=0),
         "Bayesian ridge": make_pipeline(StandardScaler(), BayesianRidge()),
@@ -147,6 +144,14 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
         plots.save_figure(observed, folder / "regression-predictions.png"),
         plots.save_figure(relevance, folder / "regression-relevance.png"),
     ]
+
+
+def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
+    """70 % of the rows to learn from, 30 % held out: X, X_test, y, y_test."""
+    from sklearn.model_selection import train_test_split
+
+    settings: Any = {"test_size": 0.3, "random_state": 0}
+    return tuple(map(np.asarray, train_test_split(X, y, **settings)))
 
 
 def _calibration(estimator: GPRegressor | GPClassifier, X: np.ndarray, y: np.ndarray) -> Any:

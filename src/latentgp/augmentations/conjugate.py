@@ -5,6 +5,7 @@ from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
+from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -14,11 +15,12 @@ class Conjugate(Augmentation):
 
     def expected_sites(
         self,
-        likelihood: Gaussian,
+        likelihood: Likelihood,
         rows: Rows,
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
     ) -> GaussianSites:
+        assert isinstance(likelihood, Gaussian)
         noise = jnp.broadcast_to(likelihood.total_noise_variance(rows.side), rows.y.shape)
         return GaussianSites(
             (rows.y / noise)[:, None],

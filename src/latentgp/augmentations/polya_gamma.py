@@ -5,6 +5,7 @@ from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
+from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.bernoulli import Bernoulli
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -18,7 +19,7 @@ class PolyaGamma(Augmentation):
 
     def expected_sites(
         self,
-        likelihood: Bernoulli,
+        likelihood: Likelihood,
         rows: Rows,
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],

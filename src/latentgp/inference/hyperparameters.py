@@ -1,6 +1,6 @@
 """Learning hyper-parameters: L-BFGS-B on the bound with the sites profiled out."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +68,7 @@ def learn(
     stored = driver.recall()
     runs = _Runs(algorithm, space, bounds, driver)
     try:
-        if _THINNED_FROM < data.size and not algorithm.representation.is_exact:
+        if data.size > _THINNED_FROM and not algorithm.representation.is_exact:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
         else:
@@ -111,7 +111,7 @@ class _Runs:
         driver: Driver,
     ):
         self.endings: dict[int, tuple[bool, str]] = {}
-        self.sites: GaussianSites | None = None
+        self.sites: Any = None  # GaussianSites once a run has begun
         self._algorithm, self._space = algorithm, space
         self._lower, self._upper = bounds
         self._driver = driver
@@ -172,7 +172,6 @@ class _Runs:
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
-        assert self.sites is not None
         result = evaluate(self._algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, gradient = float(result.value), np.asarray(result.gradient)
         seen = [r.value for r in self._driver.records if r.restart == run]

@@ -1,7 +1,7 @@
 """Methods are values: which algorithm, with which settings. They hold no data and no result."""
 
 from abc import abstractmethod
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 

@@ -19,7 +19,6 @@ from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
 
-
 _SHORTEST_STEP = 0.02
 
 

@@ -64,7 +64,7 @@ class Kernel(Parametrised):
 
     def on(self, *dimensions: int) -> "ActiveDimensions":
         """This kernel looking only at the given input dimensions (columns, counted from 0)."""
-        return ActiveDimensions(self, dimensions)
+        return ActiveDimensions(kernel=self, dimensions=dimensions)
 
     def __add__(self, other: "Kernel | float") -> "Sum":
         return Sum((*_parts(self, Sum), *_parts(_as_kernel(other), Sum)))
@@ -139,7 +139,7 @@ class Scaled(Kernel):
         return self.scale * self.kernel.diagonal(X)
 
 
-class ActiveDimensions(Kernel, SeesColumns):
+class ActiveDimensions(SeesColumns, Kernel):
     """A kernel that looks only at some input dimensions.
 
     Raises:
@@ -175,7 +175,7 @@ class ActiveDimensions(Kernel, SeesColumns):
         return points[..., np.array(self.dimensions)]
 
 
-def _parts(kernel: Kernel, kind: type) -> tuple[Kernel, ...]:
+def _parts(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 

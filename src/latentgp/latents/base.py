@@ -136,7 +136,7 @@ class Representation(eqx.Module):
     def from_white(
         self, kernel: Kernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
     ) -> Float[Array, "N Q"]:
-        """g at the rows from white coefficients v ~ N(0, I)."""
+        """G at the rows from white coefficients v ~ N(0, I)."""
 
     @abstractmethod
     def to_white(
@@ -190,7 +190,7 @@ def _backward(residuals, cotangent):
 _log_evidence_of.defvjp(_forward, _backward)
 
 
-def over_latents(function: Callable, *arguments: PyTree) -> Any:
+def over_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
     """Map a function over the leading axis Q of its arguments; no batching where Q = 1."""
     if jax.tree.leaves(arguments)[0].shape[0] == 1:
         result = function(*jax.tree.map(lambda a: a[0], arguments))

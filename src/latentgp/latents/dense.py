@@ -165,15 +165,15 @@ def _condition(
 
     weights, factor, log_evidence, kl = over_latents(solve, sites.linear.T, root_precision)
     return DensePosterior(
-        kernel,
-        X,
-        weights,
-        root_precision,
-        factor,
-        jnp.sum(log_evidence),
-        jnp.sum(kl),
-        jnp.zeros((), K.dtype),
-        jnp.zeros((), K.dtype),
+        kernel=kernel,
+        X=X,
+        weights=weights,
+        root_precision=root_precision,
+        factor=factor,
+        log_evidence=jnp.sum(log_evidence),
+        kl=jnp.sum(kl),
+        jitter=jnp.zeros((), K.dtype),
+        deficit=jnp.zeros((), K.dtype),
     )
 
 

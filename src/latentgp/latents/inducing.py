@@ -30,7 +30,6 @@ from latentgp.linalg.cholesky import (
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
 
-
 _SAFE_PIVOT = 0.95
 
 
@@ -158,6 +157,7 @@ class Inducing(Representation):
                     f"got shape {points.shape}."
                 )
         else:
+            assert self.number is not None
             points = select_points(X, weights, kernel, self.number, self.selection, key)
         return type(self)(number=len(points), points=points, selection=self.selection)
 

@@ -1,7 +1,7 @@
 """Choosing inducing points among the rows."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,8 @@ def select_points(
         from sklearn.cluster import KMeans
 
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-        clusters = KMeans(number, n_init=1, max_iter=_KMEANS_ITERATIONS, random_state=seed)
+        settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
+        clusters: Any = KMeans(number, **settings)
         clusters.fit(scaled, sample_weight=weights)
         return clusters.cluster_centers_ * spread + centre
     raise InputError(f'selection must be "k-means++" or "greedy-variance", got {selection!r}.')

@@ -52,7 +52,7 @@ def sobol_nodes(latent_size: int, count: int) -> Nodes:
     """Quasi-Monte Carlo nodes for Q standard normals, equal weights (Sobol 1967)."""
     from scipy.stats import norm, qmc
 
-    points = qmc.Sobol(latent_size, seed=0).random(count)
+    points = qmc.Sobol(latent_size, rng=0).random(count)
     return norm.ppf(np.clip(points, 1e-12, 1 - 1e-12)), np.full(count, 1 / count)
 
 

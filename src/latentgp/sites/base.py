@@ -46,7 +46,7 @@ class GaussianSites(NamedTuple):
             column * self.linear, column * self.precision, weights * self.log_constant
         )
 
-    def damped(self, new: "GaussianSites", step: float) -> "GaussianSites":
+    def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
         """A step from these sites towards new ones, in natural parameters."""
         return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
 

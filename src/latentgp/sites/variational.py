@@ -1,4 +1,4 @@
-"""Sites from the gradient of the expected log likelihood: natural-gradient variational inference."""
+"""Sites from the gradient of the expected log likelihood: natural-gradient steps."""
 
 import equinox as eqx
 import jax
