@@ -150,8 +150,8 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     """70 % of the rows to learn from, 30 % held out: X, X_test, y, y_test."""
     from sklearn.model_selection import train_test_split
 
-    settings: Any = {"test_size": 0.3, "random_state": 0}
-    return tuple(map(np.asarray, train_test_split(X, y, **settings)))
+    split: Any = train_test_split
+    return tuple(map(np.asarray, split(X, y, test_size=0.3, random_state=0)))
 
 
 def _calibration(estimator: GPRegressor | GPClassifier, X: np.ndarray, y: np.ndarray) -> Any:
