@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -150,7 +150,7 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     """70 % of the rows to learn from, 30 % held out: X, X_test, y, y_test."""
     from sklearn.model_selection import train_test_split
 
-    split: Any = train_test_split
+    split = cast(Any, train_test_split)  # scikit-learn's decorator hides the signature
     return tuple(map(np.asarray, split(X, y, test_size=0.3, random_state=0)))
 
 
