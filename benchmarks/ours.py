@@ -17,6 +17,7 @@ from latentgp.inference.driver import Driver, EndFit, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
 from latentgp.inference.priors import scales, search_bounds
 from latentgp.inference.site_inference import SiteInference, evaluate, initial_sites
+from latentgp.linalg.threads import one_blas_thread
 from latentgp.parameters import ParameterSpace
 from latentgp.posterior import Evidence
 from latentgp.sites.base import GaussianSites
@@ -67,7 +68,7 @@ def collapsed_fit(problem: Problem) -> Result:
 
 def collapsed_bound(problem: Problem) -> Result:
     """One value of the collapsed bound and its gradient, at the start."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         model = model_of(problem, lgp.Gaussian(noise_variance=problem.noise_variance))
         algorithm = lgp.CollapsedVI(lgp.Inducing(points=problem.Z)).algorithm(model)
         space = ParameterSpace(model)
@@ -128,7 +129,7 @@ class TracedDriver(Driver):
 
 def sparse_binary(problem: Problem) -> Result:
     """Held-out loss against time, with the sites as they stand after each evaluation."""
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), one_blas_thread():
         model = model_of(problem, lgp.Bernoulli())
         method = getattr(lgp, problem.options["method"])(lgp.Inducing(points=problem.Z))
         algorithm, space = method.algorithm(model), ParameterSpace(model)

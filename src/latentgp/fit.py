@@ -22,6 +22,7 @@ from latentgp.inference.methods import Method, choose_method
 from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.site_inference import SiteInference, initial_sites, settle
 from latentgp.inference.verdict import Diagnostics, judge
+from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.posterior import Evidence, Posterior
@@ -65,6 +66,7 @@ class Fit:
 
 
 @double_precision
+@one_blas_thread()
 def fit(
     model: LatentGP,
     data: Data,

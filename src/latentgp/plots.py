@@ -211,11 +211,12 @@ def reliability_diagram(
         linewidth=1.0,
         markersize=5.5,
         zorder=4,
+        clip_on=False,
         label=f"model (mean gap {gap:.3f})",
     )
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     handles, names = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], names[::-1], **_legend(loc="upper left"))
+    ax.legend(handles[::-1], names[::-1], **_legend(loc="best"))
     if binary:
         return _tidy(ax, "predicted probability", "observed frequency")
     return _tidy(ax, "confidence in the predicted class", "observed accuracy")

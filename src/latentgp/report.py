@@ -101,7 +101,7 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
     from sklearn.preprocessing import StandardScaler
 
     bunch: Any = load_diabetes(scaled=False)
-    X, X_test, y, y_test = _split(bunch.data, bunch.target, test_size=0.3, random_state=0)
+    X, X_test, y, y_test = _split(bunch.data, bunch.target)
     lengthscale: Any = np.ones(X.shape[1])
     kernel = ConstantKernel() * RBF(lengthscale) + WhiteKernel()
     contestants = {
@@ -135,7 +135,10 @@ def _demo_regression(console: Any, folder: Path) -> list[Path]:
         None, y_test, ours.predict(X_test), lower, upper, target_label="disease progression"
     )
     relevance = plots.relevance(
-        None, ours.model_.kernel.lengthscale / X.std(axis=0), list(bunch.feature_names)
+        None,
+        ours.model_.kernel.lengthscale / X.std(axis=0),
+        list(bunch.feature_names),
+        x_label="relevance: 1 / length-scale, in standard deviations of the input",
     )
     return [
         plots.save_figure(
@@ -156,8 +159,9 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _calibration(estimator: GPRegressor | GPClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     if isinstance(estimator, GPClassifier):
+        bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
         return plots.reliability_diagram(
-            None, y, estimator.predict_proba(X), classes=estimator.classes_
+            None, y, estimator.predict_proba(X)[:, 1], bins, classes=estimator.classes_
         )
     observed = [
         metrics.interval_coverage(y, *estimator.predict_interval(X, level)) for level in _LEVELS

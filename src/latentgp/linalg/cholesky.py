@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 
-_LEAF = 512
+_LEAF = 128
 _LADDER_FACTOR = 10.0
 _MAXIMAL_JITTER = 1e-2
 
@@ -45,7 +45,11 @@ class JitteredFactor(NamedTuple):
 
 
 def cholesky(A: Float[Array, "M M"]) -> Factor:
-    """Factor of a positive definite matrix together with its inverse.
+    """Factor of a positive definite matrix together with its inverse, by recursive halving.
+
+    Everything but the leaves is a matrix product: with the leading half's factor and inverse
+    known, L_21 = A_21 L_11^-T, L_22 is the factor of A_22 - L_21 L_21', and the inverse's corner
+    is -L_22^-1 L_21 L_11^-1 (Golub & Van Loan 2013, 4.2.9).
 
     A matrix that is not positive definite gives NaN.
 
@@ -54,8 +58,21 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
         >>> cholesky(4 * jnp.eye(2)).lower.tolist()
         [[2.0, 0.0], [0.0, 2.0]]
     """
-    lower = jnp.linalg.cholesky(A, symmetrize_input=False)
-    return Factor(lower, inverse_of_lower(lower))
+    size = A.shape[0]
+    if size <= _LEAF:
+        lower = jnp.linalg.cholesky(A, symmetrize_input=False)
+        identity = jnp.eye(size, dtype=A.dtype)
+        return Factor(lower, jax.scipy.linalg.solve_triangular(lower, identity, lower=True))
+    half = size // 2
+    first = cholesky(A[:half, :half])
+    corner = A[half:, :half] @ first.inverse.T
+    second = cholesky(A[half:, half:] - corner @ corner.T)
+    inverse_corner = -(second.inverse @ corner) @ first.inverse
+    zeros = jnp.zeros((half, size - half), A.dtype)
+    return Factor(
+        jnp.block([[first.lower, zeros], [corner, second.lower]]),
+        jnp.block([[first.inverse, zeros], [inverse_corner, second.inverse]]),
+    )
 
 
 def climb_jitter(
@@ -109,19 +126,6 @@ def jittered_cholesky(K: Float[Array, "M M"]) -> JitteredFactor:
         return factor, is_safe(factor, scale)
 
     return JitteredFactor(*climb_jitter(attempt, scale))
-
-
-def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """Inverse of a lower triangular matrix, by recursive halving into matrix products."""
-    size = lower.shape[0]
-    if size <= _LEAF:
-        identity = jnp.eye(size, dtype=lower.dtype)
-        return jax.scipy.linalg.solve_triangular(lower, identity, lower=True)
-    half = size // 2
-    first, second = inverse_of_lower(lower[:half, :half]), inverse_of_lower(lower[half:, half:])
-    corner = -(second @ lower[half:, :half]) @ first
-    zeros = jnp.zeros((half, size - half), lower.dtype)
-    return jnp.block([[first, zeros], [corner, second]])
 
 
 def transpose_times_itself(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
