@@ -179,7 +179,7 @@ class TestRegressor:
 
     def test_a_kernel_of_another_dimension_is_refused(self):
         X = inputs()
-        with pytest.raises(InputError, match=r"3 length-scales but the inputs have 2 columns"):
+        with pytest.raises(InputError, match=r"has shape \(3,\) but the inputs have 2 columns"):
             GPRegressor(lgp.RBF(lengthscale=np.ones(3))).fit(X, targets(X))
 
 
