@@ -79,7 +79,7 @@ def fit(
     restarts: int = 0,
     max_evaluations: int = 200,
     max_seconds: float | None = None,
-    tolerance: float = 1e-7,
+    tolerance: float = 1e-6,
     callback: Callback | None = None,
     checkpoint: str | Path | None = None,
     verbose: int = 0,
@@ -99,7 +99,7 @@ def fit(
         restarts: further runs from random starts; the best of all is kept.
         max_evaluations: of the bound, each run.
         max_seconds: for the whole search.
-        tolerance: relative improvement of the bound below which a run ends.
+        tolerance: nats a row by which an iteration must raise the bound for a run to go on.
         callback: called with a `Progress` after every evaluation; true ends the search.
         checkpoint: a file kept up to date while learning, and resumed from if it exists.
         verbose: 1 shows a progress line for whatever takes longer than a second.

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from latentgp.data import Data
 from latentgp.errors import InputError
@@ -25,7 +25,7 @@ _RESTART_SPREAD = 1.0
 _THINNED_FROM = 20_000
 _THINNED_ROWS = 4_096
 _THINNED_EVALUATIONS = 20
-_THINNED_TOLERANCE = 1e-3
+_THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
@@ -131,6 +131,8 @@ class _Runs:
         objective is divided by what makes that step `first_step` long.
         """
         self.sites = sites
+        enough = tolerance * (data.size if data.weights is None else float(jnp.sum(data.weights)))
+        reached = -np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
         unit = 0.0
 
@@ -141,6 +143,13 @@ class _Runs:
             unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
             return -record.value / unit, -record.gradient / unit
 
+        def stand_still(intermediate_result: OptimizeResult) -> None:
+            nonlocal reached
+            value = -unit * float(intermediate_result.fun)
+            rise, reached = value - reached, value
+            if rise <= enough:
+                raise StopIteration
+
         try:
             found = minimize(
                 objective,
@@ -148,9 +157,13 @@ class _Runs:
                 jac=True,
                 method="L-BFGS-B",
                 bounds=np.stack([self._lower, self._upper], axis=1),
-                options={"ftol": tolerance, "gtol": 1e-7, "maxfun": 100_000, "maxiter": 100_000},
+                callback=stand_still,
+                options={"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000},
             )
-            self.endings[run] = (bool(found.success), str(found.message).lower())
+            # SciPy reports a line search that finds nothing better than rounding as a failure.
+            still = -unit * float(found.fun) - reached <= enough
+            reason = f"an iteration gained less than {enough:.1e} nats" if still else found.message
+            self.endings[run] = (bool(found.success) or still, str(reason).lower())
         except EndRun as end:
             self.endings[run] = (False, str(end))
         except EndFit as end:
