@@ -111,6 +111,7 @@ def compilations():
 )
 def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations, model, y, method):
     settings = {"key": KEY, "method": method, "max_evaluations": 5}
+    jax.clear_caches()
     first = lgp.fit(model, lgp.Data(X, y), **settings)
     first.posterior.predict(X).log_prob(y)
     assert compilations

@@ -1,13 +1,11 @@
 import datetime
 import decimal
-import doctest
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from latentgp import tables
 from latentgp.errors import InputError
 from latentgp.persistence import load, save
 from latentgp.tables import (
@@ -45,10 +43,6 @@ def mixed_table(rows=40):
             "never": [None] * rows,
         }
     )
-
-
-def test_docstring_examples_hold():
-    assert doctest.testmod(tables).failed == 0
 
 
 class TestReading:

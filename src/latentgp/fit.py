@@ -203,7 +203,7 @@ def _identity(
     space: ParameterSpace,
     data: Data,
     key: Key[Array, ""],
-    *settings: float,
+    *settings: float | int,
 ) -> str:
     """A digest of everything that a checkpoint must agree with."""
     leaves, structure = jax.tree.flatten((algorithm, space, data, jax.random.key_data(key)))

@@ -1,0 +1,26 @@
+"""From a table of mixed columns to an array of numbers, the same way at training and prediction.
+
+`read_table` and `write_table` know CSV and Parquet, `split_target` takes the target out,
+`guess_task` says what kind of target it is, and `TableEncoder` turns the rest into float64. A value
+means the same wherever it is stored: "3", 3 and 3.0 are one number, and one of the
+`MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV.
+"""
+
+from latentgp.tables.columns import CategoryColumn, NumberColumn
+from latentgp.tables.encoder import TableEncoder
+from latentgp.tables.files import read_table, write_table
+from latentgp.tables.targets import SplitTable, TaskGuess, guess_task, split_target
+from latentgp.tables.values import MISSING_MARKERS
+
+__all__ = [
+    "MISSING_MARKERS",
+    "CategoryColumn",
+    "NumberColumn",
+    "SplitTable",
+    "TableEncoder",
+    "TaskGuess",
+    "guess_task",
+    "read_table",
+    "split_target",
+    "write_table",
+]

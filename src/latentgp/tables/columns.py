@@ -1,0 +1,156 @@
+"""How one column becomes numbers, the same way at training and prediction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.tables.values import dates_in, listed, numbers_in, rows_listed, texts_in, warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_CATEGORIES = 30
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """How one column becomes a number, with a second 0/1 column where training had gaps.
+
+    Attributes:
+        name: the column.
+        source: what it held: numbers, numbers as text, truth values, or dates.
+        median: what a missing value is replaced by, in the encoded unit.
+        marks_missing: whether a 0/1 column says where the value was missing.
+        origin: for dates, the earliest of training in ISO 8601, which becomes zero.
+        unit: for dates, "days" or "seconds".
+    """
+
+    name: str
+    source: Literal["number", "text", "boolean", "date"]
+    median: float
+    marks_missing: bool
+    origin: str | None = None
+    unit: Literal["days", "seconds"] | None = None
+
+    @classmethod
+    def fit(cls, values: pd.Series, source: Any) -> NumberColumn:
+        """Learn the median, and for dates the origin and unit, from a column with some values."""
+        name, origin, unit = str(values.name), None, None
+        missing = bool(values.isna().any())
+        if source == "date":
+            dates = dates_in(values)
+            origin = dates.min().isoformat()
+            unit = "days" if (dates.max() - dates.min()).total_seconds() > 2 * 86400 else "seconds"
+        column = cls(name, source, 0.0, missing, origin, unit)
+        median = float(np.nanmedian(column._raw(values)))
+        return cls(name, source, median, missing, origin, unit)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns."""
+        value = self.name if self.unit is None else f"{self.name} [{self.unit}]"
+        return [value, f"{self.name} is missing"] if self.marks_missing else [value]
+
+    def describe(self) -> str:
+        """Say in words what becomes of the column."""
+        kinds = {
+            "number": "number",
+            "text": "number stored as text",
+            "boolean": "false/true as 0/1",
+        }
+        what = kinds.get(self.source, f"{self.unit} since {self.origin}")
+        filled = f", missing values become the median {self.median:g} and are marked in a column"
+        return f"{self.name}: {what}" + (filled if self.marks_missing else "")
+
+    def encode(self, values: pd.Series) -> NDArray[np.float64]:
+        """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
+        numbers = self._raw(values)
+        missing = np.isnan(numbers)
+        if missing.any() and not self.marks_missing:
+            warn(
+                f"column {self.name!r} is missing in {rows_listed(missing)} and never was in "
+                f"training: the training median {self.median:g} is used"
+            )
+        filled = np.where(missing, self.median, numbers)
+        return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
+
+    def _raw(self, values: pd.Series) -> NDArray[np.float64]:
+        """Give (N,) numbers in the encoded unit, NaN where missing."""
+        import pandas as pd
+
+        if self.source != "date":
+            return numbers_in(values, self.source)
+        dates = dates_in(values)
+        one = pd.Timedelta(1, "D" if self.unit == "days" else "s")
+        return ((dates - pd.Timestamp(self.origin)) / one).to_numpy(dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """How one column of categories becomes 0/1 columns, one a category.
+
+    Attributes:
+        name: the column.
+        categories: those with a column of their own, sorted.
+        others: rarer ones seen in training, which share one column.
+        marks_missing: whether missing is a category, as it is where training had gaps.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    others: tuple[str, ...]
+    marks_missing: bool
+
+    @classmethod
+    def fit(cls, values: pd.Series) -> CategoryColumn:
+        """Learn the categories, the 30 most frequent apart and the rest together."""
+        counts = Counter(text for text in texts_in(values) if text is not None)
+        # A tie is decided by name, so that the order of the rows does not matter.
+        frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
+        kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
+        missing = bool(values.isna().any())
+        return cls(str(values.name), tuple(sorted(kept)), tuple(sorted(rest)), missing)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns."""
+        names = [f"{self.name} = {category}" for category in self.categories]
+        names += [f"{self.name} = other"] if self.others else []
+        return [*names, f"{self.name} is missing"] if self.marks_missing else names
+
+    def describe(self) -> str:
+        """Say in words what becomes of the column."""
+        total = len(self.categories) + len(self.others)
+        line = f"{self.name}: {total} categories ({listed(self.categories)}) as 0/1 columns"
+        line += f", the {len(self.others)} rarest share one" if self.others else ""
+        return line + (", missing is one more" if self.marks_missing else "")
+
+    def encode(self, values: pd.Series) -> NDArray[np.float64]:
+        """Give (N, C) zeros and ones; a category that training never saw has only zeros."""
+        number_of = {category: number for number, category in enumerate(self.categories)}
+        number_of |= dict.fromkeys(self.others, len(self.categories))
+        missing = values.isna().to_numpy()
+        texts = texts_in(values)
+        numbers = np.array([number_of.get(text, -1) for text in texts], dtype=np.int64)
+        known = numbers >= 0
+        unseen = sorted(set(texts[~known & ~missing]))
+        if unseen:
+            warn(
+                f"column {self.name!r} holds categories that training never saw: "
+                f"{listed(unseen)}; their 0/1 columns are all zero"
+            )
+        if missing.any() and not self.marks_missing:
+            warn(
+                f"column {self.name!r} is missing in {rows_listed(missing)} and never was in "
+                "training: its 0/1 columns are all zero there"
+            )
+        encoded = np.zeros((len(values), len(self.feature_names)))
+        encoded[np.flatnonzero(known), numbers[known]] = 1.0
+        if self.marks_missing:
+            encoded[missing, -1] = 1.0
+        return encoded

@@ -1,0 +1,110 @@
+"""A table of mixed columns as an array of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.errors import InputError
+from latentgp.tables.columns import CategoryColumn, NumberColumn
+from latentgp.tables.values import checked_frame, column_of, listed, reason_to_leave_out, source_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """What was learned from a training table about turning such tables into numbers.
+
+    Made by `TableEncoder.fit`, never changed afterwards. Constant columns, columns without a value,
+    identifiers (text that differs in every row) and a nameless row index are left out.
+
+    Attributes:
+        columns: the columns used, in the order of the training table.
+        left_out: (name, reason) of each column not used.
+
+    Example:
+        >>> import pandas
+        >>> table = pandas.DataFrame({"age": [41, None, 33], "colour": ["red", "blue", "red"]})
+        >>> encoder = TableEncoder.fit(table)
+        >>> encoder.feature_names
+        ['age', 'age is missing', 'colour = blue', 'colour = red']
+        >>> encoder.encode(table)[1]
+        array([37.,  1.,  1.,  0.])
+    """
+
+    columns: tuple[NumberColumn | CategoryColumn, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def fit(cls, frame: pd.DataFrame) -> TableEncoder:
+        """Learn the encoding of a table.
+
+        Args:
+            frame: (N, D) training inputs, without the target.
+
+        Raises:
+            InputError: if the table has no rows or columns, two columns of one name, an infinite
+                value, or no column worth using.
+        """
+        frame = checked_frame(frame)
+        if len(frame) == 0:
+            raise InputError("the table has no rows: pass at least one")
+        columns: list[NumberColumn | CategoryColumn] = []
+        left_out: list[tuple[str, str]] = []
+        for name in frame.columns:
+            values = column_of(frame, name)
+            reason = reason_to_leave_out(values)
+            if reason is not None:
+                left_out.append((name, reason))
+                continue
+            source = source_of(values.dropna())
+            if source == "category":
+                columns.append(CategoryColumn.fit(values))
+            else:
+                columns.append(NumberColumn.fit(values, source))
+        if not columns:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out[:5])
+            raise InputError(
+                f"the table has no usable input column ({reasons}): add one that varies"
+            )
+        return cls(tuple(columns), tuple(left_out))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the encoded columns, (D,)."""
+        return [name for column in self.columns for name in column.feature_names]
+
+    def describe(self) -> list[str]:
+        """Say in words, one line a column, what becomes of the table."""
+        left_out = [f"{name}: left out, {reason}" for name, reason in self.left_out]
+        return [column.describe() for column in self.columns] + left_out
+
+    def encode(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+        """Turn a table into numbers, (N, D) float64 without NaN.
+
+        Columns may come in any order, and those that training did not use are ignored. Warns once
+        a column about categories, or missing values, that training never had.
+
+        Args:
+            frame: (N, ...) table with the columns of training; N may be zero.
+
+        Raises:
+            InputError: if columns are missing, a value is infinite, or a column that was numeric in
+                training holds something else.
+        """
+        frame = checked_frame(frame)
+        absent = [column.name for column in self.columns if column.name not in frame.columns]
+        if absent:
+            raise InputError(
+                f"the table lacks {len(absent)} column(s) that the model was trained on: "
+                f"add {listed(absent, at_most=20)}"
+            )
+        blocks = []
+        for column in self.columns:
+            blocks.append(column.encode(column_of(frame, column.name)))
+        return np.concatenate(blocks, axis=1, dtype=np.float64)

@@ -1,0 +1,133 @@
+"""Reading and writing tables: CSV and Parquet."""
+
+from __future__ import annotations
+
+import csv
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from latentgp.errors import InputError
+from latentgp.tables.values import MISSING_MARKERS, refuse_duplicates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    r"""Read a CSV or Parquet file with a header into a data frame.
+
+    CSV is UTF-8, separated by commas, semicolons or tabs (whichever the header uses most), with a
+    decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`, or
+    nothing, for a missing value.
+
+    Args:
+        path: file ending in .csv, .parquet or .pq.
+
+    Raises:
+        InputError: if the file is missing, empty, of another ending, unreadable, has no rows, or
+            has two columns of one name.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "table.csv"
+        >>> _ = path.write_text("age,colour\n41,red\n?,blue\n")
+        >>> read_table(path)["age"].tolist()
+        [41.0, nan]
+    """
+    path = Path(path)
+    kind = _kind(path)
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{path} {what}: pass the path of a CSV or Parquet file")
+    try:
+        if path.stat().st_size == 0:
+            raise InputError(f"{path} is empty: pass a file with a header and at least one row")
+        names, frame = _read_csv(path) if kind == "csv" else _read_parquet(path)
+    except InputError:
+        raise
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: save it in that encoding") from error
+    # pandas' and Arrow's own errors are among ValueError and OSError.
+    except (OSError, ValueError, csv.Error, Warning) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read as {kind}: {reason}") from error
+    refuse_duplicates(names, str(path))
+    if len(frame) == 0:
+        raise InputError(f"{path} has a header but no rows: pass at least one row")
+    return frame
+
+
+def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
+    r"""Write a data frame as CSV or Parquet, without its index, and return the path.
+
+    Numbers keep all their digits. Missing folders are made.
+
+    Args:
+        frame: what to write.
+        path: file ending in .csv, .parquet or .pq.
+
+    Raises:
+        InputError: if the ending is unknown or the file cannot be written.
+
+    Example:
+        >>> import pandas, tempfile
+        >>> write_table(pandas.DataFrame({"a": [1]}), tempfile.mkdtemp() + "/a.csv").read_text()
+        'a\n1\n'
+    """
+    path = Path(path)
+    kind = _kind(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.rename(columns=str).to_parquet(path, index=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be written: {reason}") from error
+    return path
+
+
+def _kind(path: Path) -> str:
+    kind = KIND_OF_ENDING.get(path.suffix.lower())
+    if kind is None:
+        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
+    return kind
+
+
+def _read_csv(path: Path) -> tuple[list[str], pd.DataFrame]:
+    import pandas as pd
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        first = next((line for line in file if line.strip()), "")
+        unquoted = re.sub(r'"[^"]*"', "", first)
+        separator = max(",;\t", key=unquoted.count)
+        file.seek(0)
+        lines = (line for line in file if line.strip())
+        names = next(csv.reader(lines, delimiter=separator, skipinitialspace=True), [])
+    with warnings.catch_warnings():
+        # pandas only warns when every row is longer than the header, and drops the rest.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        frame = pd.read_csv(
+            path,
+            sep=separator,
+            encoding="utf-8-sig",
+            skipinitialspace=True,
+            index_col=False,
+            keep_default_na=False,
+            na_values=list(MISSING_MARKERS),
+            low_memory=False,
+        )
+    return [name for name in names if name], frame
+
+
+def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:
+    import pyarrow.parquet
+
+    names = list(pyarrow.parquet.read_schema(path).names)
+    refuse_duplicates(names, str(path))  # Arrow cannot read such a table
+    return names, pyarrow.parquet.read_table(path).to_pandas()

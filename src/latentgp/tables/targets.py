@@ -1,0 +1,125 @@
+"""The column to predict: taking it out, and what kind of target it is."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from latentgp.errors import InputError
+from latentgp.tables.values import (
+    checked_frame,
+    column_of,
+    listed,
+    numbers_in,
+    source_of,
+    with_markers_missing,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class SplitTable(NamedTuple):
+    """A table taken apart.
+
+    Attributes:
+        inputs: the other columns of the rows whose target is known.
+        target: their target.
+        rows_dropped: how many rows had no target and were left out.
+    """
+
+    inputs: pd.DataFrame
+    target: pd.Series
+    rows_dropped: int
+
+
+class TaskGuess(NamedTuple):
+    """What kind of target a column is.
+
+    Attributes:
+        task: "classification" or "regression".
+        reason: why, in words, to follow "because".
+    """
+
+    task: Literal["classification", "regression"]
+    reason: str
+
+
+def split_target(frame: pd.DataFrame, target: str) -> SplitTable:
+    """Take the target column out of a table, leaving out the rows where it is missing.
+
+    Args:
+        frame: (N, D + 1) table.
+        target: name of the target's column.
+
+    Raises:
+        InputError: if there is no such column (the message names the nearest ones), it is missing
+            in every row, or there is no other column.
+
+    Example:
+        >>> import pandas
+        >>> split = split_target(pandas.DataFrame({"a": [1, 2], "y": [None, 3.0]}), "y")
+        >>> split.rows_dropped, split.target.tolist()
+        (1, [3.0])
+    """
+    frame = checked_frame(frame)
+    names = list(frame.columns)
+    target = str(target)
+    if target not in names:
+        lowered: dict[str, str] = {}
+        for name in names:
+            lowered.setdefault(name.lower().strip(), name)
+        near = difflib.get_close_matches(target.lower().strip(), lowered, n=3, cutoff=0.6)
+        matches = [lowered[name] for name in near] or names
+        did = "did you mean" if near else "the columns are"
+        raise InputError(f"there is no column {target!r}: {did} {listed(matches)}")
+    if len(names) == 1:
+        raise InputError(f"{target!r} is the only column: add at least one input column")
+    values = column_of(frame, target)
+    known = values.notna().to_numpy()
+    if not known.any():
+        raise InputError(f"the target {target!r} is missing in every row: give it values")
+    inputs: Any = frame.drop(columns=[target])
+    kept: Any = values[known]
+    return SplitTable(inputs[known], kept, int((~known).sum()))
+
+
+def guess_task(target: pd.Series) -> TaskGuess:
+    """Say whether a target calls for classification or regression, and why.
+
+    Text, truth values, categories, and whole numbers with exactly two distinct values are classes;
+    everything else, fractional numbers stored as text included, is a quantity.
+
+    Args:
+        target: (N,) target column; missing values are ignored.
+
+    Raises:
+        InputError: if no value is known, or the target is a date.
+
+    Example:
+        >>> import pandas
+        >>> guess_task(pandas.Series([0, 1, 1]))
+        TaskGuess(task='classification', reason='it is whole numbers with 2 distinct values')
+    """
+    import pandas as pd
+
+    values = with_markers_missing(pd.Series(target)).dropna()
+    if values.empty:
+        raise InputError("the target is missing in every row: give it values")
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return TaskGuess("classification", "its type is category")
+    source = source_of(values)
+    if source == "date":
+        raise InputError("the target is a date: pass a number of days or seconds instead")
+    distinct = values.nunique()
+    if source == "boolean":
+        return TaskGuess("classification", "it is true or false")
+    if source == "category":
+        return TaskGuess("classification", f"it is text with {distinct} distinct values")
+    whole = bool((numbers_in(values, "number") % 1 == 0).all())
+    if source == "text" and whole:
+        return TaskGuess("classification", f"it is text with {distinct} distinct values")
+    if whole and distinct == 2:
+        return TaskGuess("classification", "it is whole numbers with 2 distinct values")
+    kind = "whole numbers" if whole else "numbers"
+    return TaskGuess("regression", f"it is {kind} with {distinct} distinct value(s)")

@@ -1,0 +1,217 @@
+"""What a column holds: numbers, text, dates, categories, and what counts as missing."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from latentgp.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING_MARKERS = (
+    *("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT"),
+    *("NULL", "Null", "null", "None"),
+)
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")
+
+
+def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
+    """Give the table with its column names as text."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"the table is a {type(frame).__name__}: pass a pandas DataFrame")
+    if frame.shape[1] == 0:
+        raise InputError("the table has no columns: pass at least one")
+    frame = frame.rename(columns=str)
+    refuse_duplicates(frame.columns, "the table")
+    return frame
+
+
+def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
+    """Give one column, with text trimmed and missing-value markers missing."""
+    column: Any = frame[name]  # names are unique, so it is a series
+    return with_markers_missing(column)
+
+
+def _is_textual(values: pd.Series) -> bool:
+    from pandas.api import types
+
+    return types.is_object_dtype(values.dtype) or types.is_string_dtype(values.dtype)
+
+
+def with_markers_missing(values: pd.Series) -> pd.Series:
+    """Give the column with text trimmed and missing-value markers missing."""
+    import pandas as pd
+
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        dull = values.cat.categories.isin(MISSING_MARKERS)
+        return values.cat.remove_categories(values.cat.categories[dull]) if dull.any() else values
+    if not _is_textual(values):
+        return values
+    trimmed = [value.strip() if isinstance(value, str) else value for value in values]
+    kept = [None if isinstance(v, str) and v in MISSING_MARKERS else v for v in trimmed]
+    return pd.Series(kept, index=values.index, name=values.name, dtype=object)
+
+
+def reason_to_leave_out(values: pd.Series) -> str | None:
+    """Why a column can be no input, or None."""
+    import pandas as pd
+
+    known = values.dropna()
+    if known.empty:
+        return "it has no value"
+    rows = len(values)
+    if rows == 1:  # nothing can be told from one row
+        return None
+    texts = known if not _is_textual(known) else known.map(str)
+    distinct = texts.nunique()
+    if distinct == 1 and len(known) == rows:
+        return f"it is constant ({texts.iloc[0]})"
+    categorical = isinstance(values.dtype, pd.CategoricalDtype)
+    if distinct == rows > 2 and (categorical or source_of(known) == "category"):
+        return f"it looks like an identifier (all {rows} values differ)"
+    if distinct == rows and str(values.name).startswith("Unnamed: "):  # pandas' index, saved
+        return "it has no name and its values all differ"
+    return None
+
+
+def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", "category"]:
+    """Say what a column without missing values holds."""
+    import pandas as pd
+    from pandas.api import types
+
+    if isinstance(known.dtype, pd.CategoricalDtype):
+        return "category"
+    if types.is_bool_dtype(known.dtype):
+        return "boolean"
+    if types.is_datetime64_any_dtype(known.dtype) or isinstance(known.dtype, pd.PeriodDtype):
+        return "date"
+    if types.is_numeric_dtype(known.dtype) or types.is_timedelta64_dtype(known.dtype):
+        if types.is_complex_dtype(known.dtype):
+            raise InputError(f"column {known.name!r} holds complex numbers: split them in two")
+        return "number"
+    values = known.tolist()
+    if all(isinstance(value, bool | np.bool_) for value in values):
+        return "boolean"
+    texts = pd.Series([str(value) for value in values], dtype=object)
+    if not np.isnan(_parsed(texts)).any():
+        only_text = all(isinstance(value, str) for value in values)
+        return "text" if only_text else "number"
+    if texts.map(lambda text: ISO_DATE.match(text) is not None).all():
+        parsed = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
+        return "date" if parsed.notna().all() else "category"
+    return "category"
+
+
+def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
+    """Give (N,) numbers, NaN where missing; times become seconds, truth values 0 and 1."""
+    import pandas as pd
+    from pandas.api import types
+
+    missing = values.isna().to_numpy()
+    if types.is_timedelta64_dtype(values.dtype):
+        numbers = values.dt.total_seconds().to_numpy(dtype=np.float64)
+    elif types.is_numeric_dtype(values.dtype):  # truth values included
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        truth = {"true": "1", "false": "0"} if source == "boolean" else {}
+        texts = [truth.get(str(value).lower(), str(value)) for value in values]
+        numbers = _parsed(pd.Series(texts, dtype=object))
+        numbers[missing] = np.nan
+        wrong = np.isnan(numbers) & ~missing
+        if wrong.any():
+            example = values.iloc[int(np.flatnonzero(wrong)[0])]
+            raise InputError(
+                f"column {values.name!r} was numeric in training and holds {str(example)!r} in "
+                f"{rows_listed(wrong)}: give numbers, or leave the value empty"
+            )
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise InputError(
+            f"column {values.name!r} holds infinity in {rows_listed(infinite)}: "
+            "replace it by a finite number, or leave the value empty"
+        )
+    return numbers
+
+
+def _parsed(texts: pd.Series) -> NDArray[np.float64]:
+    """Give (N,) numbers read from text, NaN where the text is not a number."""
+    import pandas as pd
+
+    numbers: Any = pd.to_numeric(texts, errors="coerce")
+    return numbers.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+
+
+def dates_in(values: pd.Series) -> pd.Series:
+    """Give the dates without a time zone, in UTC where they had one, NaT where missing."""
+    import pandas as pd
+
+    if isinstance(values.dtype, pd.PeriodDtype):
+        return values.dt.to_timestamp()
+    if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        texts = [
+            None if gap else str(value) for value, gap in zip(values, values.isna(), strict=True)
+        ]
+        dates = pd.to_datetime(
+            pd.Series(texts, index=values.index, dtype=object),
+            format="ISO8601",
+            errors="coerce",
+            utc=True,
+        )
+        wrong = (dates.isna() & values.notna()).to_numpy()
+        if wrong.any():
+            example = values.iloc[int(np.flatnonzero(wrong)[0])]
+            raise InputError(
+                f"column {values.name!r} was a date in training and holds {str(example)!r} in "
+                f"{rows_listed(wrong)}: give dates as 2026-01-31, or leave the value empty"
+            )
+        values = dates
+    return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
+
+
+def texts_in(values: pd.Series) -> pd.Series:
+    """Give each category as text, None where missing; 3 and 3.0 are one category."""
+    import pandas as pd
+
+    def text(value: Any) -> str:
+        whole = isinstance(value, float | np.floating) and float(value).is_integer()
+        return str(int(value)) if whole else str(value).strip()
+
+    gaps = values.isna()
+    texts = [None if gap else text(value) for value, gap in zip(values, gaps, strict=True)]
+    return pd.Series(texts, index=values.index, dtype=object)
+
+
+def rows_listed(chosen: NDArray[np.bool_]) -> str:
+    """How many rows a mask chooses, and the first of them."""
+    rows = np.flatnonzero(chosen)
+    names = listed([str(row) for row in rows], quoted=False)
+    return f"{rows.size} row{'s' if rows.size > 1 else ''} (counting from 0: {names})"
+
+
+def listed(names: Iterable[str], at_most: int = 5, *, quoted: bool = True) -> str:
+    """The first names of a list, for messages."""
+    names = [f"{name!r}" if quoted else name for name in names]
+    more = f" and {len(names) - at_most} more" if len(names) > at_most else ""
+    return ", ".join(names[:at_most]) + more
+
+
+def warn(message: str) -> None:
+    """Warn whoever called the encoder."""
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def refuse_duplicates(names: Iterable[str], where: str) -> None:
+    """Raise InputError where two columns have one name."""
+    names = list(names)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(f"{where} has more than one column named {listed(twice)}: rename them")
