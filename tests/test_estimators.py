@@ -240,7 +240,7 @@ class TestMethod:
         estimator = GPRegressor(method=name, random_state=0).fit(X, targets(X))
         assert type(estimator.method_).__name__.lower().startswith(name)
         # Inducing points at all rows (with a jitter), and sites that are exact: all are the exact
-        # posterior, each found by a search that stops within a relative 1e-7 of the bound.
+        # posterior, each found by a search that stops at a gain of 1e-6 nats a row.
         np.testing.assert_allclose(estimator.predict(X), regressor.predict(X), atol=1e-2)
 
     def test_auto_says_what_it_chose_and_why(self, capsys):

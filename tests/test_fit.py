@@ -1,4 +1,7 @@
 import dataclasses
+import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -6,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
+from latentgp.inference import hyperparameters
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -269,3 +273,82 @@ def test_diagnostics_cannot_be_changed():
     result = lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
     with pytest.raises(dataclasses.FrozenInstanceError):
         result.diagnostics.converged = True
+
+
+RESUMED_ELSEWHERE = """
+import jax, numpy as np, sys
+import latentgp as lgp
+X = np.linspace(0, 6, 30)
+model = lgp.LatentGP(1.0 * lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+fitted = lgp.fit(
+    model,
+    lgp.Data(X, np.sin(X)),
+    key=jax.random.key(0),
+    max_evaluations=int(sys.argv[2]),
+    checkpoint=sys.argv[1] if sys.argv[1] else None,
+)
+print(fitted.diagnostics.evaluations, fitted.posterior.log_evidence.value.hex())
+"""
+
+
+def test_a_fit_is_resumed_in_another_process(tmp_path):
+    def run(checkpoint, evaluations, seed):
+        done = subprocess.run(
+            [sys.executable, "-c", RESUMED_ELSEWHERE, str(checkpoint), str(evaluations)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(tmp_path / "checkpoint", 4, seed="1")
+    assert run(tmp_path / "checkpoint", 200, seed="2") == run("", 200, seed="3")
+
+
+@pytest.mark.parametrize("stopped_at", [3, 20, 23])
+def test_a_fit_with_thinned_rows_is_resumed(tmp_path, monkeypatch, stopped_at):
+    monkeypatch.setattr(hyperparameters, "_THINNED_FROM", 30)
+    monkeypatch.setattr(hyperparameters, "_THINNED_ROWS", 16)
+    monkeypatch.setattr(hyperparameters, "_THINNED_TOLERANCE", 0.0)
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(60, 2))
+    target = (np.sin(2 * inputs[:, 0]) + generator.normal(size=60) > 0).astype(float)
+    settings = {
+        "key": KEY,
+        "method": lgp.VariationalInference(lgp.Inducing(8)),
+        "max_evaluations": 24,
+    }
+    whole = lgp.fit(classification(), lgp.Data(inputs, target), **settings)
+    path = tmp_path / "checkpoint"
+    lgp.fit(
+        classification(),
+        lgp.Data(inputs, target),
+        callback=lambda progress: progress.evaluations == stopped_at,
+        checkpoint=path,
+        **settings,
+    )
+    resumed = lgp.fit(classification(), lgp.Data(inputs, target), checkpoint=path, **settings)
+    assert whole.history.restart[0] == hyperparameters.THINNED_RUN
+    assert set(whole.history.restart) == {hyperparameters.THINNED_RUN, 0}
+    np.testing.assert_array_equal(resumed.history.value, whole.history.value)
+    assert resumed.posterior.log_evidence == whole.posterior.log_evidence
+
+
+def test_a_bound_that_is_not_finite_is_an_error():
+    kernel = lgp.Polynomial(degree=400, variance=1e3)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=0.1))
+    with pytest.raises(lgp.InputError, match="not a finite number"):
+        lgp.fit(model, lgp.Data(100 * X, SMOOTH), key=KEY, learn_hyperparameters=False)
+
+
+def test_a_search_led_astray_has_not_converged(monkeypatch):
+    honest = hyperparameters.evaluate
+
+    def uphill(*arguments):
+        result = honest(*arguments)
+        return result._replace(gradient=-result.gradient)
+
+    monkeypatch.setattr(hyperparameters, "evaluate", uphill)
+    fitted = lgp.fit(regression(), lgp.Data(X, SMOOTH), key=KEY)
+    assert not fitted.diagnostics.converged

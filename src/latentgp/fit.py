@@ -175,6 +175,11 @@ def fit(
     if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
     settled = settle(final, model, rows, sites)
+    if not np.isfinite(settled.bound):
+        raise InputError(
+            "The log evidence is not a finite number at these hyper-parameters; start from other "
+            "values, or change the units of the data."
+        )
     evidence = Evidence(
         float(settled.bound), "exact" if algorithm.is_exact(model) else "lower bound"
     )
@@ -206,8 +211,15 @@ def _identity(
     *settings: float | int,
 ) -> str:
     """A digest of everything that a checkpoint must agree with."""
-    leaves, structure = jax.tree.flatten((algorithm, space, data, jax.random.key_data(key)))
-    digest = hashlib.sha256(f"{structure} {settings}".encode())
+    # NumPyro flattens a prior in the order of a set, another in every process: go by name.
+    priors = [
+        (path, type(prior).__name__, name, np.asarray(getattr(prior, name)).tolist())
+        for path, prior in zip(space.prior_paths, space.priors, strict=True)
+        for name in sorted(prior.arg_constraints)
+    ]
+    parts = (algorithm, space.model, data, jax.random.key_data(key))
+    leaves, structure = jax.tree.flatten(parts)
+    digest = hashlib.sha256(f"{structure} {space.paths} {priors} {settings}".encode())
     for leaf in leaves:
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()

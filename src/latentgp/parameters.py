@@ -21,7 +21,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 
-Role = Literal["lengthscale", "variance", "noise_variance", "other"]
+Role = Literal["lengthscale", "variance", "noise_variance", "factor", "other"]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
 
 _SUPPORT, _ROLE = "latentgp.support", "latentgp.role"
@@ -39,7 +39,8 @@ def parameter(
         support: where the value lives (a NumPyro constraint).
         role: what the value measures; weak default priors, search bounds and reports in the
             user's units follow from it. A "lengthscale" has the units of the inputs, a
-            "variance" or "noise_variance" those of the latent function squared.
+            "variance" or "noise_variance" those of the latent function squared; a "factor"
+            multiplies a variance and has none.
         default: the value when the constructor is given none.
 
     Example:
@@ -85,6 +86,12 @@ class SeesColumns(Parametrised):
     """A module whose parts see only some input columns, which scales their parameters."""
 
     dimensions: eqx.AbstractVar[tuple[int, ...]]
+
+
+class MultipliesParts(Parametrised):
+    """A module that is the product of its parts: only the first one's variances have units."""
+
+    parts: eqx.AbstractVar[tuple[Any, ...]]
 
 
 class ParameterInfo(NamedTuple):
@@ -290,6 +297,11 @@ def _walk(node: Any, prefix: str, dimensions: tuple[int, ...] | None) -> Iterato
             if _SUPPORT in field.metadata:
                 meta = field.metadata
                 yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], dimensions)
+            elif isinstance(node, MultipliesParts) and field.name == "parts":
+                for index, part in enumerate(node.parts):
+                    for info in _walk(part, f"{path}[{index}]", dimensions):
+                        unitless = index > 0 and info.role == "variance"
+                        yield info._replace(role="factor") if unitless else info
             else:
                 yield from _walk(value, path, dimensions)
     elif isinstance(node, tuple | list):

@@ -104,11 +104,7 @@ class Posterior(eqx.Module):
         Returns:
             Shape (S, N), or (S, N, Q) for Q > 1.
         """
-        X = self._inputs(X)
-        if len(X) == 0:
-            draws = np.zeros((number, 0, self.model.likelihood.latent_size))
-        else:
-            draws = np.asarray(_joint_samples(self.model, self.latent, X, key, number))
+        draws = self._joint_draws(self._inputs(X), key, number)
         return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
 
     @double_precision
@@ -119,7 +115,7 @@ class Posterior(eqx.Module):
         X = self._inputs(X)
         side = self._side(side_information, len(X))
         key_f, key_y = jax.random.split(key)
-        f = _joint_samples(self.model, self.latent, X, key_f, number)
+        f = self._joint_draws(X, key_f, number)
         return np.asarray(_observe(self.model.likelihood, f, side, key_y))
 
     @double_precision
@@ -140,6 +136,13 @@ class Posterior(eqx.Module):
             InputError: the kernel has no spectral features.
         """
         return Paths(self, *_draw_paths(self.model, self.latent, key, number, features))
+
+    def _joint_draws(
+        self, X: np.ndarray, key: Key[Array, ""], number: int
+    ) -> Float[np.ndarray, "S N Q"]:
+        if len(X) == 0:
+            return np.zeros((number, 0, self.model.likelihood.latent_size))
+        return np.asarray(_joint_samples(self.model, self.latent, X, key, number))
 
     def latent_inputs(self) -> int:
         """Number of input columns D."""

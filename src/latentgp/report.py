@@ -30,12 +30,7 @@ class Scored(NamedTuple):
 
 def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) -> Path:
     """Reliability diagram of a classifier, interval calibration of a regressor."""
-    from latentgp.table_model import _targets
-    from latentgp.tables import split_target
-
-    split = split_target(frame, model.target)
-    X, y = model.encoder.encode(split.inputs), _targets(split.target, model.task)
-    return plots.save_figure(_calibration(model.estimator, X, y), path)
+    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame)), path)
 
 
 def run_demo(folder: Path) -> None:

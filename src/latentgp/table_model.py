@@ -10,6 +10,7 @@ from latentgp import metrics
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPRegressor
 from latentgp.tables import TableEncoder, guess_task, split_target
+from latentgp.tables.values import texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,11 +112,14 @@ class TableModel:
         }
         return pd.DataFrame(columns, index=frame.index)
 
+    def encoded(self, frame: "pd.DataFrame") -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets of the rows whose target is known, as the estimator takes them."""
+        split = split_target(frame, self.target)
+        return self.encoder.encode(split.inputs), _targets(split.target, self.task)
+
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""
-        split = split_target(frame, self.target)
-        X = self.encoder.encode(split.inputs)
-        y = _targets(split.target, self.task)
+        X, y = self.encoded(frame)
         if isinstance(self.estimator, GPRegressor):
             return regression_scores(self.estimator, X, y)
         return classification_scores(self.estimator, X, y)
@@ -151,7 +155,7 @@ def classification_scores(
 
 def _targets(target: "pd.Series", task: str) -> np.ndarray:
     if task == "classification":
-        return np.asarray(target.astype(str))
+        return texts_in(target).to_numpy(dtype=str)
     return _numbers("target", target, "use --task classification, or clean it")
 
 

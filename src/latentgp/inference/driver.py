@@ -92,7 +92,7 @@ class Driver:
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.identity = identity
         self.records: list[Record] = []
-        self._replayed = 0
+        self._replayed = self._recalled = 0
         self._started = self._saved = time.perf_counter()
         self._status: Any = None
 
@@ -119,6 +119,7 @@ class Driver:
             Record(v, float(f), float(b), g, float(s), int(r))
             for v, f, b, g, s, r in zip(*columns, strict=True)
         ]
+        self._recalled = len(self.records)
         if self.records:
             self._started -= self.records[-1].seconds
         return jax.tree.map(jax.numpy.asarray, sites)
@@ -141,18 +142,18 @@ class Driver:
             EndRun: the run has made all its evaluations.
             InputError: the checkpoint's next evaluation was made elsewhere.
         """
+        limit = min(self.max_evaluations, at_most or self.max_evaluations)
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
                 self._replayed += 1
                 return record
-            if record.restart == run or self.max_evaluations > self._made(run):
+            if record.restart == run or self._made(run) < limit:
                 raise InputError(
                     f"The search does not go the way of the checkpoint {self.checkpoint} "
                     "(another version of a library, or another machine?); remove it to start "
                     "afresh."
                 )
-        limit = min(self.max_evaluations, at_most or self.max_evaluations)
         if self._made(run) >= limit:
             raise EndRun(f"max_evaluations={limit} were made")
         return None
@@ -193,8 +194,8 @@ class Driver:
         return max(candidates or self.records, key=lambda record: record.value)
 
     def save(self, sites: GaussianSites | None) -> None:
-        """Write the checkpoint: whole or not at all."""
-        if self.checkpoint is None or sites is None or not self.records:
+        """Write the checkpoint, whole or not at all, if there is anything new."""
+        if self.checkpoint is None or sites is None or len(self.records) == self._recalled:
             return
         columns = {
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])

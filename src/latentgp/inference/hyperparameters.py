@@ -132,7 +132,7 @@ class _Runs:
         """
         self.sites = sites
         enough = tolerance * (data.size if data.weights is None else float(jnp.sum(data.weights)))
-        reached = -np.inf
+        reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
         unit = 0.0
 
@@ -144,7 +144,7 @@ class _Runs:
             return -record.value / unit, -record.gradient / unit
 
         def stand_still(intermediate_result: OptimizeResult) -> None:
-            nonlocal reached
+            nonlocal reached, rise
             value = -unit * float(intermediate_result.fun)
             rise, reached = value - reached, value
             if rise <= enough:
@@ -160,8 +160,7 @@ class _Runs:
                 callback=stand_still,
                 options={"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000},
             )
-            # SciPy reports a line search that finds nothing better than rounding as a failure.
-            still = -unit * float(found.fun) - reached <= enough
+            still = rise <= enough
             reason = f"an iteration gained less than {enough:.1e} nats" if still else found.message
             self.endings[run] = (bool(found.success) or still, str(reason).lower())
         except EndRun as end:
@@ -195,7 +194,7 @@ class _Runs:
                     "starts from; start from other values, or change the units of the data."
                 )
             # Far outside: far below everything seen, so that the line search steps back.
-            value, gradient = min(seen) - 1e3 * (1 + abs(min(seen))), np.zeros_like(vector)
+            value, gradient = max(seen) - 1e3 * (1 + abs(max(seen))), np.zeros_like(vector)
         if not seen or value > max(seen) - _FAR_BELOW * data.size:
             # Sites of a point that the search will leave at once would only mislead the next.
             self.sites = result.sites

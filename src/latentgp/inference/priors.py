@@ -48,7 +48,8 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
     functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
-    around the latent scale squared, noise variances around a tenth of it.
+    around the latent scale squared, noise variances around a tenth of it, and what multiplies
+    another kernel's variance around one.
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
@@ -59,6 +60,8 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
             priors[path] = LogNormal(jnp.log(typical), jnp.sqrt(3.0))
         elif info.role == "variance":
             priors[path] = LogNormal(jnp.full(shape, 2 * np.log(scale.latent)), 2.0)
+        elif info.role == "factor":
+            priors[path] = LogNormal(jnp.zeros(shape), 2.0)
         elif info.role == "noise_variance":
             typical = 2 * np.log(scale.latent) + np.log(0.1)
             priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
@@ -81,6 +84,8 @@ def search_bounds(
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
         elif info.role in ("variance", "noise_variance"):
             centre = np.full(raw.shape, 2 * np.log(scale.latent))
+        elif info.role == "factor":
+            centre = np.zeros(raw.shape)
         else:
             centre = raw
         reach = np.inf if info.support is constraints.real else np.log(_BOUND_FACTOR)

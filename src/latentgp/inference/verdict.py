@@ -19,6 +19,7 @@ _SAMPLED_ROWS = 500
 _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
 _SETTLED = 1e-4
+_PULL = 1e-6
 _DEFICIT_A_ROW = 0.02
 _NOISE_RATIO = 1e-2
 
@@ -108,6 +109,12 @@ def judge(
             f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
             "length-scale."
         )
+    held = _held_sites(settled)
+    if held:
+        warnings.append(
+            f"The likelihood is not log-concave at {held} row(s), whose sites are held at "
+            "precision zero; the gradient that led the search is only approximate there."
+        )
     sharpness = float(np.max(settled.sites.precision, initial=0.0)) * scale
     if sharpness > _UNRESOLVED:
         warnings.append(
@@ -128,6 +135,13 @@ def judge(
         seconds=seconds,
         warnings=tuple(warnings),
     )
+
+
+def _held_sites(settled: Settled) -> int:
+    """Rows that pull at f although their precision was cut off at zero."""
+    linear, precision = np.abs(settled.sites.linear), np.asarray(settled.sites.precision)
+    pulls = linear > _PULL * np.max(linear, initial=0.0)
+    return int(np.sum(np.any((precision <= 0) & pulls, axis=1)))
 
 
 def _at_bounds(

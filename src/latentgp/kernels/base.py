@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.parameters import Parametrised, SeesColumns, parameter
+from latentgp.parameters import MultipliesParts, Parametrised, SeesColumns, parameter
 
 
 class Kernel(Parametrised):
@@ -69,7 +69,9 @@ class Kernel(Parametrised):
     def __add__(self, other: "Kernel | float") -> "Sum":
         return Sum((*_parts(self, Sum), *_parts(_as_kernel(other), Sum)))
 
-    def __radd__(self, other: float) -> "Sum":
+    def __radd__(self, other: float) -> "Kernel":
+        if isinstance(other, int | float) and other == 0:
+            return self  # so that sum() works
         return Sum((*_parts(_as_kernel(other), Sum), *_parts(self, Sum)))
 
     def __mul__(self, other: "Kernel | float") -> "Kernel":
@@ -102,7 +104,7 @@ class Sum(Kernel):
         return total
 
 
-class Product(Kernel):
+class Product(MultipliesParts, Kernel):
     """Product of kernels: two points are alike when every part says so."""
 
     parts: tuple[Kernel, ...]
@@ -124,10 +126,10 @@ class Product(Kernel):
 
 
 class Scaled(Kernel):
-    """A kernel times a positive number (units: latent function squared)."""
+    """A kernel times a positive number, without units."""
 
     kernel: Kernel
-    scale: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+    scale: Float[Array, ""] = parameter(constraints.positive, role="factor", default=1.0)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         return self.scale * self.kernel(x, z)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
+from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.latents.base import (
     LatentPosterior,
@@ -21,6 +22,7 @@ from latentgp.sites.base import GaussianSites, Rows
 
 # Below this product of precision and prior variance, marginals are computed the long way.
 _WEAK_SITE = 1e-6
+_MOST_ROWS = 30_000
 
 
 class DensePosterior(LatentPosterior):
@@ -91,6 +93,11 @@ class Dense(Representation):
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
     ) -> "Dense":
+        if len(X) > _MOST_ROWS:
+            raise InputError(
+                f"One coefficient a row for {len(X)} rows needs matrices of "
+                f"{8 * len(X) ** 2 / 2**30:.0f} GiB; use Inducing(number=...) instead."
+            )
         return self
 
     def condition(

@@ -16,6 +16,7 @@ Selection = Literal["k-means++", "greedy-variance"]
 
 _MAXIMAL_CANDIDATES = 10_000
 _KMEANS_ITERATIONS = 10
+_MOST_CODES = 30
 
 
 def select_points(
@@ -54,20 +55,44 @@ def select_points(
         settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
         clusters: Any = KMeans(number, **settings)
         clusters.fit(scaled, sample_weight=weights)
-        return clusters.cluster_centers_ * spread + centre
+        return _with_known_codes(clusters.cluster_centers_, scaled) * spread + centre
     raise InputError(f'selection must be "k-means++" or "greedy-variance", got {selection!r}.')
+
+
+def _with_known_codes(
+    centres: Float[np.ndarray, "M D"], rows: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "M D"]:
+    """Centres whose columns of few distinct values hold values that occur.
+
+    A kernel that compares codes sees nothing in the mean of two of them.
+    """
+    centres = centres.copy()
+    for column in range(rows.shape[1]):
+        codes = np.unique(rows[:, column])
+        if len(codes) <= _MOST_CODES:
+            nearest = np.abs(centres[:, column, None] - codes).argmin(axis=1)
+            centres[:, column] = codes[nearest]
+    return centres
 
 
 @partial(jax.jit, static_argnames="number")
 def _greedy_variance(kernel: Kernel, X: Float[Array, "N D"], number: int) -> Int[Array, "M"]:
     """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001)."""
+    largest = jnp.max(kernel.diagonal(X))
 
     def choose(index, state):
         remaining, factor, chosen = state
-        pivot = jnp.argmax(remaining)
+        pivot = jnp.argmax(remaining).astype(chosen.dtype)
         column = kernel.gram(X, X[pivot][None])[:, 0] - factor @ factor[pivot]
-        column = column / jnp.sqrt(jnp.maximum(remaining[pivot], jnp.finfo(X.dtype).tiny))
-        remaining = jnp.maximum(remaining - column**2, 0.0).at[pivot].set(-1.0)
+        rounding = jnp.finfo(X.dtype).eps * largest
+        column = jnp.where(
+            remaining[pivot] > rounding,
+            column / jnp.sqrt(jnp.maximum(remaining[pivot], rounding)),
+            0.0,
+        )
+        # What is chosen stays chosen, also when rounding is all that remains.
+        remaining = jnp.where(remaining < 0, -1.0, jnp.maximum(remaining - column**2, 0.0))
+        remaining = remaining.at[pivot].set(-1.0)
         return remaining, factor.at[:, index].set(column), chosen.at[index].set(pivot)
 
     state = (
