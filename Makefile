@@ -2,15 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test slow check format clean
+.PHONY: demo test check format clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
-
-slow: .venv/installed-dev
-	$(BIN)/python -m pytest -m slow
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -334,3 +334,16 @@ class TestState:
         GPRegressor(random_state=0).fit(X, y)
         np.testing.assert_array_equal(X, copies[0])
         np.testing.assert_array_equal(y, copies[1])
+
+
+def test_a_kernel_of_another_library_is_refused():
+    from sklearn.gaussian_process import kernels
+
+    with pytest.raises(lgp.InputError, match="kernel must be a latentgp kernel"):
+        lgp.GPRegressor(kernels.RBF()).fit(np.arange(4.0)[:, None], np.arange(4.0))
+
+
+def test_an_unknown_argument_of_predict_is_refused():
+    regressor = lgp.GPRegressor(random_state=0).fit(np.arange(4.0)[:, None], np.arange(4.0))
+    with pytest.raises(lgp.InputError, match="noise_varience"):
+        regressor.predict([[1.0]], noise_varience=[0.1])

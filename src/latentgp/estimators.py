@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from latentgp.data import Data, as_weights, check_finite, rows_named
+from latentgp.data import Data, as_weights, check_finite, check_side_information, rows_named
 from latentgp.errors import InputError
 from latentgp.fit import fit
 from latentgp.inference.methods import Method, method_from_name
@@ -75,6 +75,10 @@ class _GPEstimator(BaseEstimator):
         if self.n_inducing is not None and self.n_inducing < 1:
             raise InputError(
                 f"n_inducing must be a positive number or None, got {self.n_inducing}."
+            )
+        if self.kernel is not None and not isinstance(self.kernel, Kernel):
+            raise InputError(
+                f"kernel must be a latentgp kernel such as RBF(), or None, got {self.kernel!r}."
             )
         model = starting_model(data, likelihood, ZeroMean(), self.kernel)
         reason = "asked for"
@@ -189,6 +193,7 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         Without `return_std` no variance is computed.
         """
         X = self._inputs(X)
+        check_side_information(side_information, Gaussian.side_information, "Gaussian")
         if not return_std:
             return self.posterior_.mean_f(X)
         predictive = self.posterior_.predict(X, **side_information)

@@ -30,7 +30,7 @@ def select_points(
     """At most `number` inducing points, shape (M, D); all distinct rows if there are no more.
 
     Rows are put in an order of their own first, so the choice does not depend on theirs, and
-    thinned evenly to 10,000 candidates.
+    thinned evenly to 10,000 candidates (or twice `number`).
     """
     if weights is not None:
         X, weights = X[weights > 0], weights[weights > 0]
@@ -38,7 +38,7 @@ def select_points(
     spread = np.where(spread > 0, spread, 1.0)
     scaled = (X - centre) / spread
     order = np.argsort(np.sum(scaled**2, axis=1), kind="stable")
-    stride = -(-len(order) // _MAXIMAL_CANDIDATES)
+    stride = -(-len(order) // max(_MAXIMAL_CANDIDATES, 2 * number))
     order = order[::stride]
     X, scaled = X[order], scaled[order]
     weights = None if weights is None else weights[order]
