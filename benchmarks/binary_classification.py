@@ -27,12 +27,14 @@ def main() -> None:
     parser = harness.parser(__doc__, peers=("scikit_learn", "gpytorch"), repeats=1)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--size", type=int, default=1000)
-    parser.add_argument("--large", action="store_true")
+    parser.add_argument(
+        "--large", nargs="*", type=int, help="ringnorm at these sizes: 1000 2000 4000 unless given"
+    )
     parser.add_argument("--ard", action="store_true", help="a length-scale for every input")
     arguments = parser.parse_args()
     cases = [(name, min(arguments.size, round(0.7 * SETS[name]))) for name in arguments.sets]
-    if arguments.large:
-        cases = [("ratsch_ringnorm", size) for size in (1000, 2000, 4000)]
+    if arguments.large is not None:
+        cases = [("ratsch_ringnorm", size) for size in arguments.large or (1000, 2000, 4000)]
     with harness.Session(arguments) as session:
         for name, size in cases:
             split = binary(arguments.data_dir, name, size)
