@@ -140,14 +140,12 @@ def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense
     gaussian = isinstance(model.likelihood, Gaussian)
     if n_inducing is None and rows <= (_DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE):
         return Dense()
-    return Inducing(number=min(rows, n_inducing or default_inducing(model, rows)))
+    return Inducing(number=min(rows, n_inducing or default_inducing(model)))
 
 
-def default_inducing(model: LatentGP, rows: int) -> int:
+def default_inducing(model: LatentGP) -> int:
     """How many inducing points "auto" takes: enough to matter, few enough to be fast."""
-    if isinstance(model.likelihood, Bernoulli):
-        return 200 if rows > 5_000 else 100
-    return 500
+    return 200 if isinstance(model.likelihood, Bernoulli) else 500
 
 
 def method_from_name(
@@ -169,7 +167,7 @@ def method_from_name(
     if name == "variational":
         return Choice(VariationalInference(representation), "asked for")
     if name == "collapsed":
-        number = n_inducing or default_inducing(model, rows)
+        number = n_inducing or default_inducing(model)
         return Choice(CollapsedVI(Inducing(number=min(rows, number))), "asked for")
     if name == "exact":
         if n_inducing is not None:
