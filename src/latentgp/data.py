@@ -54,6 +54,11 @@ class Data(eqx.Module):
         """Number of rows N."""
         return self.X.shape[0]
 
+    @property
+    def total_weight(self) -> float:
+        """How many rows these count as."""
+        return float(self.size if self.weights is None else self.weights.sum())
+
     def select(self, index: Any) -> "Data":
         """The rows at an index (or where a mask is true)."""
         return jax.tree.map(lambda column: column[index], self)

@@ -96,8 +96,7 @@ def thinned(data: Data) -> Data:
     chosen = jnp.linspace(0, data.size - 1, _THINNED_ROWS).astype(int)
     part = data.select(chosen)
     weights = jnp.ones(_THINNED_ROWS) if part.weights is None else part.weights
-    total = data.size if data.weights is None else jnp.sum(data.weights)
-    return part.reweighted(weights * total / jnp.sum(weights))
+    return part.reweighted(weights * data.total_weight / jnp.sum(weights))
 
 
 class _Runs:
@@ -131,7 +130,7 @@ class _Runs:
         objective is divided by what makes that step `first_step` long.
         """
         self.sites = sites
-        enough = tolerance * (data.size if data.weights is None else float(jnp.sum(data.weights)))
+        enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
         unit = 0.0

@@ -165,9 +165,7 @@ def evaluate(
     if algorithm.rule.is_exact(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)
     model, pull_model = jax.vjp(space.to_model, vector)
-    state, _, updates, _ = _update_until_settled(
-        algorithm, algorithm.resume(model, data, sites), data
-    )
+    state, _, updates = _update_until_settled(algorithm, algorithm.resume(model, data, sites), data)
     offset, pull_offset = jax.vjp(lambda mean: _offset(mean, data), model)
     pullback = algorithm.representation.pull_back(
         state.posterior, data.X, state.sites.about(offset)
@@ -220,7 +218,7 @@ def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
         offset = _offset(model, data)
         bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
         return Settled(state.posterior, state.sites, bound, jnp.int32(1), jnp.zeros_like(bound))
-    state, bound, updates, _ = _update_until_settled(
+    state, bound, updates = _update_until_settled(
         algorithm, algorithm.resume(model, data, sites), data
     )
     _, info = algorithm.step(state, data)
@@ -250,7 +248,7 @@ def _evaluate_exact(
 
 def _update_until_settled(
     algorithm: SiteInference, state: SiteState, data: Data
-) -> tuple[SiteState, Float[Array, ""], Int[Array, ""], Float[Array, ""]]:
+) -> tuple[SiteState, Float[Array, ""], Int[Array, ""]]:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 
     A step that is too long makes the bound swing; each fall of the bound halves it.
@@ -273,8 +271,8 @@ def _update_until_settled(
     step_size = jnp.asarray(algorithm.rule.step_size, data.X.dtype)
     count = jnp.zeros((), jnp.int32)
     start = (state.sites, state.posterior, -infinite, infinite, count, step_size)
-    sites, posterior, bound, change, updates, _ = jax.lax.while_loop(unsettled, update, start)
-    return SiteState(state.model, sites, posterior), bound, updates, change
+    sites, posterior, bound, _, updates, _ = jax.lax.while_loop(unsettled, update, start)
+    return SiteState(state.model, sites, posterior), bound, updates
 
 
 def _rows(data: Data) -> Rows:
