@@ -7,8 +7,8 @@ import pytest
 # Before anything of latentgp is imported. The surfaces above the core (estimators, command line)
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
 _CORE = (
-    "arrays augmentations data fit inference kernels latents likelihoods linalg means models "
-    "parameters posterior precision sites testing"
+    "arrays augmentations data distributions fit inference kernels latents likelihoods linalg "
+    "means models parameters posterior precision questions sampled_posterior sites testing"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
 

@@ -19,12 +19,13 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "precision", "_version"],
-            ["parameters", "data", "linalg"],
+            ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means"],
-            ["models", "sites.base"],
+            ["models", "sites.base", "questions"],
             ["augmentations", "latents"],
             ["sites"],
             ["inference", "posterior"],
+            ["sampled_posterior"],
             ["fit"],
             SURFACES,
         ]

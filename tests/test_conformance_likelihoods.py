@@ -4,7 +4,8 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.augmentations import Augmentation, augmentation_of
+from latentgp.augmentations import Augmentation, Automatic, augmentation_of
+from latentgp.augmentations.polya_gamma import PolyaGamma
 from latentgp.likelihoods import Likelihood
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import SiteRule
@@ -13,18 +14,36 @@ from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from problems import Heteroscedastic, StudentT
 
 GRID = np.linspace(-25, 25, 4001)
-KNOWN_NOISE = {"noise_variance": 0.4}
+WIDE = np.linspace(-400, 400, 64_001)
+CLASSES = [0.0, 1.0, 2.0]
+KNOWN_NOISE, TRIALS = {"noise_variance": 0.4}, {"trials": 5.0}
 COMPLETE = [
     (lgp.Gaussian(0.3), GRID, True, None),
     (lgp.Gaussian(0.3), GRID, True, KNOWN_NOISE),
+    (lgp.StudentT(0.6, 7.0), WIDE, True, None),
+    (lgp.LaplaceNoise(0.6), np.linspace(-30, 30, 24_001), True, None),
+    (lgp.MaternNoise(0.6), GRID, True, None),
+    (lgp.HeteroscedasticGaussian(9.0), GRID, True, None),
+    (lgp.HeteroscedasticStudentT(40.0, 9.0), WIDE, True, None),
     (lgp.Bernoulli(), [0.0, 1.0], False, None),
+    (lgp.BayesianSVM(), [0.0, 1.0], False, None),
+    (lgp.Binomial(), np.arange(6.0), False, TRIALS),
+    (lgp.NegativeBinomial(1.7), np.arange(20_000.0), False, None),
+    (lgp.ScaledLogisticPoisson(3.3), np.arange(60.0), False, None),
+    (lgp.Softmax(3), CLASSES, False, None),
+    (lgp.LogisticSoftmax(3), CLASSES, False, None),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, False, None),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, False, None),
 ]
 OPTIONAL = ("conditional_moments", "sample", "predictive_quantiles")
 
 
 @pytest.mark.parametrize(("likelihood", "targets", "continuous", "side"), COMPLETE)
 def test_likelihood_conforms_and_is_complete(likelihood, targets, continuous, side):
-    missing = check_likelihood(likelihood, targets, continuous=continuous, side_information=side)
+    tolerance = 1e-4 if isinstance(likelihood, lgp.MaternNoise) else 1e-5
+    missing = check_likelihood(
+        likelihood, targets, continuous=continuous, side_information=side, tolerance=tolerance
+    )
     assert missing == ()
 
 
@@ -40,26 +59,58 @@ def test_every_likelihood_is_checked():
     assert {type(case[0]).__name__ for case in COMPLETE} == concrete_classes(Likelihood)
 
 
+KEPT = lgp.GammaPoissonPolyaGamma()
 AUGMENTED = [
-    (lgp.Gaussian(0.3), [-1.0, 0.5], KNOWN_NOISE),
-    (lgp.Bernoulli(), [0.0, 1.0], None),
+    (lgp.Gaussian(0.3), [-1.0, 0.5], KNOWN_NOISE, None),
+    (lgp.StudentT(0.6, 5.0), [-1.0, 0.5], None, None),
+    (lgp.LaplaceNoise(0.7), [-1.0, 0.5], None, None),
+    (lgp.MaternNoise(0.7), [-1.0, 0.5], None, None),
+    (lgp.HeteroscedasticGaussian(2.0), [-1.0, 0.5], None, None),
+    (lgp.HeteroscedasticStudentT(2.0, 5.0), [-1.0, 0.5], None, None),
+    (lgp.Bernoulli(), [0.0, 1.0], None, None),
+    (lgp.Bernoulli(), [0.0, 1.0], None, Automatic()),
+    (lgp.BayesianSVM(), [0.0, 1.0], None, None),
+    (lgp.Binomial(), [0.0, 3.0, 5.0], TRIALS, None),
+    (lgp.NegativeBinomial(1.7), [0.0, 4.0], None, None),
+    (lgp.ScaledLogisticPoisson(3.3), [0.0, 2.0, 6.0], None, None),
+    (lgp.LogisticSoftmax(3), CLASSES, None, None),
+    (lgp.LogisticSoftmax(3), CLASSES, None, KEPT),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, None, None),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, None, KEPT),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, None),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, KEPT),
 ]
 
 
-@pytest.mark.parametrize(("likelihood", "targets", "side"), AUGMENTED)
-def test_augmentation_conforms(likelihood, targets, side):
-    check_augmentation(likelihood, targets, side_information=side)
+@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), AUGMENTED)
+def test_augmentation_conforms(likelihood, targets, side, augmentation):
+    check_augmentation(likelihood, targets, side_information=side, augmentation=augmentation)
+
+
+@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), AUGMENTED)
+def test_the_augmentation_rule_conforms(likelihood, targets, side, augmentation):
+    rule = AugmentationRule(augmentation=augmentation)
+    check_rule(rule, likelihood, targets, side_information=side)
 
 
 def test_every_augmentation_is_checked():
-    checked = {type(augmentation_of(case[0])).__name__ for case in AUGMENTED}
+    checked = {
+        type(augmentation or augmentation_of(likelihood)).__name__
+        for likelihood, _, _, augmentation in AUGMENTED
+    }
     assert checked == concrete_classes(Augmentation)
 
 
-@pytest.mark.parametrize("rule", [AugmentationRule(), VariationalRule()])
-@pytest.mark.parametrize(("likelihood", "targets", "side"), AUGMENTED)
-def test_rule_conforms(rule, likelihood, targets, side):
-    check_rule(rule, likelihood, targets, side_information=side)
+def test_every_likelihood_with_an_augmentation_is_checked():
+    complete = [case[0] for case in COMPLETE]
+    augmented = {type(case).__name__ for case in complete if augmentation_of(case) is not None}
+    assert {type(case[0]).__name__ for case in AUGMENTED} == augmented
+
+
+@pytest.mark.parametrize(("likelihood", "targets", "side"), [case[:3] for case in AUGMENTED[::4]])
+def test_the_variational_rule_conforms(likelihood, targets, side):
+    tolerance = 0.03 if likelihood.latent_size > 2 else 1e-4
+    check_rule(VariationalRule(), likelihood, targets, side_information=side, tolerance=tolerance)
 
 
 @pytest.mark.parametrize("likelihood", [StudentT(scale=0.6), Heteroscedastic()])
@@ -106,54 +157,53 @@ def test_a_wrong_likelihood_is_caught(likelihood, complaint):
         check_likelihood(likelihood, [0.0, 1.0] if discrete else GRID, continuous=not discrete)
 
 
-class Shifted(lgp.Bernoulli):
-    pass
-
-
-class LooseAugmentation(Augmentation):
+class LooseAugmentation(PolyaGamma):
     """Pólya-Gamma sites at a tilt that is too large: a bound, but not the best."""
 
     def expected_sites(self, likelihood, rows, mean, variance):
-        return augmentation_of(lgp.Bernoulli()).expected_sites(
-            likelihood, rows, 1.5 * mean, variance
-        )
-
-    @property
-    def is_exact(self):
-        return False
+        return super().expected_sites(likelihood, rows, 1.5 * mean, variance)
 
 
-class Boasting(lgp.Bernoulli):
-    pass
-
-
-class BoastingAugmentation(Augmentation):
+class BoastingAugmentation(PolyaGamma):
     """Pólya-Gamma sites with a constant that makes them more than a bound."""
 
     def expected_sites(self, likelihood, rows, mean, variance):
-        sites = augmentation_of(lgp.Bernoulli()).expected_sites(likelihood, rows, mean, variance)
+        sites = super().expected_sites(likelihood, rows, mean, variance)
         return sites._replace(log_constant=sites.log_constant + 0.1)
 
-    @property
-    def is_exact(self):
-        return False
+
+class CarelessDraws(PolyaGamma):
+    """Draws the auxiliary variable for latents that are not the row's."""
+
+    def draw(self, likelihood, rows, f, key, block):
+        return super().draw(likelihood, rows, 1.5 * f, key, block)
 
 
-augmentation_of.register(Shifted, lambda likelihood: LooseAugmentation())
-augmentation_of.register(Boasting, lambda likelihood: BoastingAugmentation())
+class HalfSites(PolyaGamma):
+    """Forgets half of the precision of a drawn site."""
+
+    def conditional_sites(self, likelihood, rows, auxiliary, f, block):
+        sites = super().conditional_sites(likelihood, rows, auxiliary, f, block)
+        return sites._replace(precision=0.5 * sites.precision)
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "complaint"),
+    ("augmentation", "complaint"),
     [
-        (Shifted(), "not tight"),
-        (Boasting(), "above E log p"),
-        (StudentT(), "no augmentation"),
+        (LooseAugmentation(), "not tight"),
+        (BoastingAugmentation(), "above E log p"),
+        (CarelessDraws(), "standard errors"),
+        (HalfSites(), "is not log p"),
     ],
 )
-def test_a_wrong_augmentation_is_caught(likelihood, complaint):
+def test_a_wrong_augmentation_is_caught(augmentation, complaint):
     with pytest.raises(AssertionError, match=complaint):
-        check_augmentation(likelihood, [0.0, 1.0])
+        check_augmentation(lgp.Bernoulli(), [0.0, 1.0], augmentation=augmentation)
+
+
+def test_a_likelihood_without_augmentation_is_caught():
+    with pytest.raises(AssertionError, match="no augmentation"):
+        check_augmentation(StudentT(), [0.0, 1.0])
 
 
 class HalfPrecision(VariationalRule):

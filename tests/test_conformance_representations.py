@@ -7,21 +7,27 @@ from latentgp.latents import Representation
 from latentgp.testing import check_representation
 from problems import KERNEL, X
 
-CASES = {
+REPRESENTATIONS = {
     "dense": (lgp.Dense(), None),
     "inducing, every row": (lgp.Inducing(points=X), True),
     "inducing, chosen": (lgp.Inducing(number=4), False),
 }
+KERNELS = {
+    "shared": KERNEL,
+    "own, alike": lgp.PerLatent(KERNEL, 5.0 * lgp.RBF(lengthscale=0.5)),
+    "own, different": lgp.PerLatent(KERNEL, lgp.Matern52(lengthscale=[0.4, 1.5], variance=0.1)),
+}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_representation_conforms(case):
-    representation, exact = CASES[case]
-    check_representation(representation, KERNEL, X, exact=exact)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("case", REPRESENTATIONS)
+def test_representation_conforms(case, kernel):
+    representation, exact = REPRESENTATIONS[case]
+    check_representation(representation, KERNELS[kernel], X, exact=exact)
 
 
 def test_every_representation_is_checked():
-    checked = {type(representation).__name__ for representation, _ in CASES.values()}
+    checked = {type(representation).__name__ for representation, _ in REPRESENTATIONS.values()}
     assert checked == concrete_classes(Representation)
 
 

@@ -42,6 +42,18 @@ def test_a_bound_and_its_gradient_need_no_array_of_rows_by_points(x64, method, m
     assert compiled.memory_analysis().temp_size_in_bytes < 0.35 * BLOCK
 
 
+def test_own_kernels_need_no_array_of_rows_by_points(x64):
+    def pull_back(representation, kernel, X, sites):
+        posterior = representation.condition(kernel, X, sites)
+        return representation.pull_back(posterior, X, sites)
+
+    kernel = lgp.PerLatent(lgp.RBF(), lgp.Matern32())
+    columns = jnp.zeros((N, 2))
+    sites = GaussianSites(columns, columns, jnp.zeros(N))
+    compiled = jax.jit(pull_back).lower(POINTS, kernel, np.zeros((N, D)), sites).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 0.35 * BLOCK
+
+
 def test_settling_needs_no_array_of_rows_by_points(x64):
     model = classification()
     algorithm, data, sites = large_problem(lgp.AugmentedVI(POINTS), model)

@@ -7,15 +7,25 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
-from latentgp.augmentations import Augmentation, augmentation_of
+from latentgp.augmentations import (
+    Augmentation,
+    GammaPoissonPolyaGamma,
+    NegativeMultinomialPolyaGamma,
+    augmentation_of,
+    check_completely_monotone,
+)
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.fit import Fit, fit
 from latentgp.inference import (
+    NUTS,
     AugmentedVI,
     CollapsedVI,
     ExactGP,
+    GibbsSampling,
     Method,
+    SamplingMethod,
+    SiteMethod,
     VariationalInference,
 )
 from latentgp.kernels import (
@@ -30,17 +40,38 @@ from latentgp.kernels import (
     Matern32,
     Matern52,
     Periodic,
+    PerLatent,
     Polynomial,
     RationalQuadratic,
     Stationary,
     White,
 )
 from latentgp.latents import Dense, Inducing
-from latentgp.likelihoods import Bernoulli, Gaussian, Likelihood
-from latentgp.means import ConstantMean, LinearMean, Mean, ZeroMean
+from latentgp.likelihoods import (
+    BayesianSVM,
+    Bernoulli,
+    BijectiveLogisticSoftmax,
+    Binomial,
+    Form,
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    LaplaceNoise,
+    Likelihood,
+    LogisticSoftmax,
+    MaternNoise,
+    NegativeBinomial,
+    ScaledLogisticPoisson,
+    ScaledLogisticSoftmax,
+    ScaleMixture,
+    Softmax,
+    StudentT,
+)
+from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.posterior import Posterior, Predictive
+from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
 
 if TYPE_CHECKING:
     from latentgp.estimators import GPClassifier, GPRegressor
@@ -55,11 +86,15 @@ _LAZY = {
 }
 
 __all__ = [
+    "NUTS",
     "RBF",
     "ArcCosine",
     "Augmentation",
     "AugmentedVI",
+    "BayesianSVM",
     "Bernoulli",
+    "BijectiveLogisticSoftmax",
+    "Binomial",
     "Categorical",
     "CollapsedVI",
     "Constant",
@@ -68,33 +103,55 @@ __all__ = [
     "Dense",
     "ExactGP",
     "Fit",
+    "Form",
     "GPClassifier",
     "GPRegressor",
+    "GammaPoissonPolyaGamma",
     "Gaussian",
+    "GibbsSampling",
+    "HeteroscedasticGaussian",
+    "HeteroscedasticStudentT",
     "Inducing",
     "InputError",
     "Kernel",
+    "LaplaceNoise",
     "LatentGP",
     "Likelihood",
     "Linear",
     "LinearMean",
+    "LogisticSoftmax",
     "Matern",
     "Matern12",
     "Matern32",
     "Matern52",
+    "MaternNoise",
     "Mean",
     "Method",
+    "NegativeBinomial",
+    "NegativeMultinomialPolyaGamma",
+    "PerLatent",
+    "PerLatentMean",
     "Periodic",
     "Polynomial",
     "Posterior",
     "Predictive",
     "RationalQuadratic",
+    "SampledPosterior",
+    "SampledPredictive",
+    "SamplingMethod",
+    "ScaleMixture",
+    "ScaledLogisticPoisson",
+    "ScaledLogisticSoftmax",
+    "SiteMethod",
+    "Softmax",
     "Stationary",
+    "StudentT",
     "VariationalInference",
     "White",
     "ZeroMean",
     "__version__",
     "augmentation_of",
+    "check_completely_monotone",
     "fit",
     "load",
     "parameter",

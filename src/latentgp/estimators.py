@@ -6,6 +6,7 @@ values scale with the data, so nothing has to be standardised before or converte
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -14,8 +15,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_is_fitted,
@@ -26,17 +27,47 @@ from latentgp.data import Data, as_weights, check_finite, check_side_information
 from latentgp.errors import InputError
 from latentgp.fit import fit
 from latentgp.inference.methods import Method, method_from_name
+from latentgp.inference.priors import spread_of
 from latentgp.inference.starts import starting_model
-from latentgp.kernels import Kernel
-from latentgp.likelihoods import Bernoulli, Gaussian, Likelihood
-from latentgp.means import ConstantMean, ZeroMean
-from latentgp.models import LatentGP
-from latentgp.posterior import Posterior
+from latentgp.kernels import Kernel, PerLatent
+from latentgp.likelihoods import (
+    BayesianSVM,
+    Bernoulli,
+    BijectiveLogisticSoftmax,
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    LaplaceNoise,
+    Likelihood,
+    LogisticSoftmax,
+    MaternNoise,
+    MulticlassLikelihood,
+    ScaledLogisticSoftmax,
+    Softmax,
+    StudentT,
+)
+from latentgp.means import ZeroMean
 
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
-MethodName = Literal["auto", "exact", "collapsed", "augmented", "variational"]
+MethodName = Literal["auto", "exact", "collapsed", "augmented", "variational", "gibbs", "nuts"]
+
+REGRESSION: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "student-t": StudentT,
+    "laplace": LaplaceNoise,
+    "matern": MaternNoise,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "heteroscedastic-student-t": HeteroscedasticStudentT,
+}
+BINARY: dict[str, type[Likelihood]] = {"logit": Bernoulli, "bayesian-svm": BayesianSVM}
+MULTICLASS: dict[str, type[MulticlassLikelihood]] = {
+    "softmax": Softmax,
+    "logistic-softmax": LogisticSoftmax,
+    "bijective-logistic-softmax": BijectiveLogisticSoftmax,
+    "scaled-logistic-softmax": ScaledLogisticSoftmax,
+}
 
 
 class _GPEstimator(BaseEstimator):
@@ -44,8 +75,9 @@ class _GPEstimator(BaseEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | None = None,
+        kernel: Kernel | PerLatent | None = None,
         *,
+        likelihood: str | Likelihood = "auto",
         method: MethodName | Method = "auto",
         n_inducing: int | None = None,
         restarts: int = 0,
@@ -54,6 +86,7 @@ class _GPEstimator(BaseEstimator):
         verbose: int = 0,
     ):
         self.kernel = kernel
+        self.likelihood = likelihood
         self.method = method
         self.n_inducing = n_inducing
         self.restarts = restarts
@@ -76,7 +109,7 @@ class _GPEstimator(BaseEstimator):
             raise InputError(
                 f"n_inducing must be a positive number or None, got {self.n_inducing}."
             )
-        if self.kernel is not None and not isinstance(self.kernel, Kernel):
+        if self.kernel is not None and not isinstance(self.kernel, Kernel | PerLatent):
             raise InputError(
                 f"kernel must be a latentgp kernel such as RBF(), or None, got {self.kernel!r}."
             )
@@ -95,10 +128,8 @@ class _GPEstimator(BaseEstimator):
             max_evaluations=self.max_evaluations,
             verbose=self.verbose,
         )
-        latent, log_evidence = result.posterior.latent, result.posterior.log_evidence
-        model = LatentGP(result.model.kernel, result.model.likelihood, ConstantMean(centre))
-        self.model_ = model if centre else result.model
-        self.posterior_ = Posterior(self.model_, latent, log_evidence)
+        self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
+        self.model_ = self.posterior_.model
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, reason=reason)
         self.method_, self.method_reason_ = method, reason
@@ -108,6 +139,18 @@ class _GPEstimator(BaseEstimator):
             for warning in self.diagnostics_.warnings:
                 warnings.warn(warning, stacklevel=3)
         return self
+
+    def _chosen(self, default: str, names: Mapping[str, Any]) -> Any:
+        """The likelihood asked for: an object as it is, or the class that a name stands for."""
+        if isinstance(self.likelihood, Likelihood):
+            return self.likelihood
+        name = default if self.likelihood == "auto" else self.likelihood
+        if not isinstance(name, str) or name not in names:
+            raise InputError(
+                f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
+                f"{self.likelihood!r}."
+            )
+        return names[name]
 
     def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
         check_is_fitted(self)
@@ -147,8 +190,13 @@ class GPRegressor(RegressorMixin, _GPEstimator):
     Args:
         kernel: its values are where the search starts, in the units of the data; None is an
             RBF with one length-scale an input, started at the median distance.
-        method: "auto" (exact up to 2,000 rows, inducing points above), "exact", "collapsed",
-            "augmented", "variational", or a method object such as `CollapsedVI(...)`.
+        likelihood: the law of the noise: "gaussian" (what "auto" takes), "student-t", "laplace"
+            or "matern" where there are outliers, "heteroscedastic" or
+            "heteroscedastic-student-t" where the noise depends on the inputs; or a likelihood
+            object of a real target, whose values are where the search starts.
+        method: "auto" (exact up to 2,000 rows with Gaussian noise, inducing points above),
+            "exact", "collapsed", "augmented", "variational", "gibbs", "nuts", or a method object
+            such as `CollapsedVI(...)`.
         n_inducing: number of inducing points; a number asks for a sparse method.
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run.
@@ -183,9 +231,17 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         X, y = self._validated(X, y, y_numeric=True)
         side = {} if noise_variance is None else {"noise_variance": noise_variance}
         data = Data(X, y, weights=_weights(sample_weight, X), **side).merged()
+        likelihood = self._chosen("gaussian", REGRESSION)
+        if isinstance(likelihood, type):
+            likelihood = likelihood().scaled_to(spread_of(data))
+        if likelihood.targets != "real":
+            raise InputError(
+                f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
+                "use latentgp.fit for others."
+            )
         centre = float(np.average(data.y, weights=data.weights))
         data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
-        return self._fit_model(data, Gaussian(), centre)
+        return self._fit_model(data, likelihood, centre)
 
     def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
         """Predictive mean of y, and its standard deviation if asked, shapes (N,).
@@ -193,11 +249,14 @@ class GPRegressor(RegressorMixin, _GPEstimator):
         Without `return_std` no variance is computed.
         """
         X = self._inputs(X)
-        check_side_information(side_information, Gaussian.side_information, "Gaussian")
-        if not return_std:
+        likelihood = self.model_.likelihood
+        check_side_information(
+            side_information, likelihood.side_information, type(likelihood).__name__
+        )
+        if not return_std and isinstance(likelihood, Gaussian):
             return self.posterior_.mean_f(X)
         predictive = self.posterior_.predict(X, **side_information)
-        return predictive.mean, np.sqrt(predictive.variance)
+        return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def predict_interval(
         self, X: Any, level: float = 0.95, **side_information: Any
@@ -221,12 +280,15 @@ class GPRegressor(RegressorMixin, _GPEstimator):
 
 
 class GPClassifier(ClassifierMixin, _GPEstimator):
-    """Binary Gaussian-process classification with the logit link.
+    """Gaussian-process classification into two classes or more, with labels of any kind.
 
     Args:
-        kernel: as in `GPRegressor`.
+        kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
+        likelihood: "auto" is "logit" for two classes and "softmax" for more. Others:
+            "bayesian-svm" for two, "logistic-softmax", "scaled-logistic-softmax" or
+            "bijective-logistic-softmax" for any number; or a likelihood object of classes.
         method: "auto" (one coefficient a row up to 400 rows, inducing points above),
-            "augmented", "variational", or a method object.
+            "augmented", "variational", "gibbs", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run.
@@ -234,8 +296,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         verbose: 1 prints progress, the method chosen and the verdict.
 
     Attributes:
-        classes_: the two labels, sorted.
-        model_: the learned model; its latent function is on the logit scale.
+        classes_: the labels, sorted.
+        model_: the learned model; its latent functions are on the logit scale.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
@@ -255,7 +317,7 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
 
         Args:
             X: inputs, shape (N, D).
-            y: labels of two classes, of any type, shape (N,).
+            y: labels, of any type, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
         """
         X, y = self._validated(X, y)
@@ -264,30 +326,24 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         weights = _weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
         self.classes_ = np.unique(present)
-        if len(self.classes_) > 2:
-            raise InputError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}."
-            )
         if len(self.classes_) < 2:
             raise InputError(
                 f"The targets hold one class only ({self.classes_[:1].tolist()}); "
                 "a classifier needs rows of two classes."
             )
-        target = (y == self.classes_[1]).astype(np.float64)
-        data = Data(X, target, weights=weights).merged()
-        return self._fit_model(data, Bernoulli())
+        # A label that only rows of weight zero have counts as any: these rows say nothing.
+        known = np.isin(y, self.classes_)
+        target = np.searchsorted(self.classes_, np.where(known, y, self.classes_[0]))
+        data = Data(X, target.astype(np.float64), weights=weights).merged()
+        return self._fit_model(data, self._class_likelihood())
 
     def predict(self, X: Any) -> np.ndarray:
-        """The more probable label of each row."""
-        X = self._inputs(X)
-        return self.classes_[(self.posterior_.mean_f(X) > 0).astype(int)]
+        """The most probable label of each row."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def predict_proba(self, X: Any) -> Float[np.ndarray, "N 2"]:
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        X = self._inputs(X)
-        second = self.posterior_.predict(X).mean
-        return np.stack([1 - second, second], axis=1)
+        return self.posterior_.predict(self._inputs(X)).probabilities
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
@@ -298,18 +354,29 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
                 f"y has labels that the classifier was not fitted to: {unknown[:5].tolist()}; "
                 f"it knows {self.classes_.tolist()}."
             )
-        return self.posterior_.predict(X).log_prob((y == self.classes_[1]).astype(np.float64))
+        target = np.searchsorted(self.classes_, y).astype(np.float64)
+        return self.posterior_.predict(X).log_prob(target)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> np.ndarray:
-        """Draws of labels: joint over rows through the latent function, shape (N, n_samples)."""
+        """Draws of labels: joint over rows through the latent functions, shape (N, n_samples)."""
         return self.classes_[self._draws(X, n_samples, random_state).astype(int)]
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    def _class_likelihood(self) -> Likelihood:
+        number = len(self.classes_)
+        names = MULTICLASS if number > 2 else {**BINARY, **MULTICLASS}
+        likelihood = self._chosen("softmax" if number > 2 else "logit", names)
+        if isinstance(likelihood, type):
+            several = issubclass(likelihood, MulticlassLikelihood)
+            return likelihood(number) if several else likelihood()
+        size = likelihood.classes if isinstance(likelihood, MulticlassLikelihood) else 2
+        if likelihood.targets != "class" or size != number:
+            raise InputError(
+                f"The targets hold {number} classes, which {type(likelihood).__name__} is not a "
+                "likelihood of; give one for as many classes, or a name."
+            )
+        return likelihood
 
 
 def _weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:

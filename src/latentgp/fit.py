@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,20 +17,24 @@ from numpyro.distributions import Distribution
 from latentgp.arrays import Array
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
+from latentgp.inference.chains import Driving
 from latentgp.inference.driver import Callback, Driver, Record
 from latentgp.inference.hyperparameters import learn
-from latentgp.inference.methods import Method, choose_method
-from latentgp.inference.priors import scales, search_bounds, weak_priors
+from latentgp.inference.methods import Method, SamplingMethod, SiteMethod, choose_method
+from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
 from latentgp.inference.site_inference import SiteInference, initial_sites, settle
-from latentgp.inference.verdict import Diagnostics, judge
+from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterSpace
+from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
+from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 
 _FINAL_TOLERANCE = 1e-8
 _FINAL_UPDATES = 200
+_START_EVALUATIONS = 50
+_START_TOLERANCE = 1e-4
 
 
 class History(NamedTuple):
@@ -55,14 +60,14 @@ class Fit:
     Attributes:
         model: with learned hyper-parameters.
         posterior: of the latent functions.
-        history: of the search.
+        history: of the search for hyper-parameters; empty after sampling.
         diagnostics: what happened, with a verdict.
     """
 
     model: LatentGP
-    posterior: Posterior
+    posterior: Posterior | SampledPosterior
     history: History
-    diagnostics: Diagnostics
+    diagnostics: Diagnostics | ChainDiagnostics
 
 
 @double_precision
@@ -100,7 +105,8 @@ def fit(
         max_evaluations: of the bound, each run.
         max_seconds: for the whole search.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on.
-        callback: called with a `Progress` after every evaluation; true ends the search.
+        callback: called with a `Progress` after every evaluation, or a `ChainProgress` now and
+            then; true ends the search or the sampling with what there is.
         checkpoint: a file kept up to date while learning, and resumed from if it exists.
         verbose: 1 shows a progress line for whatever takes longer than a second.
 
@@ -137,22 +143,81 @@ def fit(
         method, reason = choose_method(model, data.size)
     elif not isinstance(method, Method):
         raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
+    task = _Task(
+        model=model,
+        data=data,
+        key=key,
+        method=method,
+        reason=reason,
+        priors=priors,
+        frozen=tuple(frozen),
+        driving=Driving(callback, max_seconds, verbose),
+        started=started,
+    )
+    if isinstance(method, SamplingMethod):
+        if checkpoint is not None or restarts:
+            raise InputError(
+                f"{type(method).__name__} takes no checkpoint and no restarts; it has chains."
+            )
+        return _sample(task, method, learn_hyperparameters)
+    assert isinstance(method, SiteMethod)
+    return _by_sites(
+        task,
+        method,
+        learn_hyperparameters=learn_hyperparameters,
+        restarts=restarts,
+        max_evaluations=max_evaluations,
+        tolerance=tolerance,
+        checkpoint=checkpoint,
+    )
+
+
+class _Task(NamedTuple):
+    """What is to be fitted, checked and merged, whatever the method."""
+
+    model: LatentGP
+    data: Data
+    key: Key[Array, ""]
+    method: Method
+    reason: str
+    priors: Mapping[str, Distribution | None] | Literal["weak"] | None
+    frozen: tuple[str, ...]
+    driving: Driving
+    started: float
+
+    def space(self, scale: Scales) -> ParameterSpace:
+        """The hyper-parameters that are learned, with their priors."""
+        chosen: dict[str, Distribution | None] = {}
+        if self.priors is not None:
+            chosen |= weak_priors(self.model, scale)
+        if isinstance(self.priors, Mapping):
+            chosen |= self.priors
+        return ParameterSpace(self.model, frozen=self.frozen, priors=chosen)
+
+
+def _by_sites(
+    task: _Task,
+    method: SiteMethod,
+    *,
+    learn_hyperparameters: bool,
+    restarts: int,
+    max_evaluations: int,
+    tolerance: float,
+    checkpoint: str | Path | None,
+) -> Fit:
+    """Hyper-parameters at their most probable values, and a Gaussian posterior."""
+    model, data, key = task.model, task.data, task.key
     algorithm = method.algorithm(model)
-    points = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
-    algorithm = dataclasses.replace(algorithm, representation=points)
+    ready = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
+    algorithm = dataclasses.replace(algorithm, representation=ready)
     scale = scales(model, data)
-    chosen: dict[str, Distribution | None] = {}
-    if priors is not None:
-        chosen |= weak_priors(model, scale)
-    if isinstance(priors, Mapping):
-        chosen |= priors
-    space = ParameterSpace(model, frozen=frozen, priors=chosen)
+    space = task.space(scale)
     rows = data.to_device()
     driver = Driver(
         max_evaluations=max_evaluations,
-        max_seconds=max_seconds,
-        callback=callback,
-        verbose=verbose,
+        max_seconds=task.driving.max_seconds,
+        callback=task.driving.callback,
+        verbose=task.driving.verbose,
         checkpoint=checkpoint,
         identity=_identity(algorithm, space, data, key, restarts, tolerance) if checkpoint else "",
     )
@@ -187,16 +252,51 @@ def fit(
     diagnostics = judge(
         posterior=posterior,
         method=method,
-        reason=reason,
+        reason=task.reason,
         data=data,
         learned=learned,
         records=driver.records,
         space=space,
         bounds=bounds,
         settled=settled,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - task.started,
     )
     return Fit(model, posterior, _history(driver.records), diagnostics)
+
+
+def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) -> Fit:
+    """Draws of the posterior, of the hyper-parameters' too if these are learned.
+
+    Chains that sample hyper-parameters start around the most probable ones by coordinate ascent.
+    """
+    model, data, key = task.model, task.data, task.key
+    method.check(model, learn_hyperparameters)
+    ready = method.representation.initialise(data.X, data.weights, model.kernel, key)
+    space = task.space(scales(model, data))
+    if learn_hyperparameters and space.size:
+        start = dataclasses.replace(method.starting_method(), representation=ready)
+        model = _by_sites(
+            task._replace(method=start, driving=Driving(verbose=task.driving.verbose)),
+            start,
+            learn_hyperparameters=True,
+            restarts=0,
+            max_evaluations=_START_EVALUATIONS,
+            tolerance=_START_TOLERANCE,
+            checkpoint=None,
+        ).model
+        space = eqx.tree_at(lambda s: s.model, space, model)
+    else:
+        space = ParameterSpace(model, frozen=tuple(parameters(model)))
+    chains = method.run(ready, space, data.to_device(), key, task.driving)
+    posterior = sampled_posterior(space, chains)
+    diagnostics = judge_chains(
+        method=method,
+        reason=task.reason,
+        chains=chains,
+        summary=posterior.summary,
+        seconds=time.perf_counter() - task.started,
+    )
+    return Fit(posterior.model, posterior, _history([]), diagnostics)
 
 
 def _history(records: list[Record]) -> History:

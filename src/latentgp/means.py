@@ -1,13 +1,14 @@
 """Mean functions of the latent Gaussian process."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.parameters import Parametrised, parameter
+from latentgp.parameters import OwnParts, Parametrised, parameter
 
 
 class Mean(Parametrised):
@@ -47,3 +48,34 @@ class LinearMean(Mean):
                 "columns; give one slope a column."
             )
         return (self.intercept + X @ self.slope)[:, None]
+
+
+class PerLatentMean(OwnParts, Mean):
+    """A prior mean of its own for every latent function.
+
+    Args:
+        parts: as many prior means as the likelihood has latent functions, in their order.
+
+    Raises:
+        InputError: none is given, or something that is not a prior mean.
+
+    Example:
+        >>> import numpy as np
+        >>> PerLatentMean(ConstantMean(3.0), ZeroMean())(np.zeros((1, 2))).tolist()
+        [[3.0, 0.0]]
+    """
+
+    part_type: ClassVar[type] = Mean
+    parts: tuple[Mean, ...]
+
+    def __init__(self, *parts: Mean):
+        self.parts = parts
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        return jnp.concatenate([part(X) for part in self.parts], axis=1)
+
+
+def constant_first(value: Float[Array, "*S"] | float, latents: int) -> Mean:
+    """A constant prior mean of the first latent function, zero for the others."""
+    others = [ZeroMean() for _ in range(latents - 1)]
+    return PerLatentMean(ConstantMean(value), *others) if others else ConstantMean(value)

@@ -2,24 +2,44 @@
 
 import equinox as eqx
 
-from latentgp.kernels import Kernel
+from latentgp.errors import InputError
+from latentgp.kernels import Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean, ZeroMean
+from latentgp.parameters import OwnParts
 
 
 class LatentGP(eqx.Module):
     """Latent functions f_q ~ GP(mean, kernel), independent, and p(y_n | f_1(x_n), ..., f_Q(x_n)).
 
     Args:
-        kernel: shared by the latent functions.
+        kernel: shared by the latent functions, or a `PerLatent` with one for each.
         likelihood: says how many latent functions there are.
-        mean: prior mean, zero unless given.
+        mean: prior mean, zero unless given; `PerLatentMean` has one for each latent function.
+
+    Raises:
+        InputError: the kernel is none, or the kernels or prior means are not as many as the
+            latent functions.
 
     Example:
         >>> from latentgp import RBF, Gaussian
         >>> model = LatentGP(RBF(lengthscale=0.3), Gaussian(noise_variance=0.1))
     """
 
-    kernel: Kernel
+    kernel: LatentKernel
     likelihood: Likelihood
     mean: Mean = ZeroMean()
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.kernel, Kernel | PerLatent):
+            raise InputError(
+                "kernel must be a latentgp kernel such as RBF(), or PerLatent(...) with one for "
+                f"each latent function, got {self.kernel!r}."
+            )
+        latents = self.likelihood.latent_size
+        for own in (self.kernel, self.mean):
+            if isinstance(own, OwnParts) and len(own.parts) != latents:
+                raise InputError(
+                    f"{type(self.likelihood).__name__} has {latents} latent function(s), but "
+                    f"{type(own).__name__} was given {len(own.parts)} part(s); give one for each."
+                )

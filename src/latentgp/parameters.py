@@ -7,7 +7,7 @@ declare their support. `ParameterSpace` is the one place that knows how to leave
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -21,7 +21,16 @@ from numpyro.distributions.transforms import Transform, biject_to
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 
-Role = Literal["lengthscale", "variance", "noise_variance", "factor", "other"]
+Role = Literal[
+    "lengthscale",
+    "variance",
+    "noise_variance",
+    "noise_scale",
+    "noise_precision",
+    "degrees_of_freedom",
+    "factor",
+    "other",
+]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
 
 _SUPPORT, _ROLE = "latentgp.support", "latentgp.role"
@@ -39,8 +48,9 @@ def parameter(
         support: where the value lives (a NumPyro constraint).
         role: what the value measures; weak default priors, search bounds and reports in the
             user's units follow from it. A "lengthscale" has the units of the inputs, a
-            "variance" or "noise_variance" those of the latent function squared; a "factor"
-            multiplies a variance and has none.
+            "variance" or "noise_variance" those of the latent function squared, a "noise_scale"
+            those of the latent function, a "noise_precision" one over their square; a "factor"
+            multiplies a variance and has none, as have "degrees_of_freedom".
         default: the value when the constructor is given none.
 
     Example:
@@ -94,6 +104,28 @@ class MultipliesParts(Parametrised):
     parts: eqx.AbstractVar[tuple[Any, ...]]
 
 
+class OwnParts(Parametrised):
+    """A module with a part of its own for every latent function, in their order.
+
+    Attributes:
+        part_type: what every part must be.
+
+    Raises:
+        InputError: no part, or one that is something else, or has parts of its own again.
+    """
+
+    part_type: ClassVar[type]
+    parts: eqx.AbstractVar[tuple[Any, ...]]
+
+    def __check_init__(self) -> None:
+        fits = [isinstance(p, self.part_type) and not isinstance(p, OwnParts) for p in self.parts]
+        if not all(fits) or not fits:
+            raise InputError(
+                f"{type(self).__name__} takes one {self.part_type.__name__} for each latent "
+                f"function as its arguments, got {self.parts!r}."
+            )
+
+
 class ParameterInfo(NamedTuple):
     """One parameter of a model: where it is, what it is, what it may be.
 
@@ -103,6 +135,7 @@ class ParameterInfo(NamedTuple):
         support: where it lives.
         role: what it measures.
         dimensions: the input columns that its module sees, None for all.
+        latent: the latent function that it belongs to, counted from 0, None for all.
     """
 
     path: str
@@ -110,6 +143,7 @@ class ParameterInfo(NamedTuple):
     support: constraints.Constraint
     role: Role
     dimensions: tuple[int, ...] | None
+    latent: int | None = None
 
 
 def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
@@ -302,6 +336,10 @@ def _walk(node: Any, prefix: str, dimensions: tuple[int, ...] | None) -> Iterato
                     for info in _walk(part, f"{path}[{index}]", dimensions):
                         unitless = index > 0 and info.role == "variance"
                         yield info._replace(role="factor") if unitless else info
+            elif isinstance(node, OwnParts) and field.name == "parts":
+                for latent, part in enumerate(node.parts):
+                    for info in _walk(part, f"{path}[{latent}]", dimensions):
+                        yield info._replace(latent=latent)
             else:
                 yield from _walk(value, path, dimensions)
     elif isinstance(node, tuple | list):

@@ -4,7 +4,7 @@ Names say what is answered: `_f` is about the latent functions, `predict` about 
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -14,15 +14,18 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
-from latentgp.data import as_inputs, as_rows, check_side_information
-from latentgp.errors import InputError
-from latentgp.kernels.features import Features, random_features
-from latentgp.latents.base import LatentPosterior, over_latents
+from latentgp.data import as_rows
+from latentgp.latents.base import LatentPosterior, block_means, latent_grams, over_latents
+from latentgp.latents.paths import PriorPath, prior_path
 from latentgp.likelihoods import Likelihood, SideInformation
 from latentgp.linalg.cholesky import jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets
+from latentgp.means import constant_first
 from latentgp.models import LatentGP
 from latentgp.precision import double_precision
+from latentgp.questions import checked_inputs, checked_levels, checked_side, interval_levels
+
+_NODES_A_ROW = 1024  # of quadrature, for several latents
 
 
 class Evidence(NamedTuple):
@@ -148,24 +151,17 @@ class Posterior(eqx.Module):
         """Number of input columns D."""
         return self.latent.centres.shape[1]
 
+    def shifted(self, centre: float) -> "Posterior":
+        """With a zero prior mean moved by a constant, and the first latent function with it."""
+        mean = constant_first(centre, self.model.likelihood.latent_size)
+        model = LatentGP(self.model.kernel, self.model.likelihood, mean)
+        return Posterior(model, self.latent, self.log_evidence)
+
     def _inputs(self, X: Any) -> np.ndarray:
-        array = np.asarray(X)
-        if array.shape[:1] == (0,):
-            return np.zeros((0, self.latent_inputs()))
-        X = as_inputs(X)
-        if X.shape[1] != self.latent_inputs():
-            raise InputError(
-                f"X has {X.shape[1]} columns but the model was fitted to {self.latent_inputs()}; "
-                "give the same columns as for the fit."
-            )
-        return X
+        return checked_inputs(X, self.latent_inputs())
 
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:
-        likelihood = self.model.likelihood
-        check_side_information(given, likelihood.side_information, type(likelihood).__name__)
-        side = {name: as_rows(name, values, size) for name, values in given.items()}
-        likelihood.check_side_information(side)
-        return side
+        return checked_side(self.model.likelihood, given, size)
 
     def _marginals(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         columns = len(self.latent.centres)
@@ -195,37 +191,45 @@ class Predictive:
     @property
     def mean(self) -> Float[np.ndarray, "N"]:
         """Mean of y; for a binary target the probability of 1."""
-        return self._moments()[0]
+        return self._moments[0]
 
     @property
     def variance(self) -> Float[np.ndarray, "N"]:
         """Variance of y, noise included."""
-        return self._moments()[1]
+        return self._moments[1]
+
+    @property
+    @double_precision
+    def probabilities(self) -> Float[np.ndarray, "N K"]:
+        """Probabilities of the classes; rows sum to one."""
+        columns = _NODES_A_ROW * self.latent_mean.shape[1]
+        return apply_in_buckets(
+            _predictive_probabilities, self.likelihood, rows=self._rows(), columns=columns
+        )
 
     @double_precision
     def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(y) of one target a row, in nats."""
         y = as_rows("y", y, len(self.latent_mean))
         self.likelihood.check_targets(y)
-        return apply_in_buckets(_predictive_log_prob, self.likelihood, rows=(y, *self._rows()))
+        return apply_in_buckets(
+            _predictive_log_prob,
+            self.likelihood,
+            rows=(y, *self._rows()),
+            columns=_NODES_A_ROW * self.latent_mean.shape[1],
+        )
 
     @double_precision
     def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N K"]:
         """Quantiles of y at K probabilities in (0, 1), one row each."""
-        levels = np.atleast_1d(np.asarray(probabilities, np.float64))
-        if np.any((levels <= 0) | (levels >= 1)):
-            raise InputError(
-                f"probabilities must be strictly between 0 and 1, got {levels.tolist()}."
-            )
+        levels = checked_levels(probabilities)
         return apply_in_buckets(_predictive_quantiles, self.likelihood, levels, rows=self._rows())
 
     def interval(
         self, level: float = 0.95
     ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
         """Lower and upper ends of the central interval that holds y with the given probability."""
-        if not 0 < level < 1:
-            raise InputError(f"level must be strictly between 0 and 1, got {level}.")
-        ends = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        ends = self.quantiles(interval_levels(level))
         return ends[:, 0], ends[:, 1]
 
     @double_precision
@@ -234,6 +238,7 @@ class Predictive:
         draws = _predictive_samples(self.likelihood, self._rows(), key, number)
         return np.asarray(draws)
 
+    @cached_property
     @double_precision
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         return apply_in_buckets(_predictive_moments, self.likelihood, rows=self._rows())
@@ -245,9 +250,9 @@ class Predictive:
 class Paths:
     """Draws from the posterior that can be evaluated anywhere, consistently from call to call."""
 
-    def __init__(self, posterior: Posterior, features: Features, weights: Array, update: Array):
+    def __init__(self, posterior: Posterior, prior: PriorPath, update: Array):
         self._posterior = posterior
-        self._parts = jax.tree.map(np.asarray, (features, weights, update))
+        self._parts = jax.tree.map(np.asarray, (prior, update))
 
     @double_precision
     def __call__(self, X: Any) -> Float[np.ndarray, "S N *Q"]:
@@ -279,6 +284,11 @@ def _marginals(model: LatentGP, latent: LatentPosterior, X: Array) -> tuple[Arra
 @jax.jit
 def _predictive_moments(likelihood: Likelihood, rows: Any) -> tuple[Array, Array]:
     return likelihood.predictive_moments(*rows)
+
+
+@jax.jit
+def _predictive_probabilities(likelihood: Likelihood, rows: Any) -> Array:
+    return likelihood.predictive_probabilities(*rows)
 
 
 @jax.jit
@@ -327,15 +337,13 @@ def _joint_samples(
 @partial(jax.jit, static_argnames=("number", "features"))
 def _draw_paths(
     model: LatentGP, latent: LatentPosterior, key: Key[Array, ""], number: int, features: int
-) -> tuple[Features, Float[Array, "S Q R"], Float[Array, "S Q M"]]:
+) -> tuple[PriorPath, Float[Array, "S Q M"]]:
     inputs, latents = latent.centres.shape[1], model.likelihood.latent_size
 
-    def draw(key: Key[Array, ""]) -> tuple[Features, Array, Array]:
-        key_features, key_weights, key_update = jax.random.split(key, 3)
-        space = random_features(model.kernel, key_features, inputs, features)
-        size = jax.eval_shape(space, latent.centres).shape[1]
-        weights = jax.random.normal(key_weights, (latents, size))
-        return space, weights, latent.pathwise_update(key_update, lambda X: space(X) @ weights.T)
+    def draw(key: Key[Array, ""]) -> tuple[PriorPath, Array]:
+        key_prior, key_update = jax.random.split(key)
+        prior = prior_path(model.kernel, key_prior, inputs=inputs, latents=latents, number=features)
+        return prior, latent.pathwise_update(key_update, prior)
 
     return jax.vmap(draw)(jax.random.split(key, number))
 
@@ -344,9 +352,9 @@ def _draw_paths(
 def _path_values(
     model: LatentGP, latent: LatentPosterior, parts: Any, X: Array
 ) -> Float[Array, "N S Q"]:
-    kernel_functions = model.kernel.gram(latent.centres, X).T
+    blocks = latent_grams(model.kernel, latent.centres, X)
 
-    def value(space: Features, weights: Array, update: Array) -> Float[Array, "N Q"]:
-        return model.mean(X) + space(X) @ weights.T + kernel_functions @ update.T
+    def value(prior: PriorPath, update: Array) -> Float[Array, "N Q"]:
+        return model.mean(X) + prior(X) + block_means(blocks, update)
 
     return jnp.moveaxis(jax.vmap(value)(*parts), 0, 1)

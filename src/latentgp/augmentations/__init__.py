@@ -1,7 +1,24 @@
 """Conjugate representations of likelihoods: one file an augmentation."""
 
+from latentgp.augmentations.automatic import Automatic, check_completely_monotone
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.augmentations.conjugate import Conjugate
-from latentgp.augmentations.polya_gamma import PolyaGamma
+from latentgp.augmentations.heteroscedastic import HeteroscedasticAugmentation
+from latentgp.augmentations.logistic_softmax import (
+    GammaPoissonPolyaGamma,
+    NegativeMultinomialPolyaGamma,
+)
+from latentgp.augmentations.polya_gamma import PoissonPolyaGamma, PolyaGamma
 
-__all__ = ["Augmentation", "Conjugate", "PolyaGamma", "augmentation_of"]
+__all__ = [
+    "Augmentation",
+    "Automatic",
+    "Conjugate",
+    "GammaPoissonPolyaGamma",
+    "HeteroscedasticAugmentation",
+    "NegativeMultinomialPolyaGamma",
+    "PoissonPolyaGamma",
+    "PolyaGamma",
+    "augmentation_of",
+    "check_completely_monotone",
+]

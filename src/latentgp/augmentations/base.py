@@ -4,18 +4,19 @@ from abc import abstractmethod
 from functools import singledispatch
 
 import equinox as eqx
-from jaxtyping import Float
+from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.sites.base import Block, GaussianSites, Rows
 
 
 class Augmentation(eqx.Module):
-    """A likelihood written as an integral over an auxiliary variable w, conjugate given w.
+    """A likelihood written as an integral over auxiliary variables w, conjugate given w.
 
-    p(y | f) = integral of exp(linear(w) f - precision(w) f^2 / 2) p(w) dw up to a constant, so
-    that given w a row is a Gaussian site, and given f the law of w is known.
+    p(y | f) = integral of exp(linear(w) f - precision(w) f^2 / 2 + log_constant(w)) dmu(w), so
+    that given w a row is a Gaussian site, and given f the law of w is known. Where only some
+    latents are Gaussian given the others and w, `blocks` says which go together.
     """
 
     @abstractmethod
@@ -32,10 +33,56 @@ class Augmentation(eqx.Module):
         greatest lower bound on E log p(y | f) that the augmentation gives.
         """
 
-    @property
     @abstractmethod
+    def draw(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        f: Float[Array, "N Q"],
+        key: Key[Array, ""],
+        block: Block,
+    ) -> PyTree:
+        """Auxiliary variables of the block's conditional: one draw of p(w | y, f) a row."""
+
+    @abstractmethod
+    def conditional_sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        auxiliary: PyTree,
+        f: Float[Array, "N Q"],
+        block: Block,
+    ) -> GaussianSites:
+        """The rows as functions of the block's latents, given w and the other latents.
+
+        Columns outside the block are zero. `log_constant` is such that the site is
+        log p(y, w | f) with respect to the measure that `log_conditional` uses.
+        """
+
+    @abstractmethod
+    def log_conditional(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        auxiliary: PyTree,
+        f: Float[Array, "N Q"],
+        block: Block,
+    ) -> Float[Array, "N"]:
+        """Log p(w | y, f) with respect to a measure on w that does not depend on f."""
+
+    def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
+        """Which latents are updated together, in order; all at once unless overridden."""
+        return (tuple(range(likelihood.latent_size)),)
+
+    @property
     def is_exact(self) -> bool:
         """Whether no auxiliary variable is needed: the sites do not depend on f."""
+        return False
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the bound is log p(y | f) where f is known: w's law is not factorised."""
+        return True
 
 
 @singledispatch

@@ -1,11 +1,25 @@
 """Algorithms as init and step, the drivers around them, and the methods that name them."""
 
 from latentgp.inference.methods import (
+    NUTS,
     AugmentedVI,
     CollapsedVI,
     ExactGP,
+    GibbsSampling,
     Method,
+    SamplingMethod,
+    SiteMethod,
     VariationalInference,
 )
 
-__all__ = ["AugmentedVI", "CollapsedVI", "ExactGP", "Method", "VariationalInference"]
+__all__ = [
+    "NUTS",
+    "AugmentedVI",
+    "CollapsedVI",
+    "ExactGP",
+    "GibbsSampling",
+    "Method",
+    "SamplingMethod",
+    "SiteMethod",
+    "VariationalInference",
+]

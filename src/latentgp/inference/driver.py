@@ -52,7 +52,8 @@ class Progress(NamedTuple):
     restart: int
 
 
-Callback = Callable[[Progress], bool | None]
+# A sampler's loop tells it of a `ChainProgress` instead.
+Callback = Callable[[Any], bool | None]
 
 
 class EndRun(Exception):

@@ -4,18 +4,34 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import equinox as eqx
+import numpy as np
+from jaxtyping import Key
 
+from latentgp.arrays import Array
+from latentgp.augmentations import Augmentation, Automatic
+from latentgp.data import Data
+from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
+from latentgp.inference.chains import Chains, Driving
+from latentgp.inference.gibbs import Gibbs, HyperUpdate, run_gibbs
+from latentgp.inference.nuts import run_nuts
 from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Dense, Inducing, Representation
-from latentgp.likelihoods import Bernoulli, Gaussian
+from latentgp.likelihoods import BayesianSVM, Gaussian, ScaleMixture
+from latentgp.likelihoods.heteroscedastic import Heteroscedastic
+from latentgp.likelihoods.robust import SymmetricNoise
 from latentgp.models import LatentGP
+from latentgp.parameters import ParameterSpace
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.variational import VariationalRule
 
 
 class Method(eqx.Module):
-    """How a model is to be fitted."""
+    """How a model is to be fitted: by Gaussian sites, or by sampling."""
+
+
+class SiteMethod(Method):
+    """A method whose posterior is Gaussian, by sites."""
 
     @abstractmethod
     def algorithm(self, model: LatentGP) -> SiteInference:
@@ -26,14 +42,14 @@ class Method(eqx.Module):
         """
 
 
-class ExactGP(Method):
+class ExactGP(SiteMethod):
     """Regression with Gaussian noise in closed form (Rasmussen & Williams 2006, 2.2): O(N^3)."""
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         return _conjugate_inference(self, model, Dense())
 
 
-class CollapsedVI(Method):
+class CollapsedVI(SiteMethod):
     """Regression with Gaussian noise through inducing points, q(u) integrated out: O(N M^2).
 
     The bound is that of Titsias (2009, eq. 9).
@@ -48,28 +64,30 @@ class CollapsedVI(Method):
         return _conjugate_inference(self, model, self.representation)
 
 
-class AugmentedVI(Method):
+class AugmentedVI(SiteMethod):
     """Coordinate-ascent variational inference in the augmented model (Wenzel et al. 2019).
 
     Updates are in closed form and never lower the bound.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
+        augmentation: which one, where a likelihood has several; None is the registered one.
         tolerance: relative change of the bound below which site updates stop.
         max_updates: at most so many site updates an evaluation of the hyper-parameters.
     """
 
     representation: Representation = Dense()
+    augmentation: Augmentation | None = None
     tolerance: float = eqx.field(static=True, default=1e-5)
     max_updates: int = eqx.field(static=True, default=4)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        rule = AugmentationRule()
+        rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
         return SiteInference(self.representation, rule, self.tolerance, self.max_updates)
 
 
-class VariationalInference(Method):
+class VariationalInference(SiteMethod):
     """Gaussian variational inference by natural gradients (Khan & Lin 2017), any likelihood.
 
     Expectations are by Gauss-Hermite quadrature for one or two latents, by fixed quasi-Monte
@@ -102,6 +120,200 @@ class VariationalInference(Method):
         return SiteInference(self.representation, rule, self.tolerance, self.max_updates)
 
 
+class SamplingMethod(Method):
+    """A method whose posterior is draws of Markov chains.
+
+    Attributes:
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that are thrown away.
+        thin: sweeps a draw that is kept.
+    """
+
+    representation: eqx.AbstractVar[Representation]
+    chains: eqx.AbstractVar[int]
+    draws: eqx.AbstractVar[int]
+    warmup: eqx.AbstractVar[int]
+    thin: eqx.AbstractVar[int]
+
+    def __check_init__(self) -> None:
+        if min(self.chains, self.draws, self.thin) < 1 or self.warmup < 0:
+            raise InputError(
+                f"{type(self).__name__} needs at least one chain, draw and sweep a draw, and a "
+                f"warm-up of at least 0, got chains={self.chains}, draws={self.draws}, "
+                f"thin={self.thin}, warmup={self.warmup}."
+            )
+
+    @abstractmethod
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        """Raise InputError if the method cannot be used on the model."""
+
+    @abstractmethod
+    def run(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        key: Key[Array, ""],
+        driving: Driving,
+    ) -> Chains:
+        """Draw the chains, starting around the hyper-parameters of the space's model."""
+
+    @abstractmethod
+    def starting_method(self) -> SiteMethod:
+        """The method that finds where chains that sample hyper-parameters start."""
+
+
+class GibbsSampling(SamplingMethod):
+    """Exact posterior draws of an augmented likelihood, by turns (Galy-Fajou et al. 2020, alg. 2).
+
+    With `Inducing`, latents are drawn from the optimal sparse Gaussian given the auxiliary
+    variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that are thrown away.
+        thin: sweeps a draw that is kept.
+        augmentation: which one, where a likelihood has several; None is the registered one.
+        hyperparameters: how they are updated in a sweep where they are learned: "slice" or
+            "metropolis".
+        alpha: of the divergence that a sparse sweep minimises, in [0, 1]: 0 is variational,
+            1 is FITC.
+
+    Raises:
+        InputError: settings outside their range.
+    """
+
+    representation: Representation = Dense()
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=300)
+    thin: int = eqx.field(static=True, default=1)
+    augmentation: Augmentation | None = None
+    hyperparameters: HyperUpdate = eqx.field(static=True, default="slice")
+    alpha: float = eqx.field(static=True, default=0.0)
+
+    def __check_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise InputError(f"GibbsSampling.alpha must be in [0, 1], got {self.alpha}.")
+        if self.hyperparameters not in ("slice", "metropolis"):
+            raise InputError(
+                'GibbsSampling.hyperparameters must be "slice" or "metropolis", got '
+                f"{self.hyperparameters!r}."
+            )
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        rule = AugmentationRule(augmentation=self.augmentation)
+        rule.check(model.likelihood)
+        dense = isinstance(self.representation, Dense)
+        if dense or not learns_hyperparameters:
+            return
+        if len(rule.blocks(model.likelihood)) > 1 or self.alpha > 0:
+            raise InputError(
+                "Hyper-parameters are sampled through inducing points only with alpha=0 and a "
+                "likelihood whose latents are drawn together; pass learn_hyperparameters=False, "
+                "or use Dense()."
+            )
+
+    def run(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        key: Key[Array, ""],
+        driving: Driving,
+    ) -> Chains:
+        rule = AugmentationRule(augmentation=self.augmentation)
+        algorithm = Gibbs(representation, rule, space, self.hyperparameters, self.alpha)
+        return run_gibbs(
+            algorithm,
+            data,
+            chains=self.chains,
+            warmup=self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            key=key,
+            driving=driving,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return AugmentedVI(self.representation, self.augmentation)
+
+
+class NUTS(SamplingMethod):
+    """The no-U-turn sampler (Hoffman & Gelman 2014) on white latents: any smooth likelihood.
+
+    Args:
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: steps of each chain that adapt its step size and masses.
+        thin: steps a draw that is kept.
+        augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
+            7.3) compares; seldom of use.
+        target_acceptance: that the step size is adapted to, in (0, 1).
+
+    Raises:
+        InputError: settings outside their range.
+    """
+
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=500)
+    thin: int = eqx.field(static=True, default=1)
+    augmented: bool = eqx.field(static=True, default=False)
+    target_acceptance: float = eqx.field(static=True, default=0.8)
+    representation: Representation = Dense()
+
+    def __check_init__(self) -> None:
+        if not 0 < self.target_acceptance < 1:
+            raise InputError(
+                f"NUTS.target_acceptance must be in (0, 1), got {self.target_acceptance}."
+            )
+        if not isinstance(self.representation, Dense):
+            raise InputError("NUTS works with one coefficient a row: leave it Dense().")
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        if not self.augmented:
+            return
+        likelihood = model.likelihood
+        augmentation = AugmentationRule().chosen(likelihood)
+        if isinstance(augmentation, Automatic) and isinstance(likelihood, ScaleMixture):
+            law = likelihood.auxiliary_law(np.ones(1))
+            if not isinstance(law, TiltedScaleMixture):
+                return
+        raise InputError(
+            f"The auxiliary variables of {type(likelihood).__name__} are discrete or have no "
+            "density in closed form, so no trajectory can follow it; use GibbsSampling, or NUTS "
+            "without augmented=True."
+        )
+
+    def run(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        key: Key[Array, ""],
+        driving: Driving,
+    ) -> Chains:
+        return run_nuts(
+            space,
+            data,
+            augmented=self.augmented,
+            chains=self.chains,
+            warmup=self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            target_acceptance=self.target_acceptance,
+            key=key,
+            driving=driving,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference()
+
+
 class Choice(NamedTuple):
     """A method and why it was chosen, in a sentence."""
 
@@ -111,6 +323,7 @@ class Choice(NamedTuple):
 
 _DENSE_REGRESSION = 2_000
 _DENSE_OTHERWISE = 400
+_DENSE_SAMPLING = 1_000
 
 
 def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
@@ -131,6 +344,10 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
         why = f"{rows} rows are few enough for one coefficient a row"
         if gaussian:
             return Choice(ExactGP(), f"{why}: the posterior is exact")
+    if isinstance(model.likelihood, SymmetricNoise | Heteroscedastic | BayesianSVM):
+        return Choice(
+            AugmentedVI(representation), f"{why}; augmented updates suit heavy tails and kinks"
+        )
     return Choice(
         VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
     )
@@ -145,7 +362,7 @@ def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense
 
 def default_inducing(model: LatentGP) -> int:
     """How many inducing points "auto" takes: enough to matter, few enough to be fast."""
-    return 200 if isinstance(model.likelihood, Bernoulli) else 500
+    return 500 if isinstance(model.likelihood, Gaussian) else 200
 
 
 def method_from_name(
@@ -161,23 +378,30 @@ def method_from_name(
     """
     if name == "auto":
         return choose_method(model, rows, n_inducing)
+    if name in ("exact", "nuts") and n_inducing is not None:
+        raise InputError(
+            f'method="{name}" uses no inducing points, but n_inducing={n_inducing}; '
+            "leave one of them out."
+        )
     representation = _representation(model, rows, n_inducing)
     if name == "augmented":
         return Choice(AugmentedVI(representation), "asked for")
     if name == "variational":
         return Choice(VariationalInference(representation), "asked for")
+    if name == "gibbs":
+        if n_inducing is None and rows <= _DENSE_SAMPLING:
+            representation = Dense()
+        return Choice(GibbsSampling(representation), "asked for")
+    if name == "nuts":
+        return Choice(NUTS(), "asked for")
     if name == "collapsed":
         number = n_inducing or default_inducing(model)
         return Choice(CollapsedVI(Inducing(number=min(rows, number))), "asked for")
     if name == "exact":
-        if n_inducing is not None:
-            raise InputError(
-                f'method="exact" uses no inducing points, but n_inducing={n_inducing}; '
-                "leave one of them out."
-            )
         return Choice(ExactGP(), "asked for")
     raise InputError(
-        f"method must be one of auto, exact, collapsed, augmented, variational, got {name!r}."
+        f"method must be one of auto, exact, collapsed, augmented, variational, gibbs, nuts, got "
+        f"{name!r}."
     )
 
 

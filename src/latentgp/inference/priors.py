@@ -19,22 +19,29 @@ _SQUARABLE = 1e-120, 1e120
 
 
 class Scales(NamedTuple):
-    """Typical sizes in the data: of each input, and of the latent function."""
+    """Typical sizes in the data: of each input, and of each latent function."""
 
     inputs: Float[np.ndarray, "D"]
-    latent: float
+    latent: Float[np.ndarray, "Q"]
 
 
 def scales(model: LatentGP, data: Data) -> Scales:
-    """Weighted standard deviations of the inputs (one if constant) and of the latent function.
+    """Weighted standard deviations of the inputs (one if constant) and of the latent functions.
 
-    The latter is what the likelihood makes of the standard deviation of y.
+    The latter are what the likelihood makes of the standard deviation of y.
 
     Raises:
         InputError: values so large or small that their squares leave double precision.
     """
-    spread = float(_spread("y", data.y[:, None], data.weights)[0])
-    return Scales(_spread("X", data.X, data.weights), model.likelihood.latent_scale(spread))
+    spread = spread_of(data)
+    latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
+    latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
+    return Scales(_spread("X", data.X, data.weights), latent)
+
+
+def spread_of(data: Data) -> float:
+    """Weighted standard deviation of the targets, one if they are constant."""
+    return float(_spread("y", data.y[:, None], data.weights)[0])
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
@@ -48,8 +55,9 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
     functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
-    around the latent scale squared, noise variances around a tenth of it, and what multiplies
-    another kernel's variance around one.
+    around the latent scale squared (that of the parameter's own latent function, or else of the
+    first), noise variances around a tenth of it, what multiplies another kernel's variance
+    around one, and degrees of freedom around 8.
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
@@ -59,12 +67,20 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = LogNormal(jnp.log(typical), jnp.sqrt(3.0))
         elif info.role == "variance":
-            priors[path] = LogNormal(jnp.full(shape, 2 * np.log(scale.latent)), 2.0)
+            priors[path] = LogNormal(jnp.full(shape, _log_variance(info, scale)), 2.0)
         elif info.role == "factor":
             priors[path] = LogNormal(jnp.zeros(shape), 2.0)
         elif info.role == "noise_variance":
-            typical = 2 * np.log(scale.latent) + np.log(0.1)
+            typical = _log_variance(info, scale) + np.log(0.1)
             priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
+        elif info.role == "noise_scale":
+            typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
+            priors[path] = LogNormal(jnp.full(shape, typical), 1.0)
+        elif info.role == "noise_precision":
+            typical = -_log_variance(info, scale) - np.log(0.05)
+            priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
+        elif info.role == "degrees_of_freedom":
+            priors[path] = LogNormal(jnp.full(shape, np.log(8.0)), 1.0)
     return priors
 
 
@@ -83,7 +99,7 @@ def search_bounds(
         if info.role == "lengthscale":
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
         elif info.role in ("variance", "noise_variance"):
-            centre = np.full(raw.shape, 2 * np.log(scale.latent))
+            centre = np.full(raw.shape, _log_variance(info, scale))
         elif info.role == "factor":
             centre = np.zeros(raw.shape)
         else:
@@ -97,6 +113,11 @@ def search_bounds(
 
 def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
     return scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
+
+
+def _log_variance(info: ParameterInfo, scale: Scales) -> float:
+    """Typical, of the latent function that a parameter belongs to, or of the first."""
+    return 2 * float(np.log(scale.latent[info.latent or 0]))
 
 
 def _typical_inputs(

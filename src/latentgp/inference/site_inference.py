@@ -14,7 +14,12 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data
-from latentgp.latents.base import LatentPosterior, Representation, log_evidence
+from latentgp.latents.base import (
+    LatentPosterior,
+    Representation,
+    latent_diagonals,
+    log_evidence,
+)
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
@@ -71,9 +76,9 @@ class SiteInference(eqx.Module):
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
         """The state with sites made from the prior's marginals."""
-        offset = _offset(model, data)
-        prior = jnp.broadcast_to(model.kernel.diagonal(data.X)[:, None], offset.shape)
-        sites = self._new_sites(model, _rows(data), offset, prior)
+        offset = prior_mean(model, data)
+        prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+        sites = self._new_sites(model, rows_of(data), offset, prior)
         return SiteState(model, sites, self._condition(model, data, sites))
 
     def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
@@ -83,30 +88,37 @@ class SiteInference(eqx.Module):
     def step(
         self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
     ) -> tuple[SiteState, SiteInfo]:
-        """One damped update of all sites, and the posterior they give."""
+        """One damped update of all sites, block by block, and the posterior they give."""
         return self._step(state, data, self.rule.step_size)
 
     def _step(
         self, state: SiteState, data: Data, step_size: float | Float[Array, ""]
     ) -> tuple[SiteState, SiteInfo]:
-        model = state.model
+        model, sites, posterior = state
+        blocks = self.rule.blocks(model.likelihood)
+        bound = None
+        for block in blocks:
 
-        def update(rows, mean, variance, sites, offset):
-            target = self._new_sites(model, rows, mean + offset, variance)
-            terms = target.expected(mean + offset, variance)
-            return sites.damped(target, step_size), terms
+            def update(rows, mean, variance, sites, offset, block=block):
+                target = self._new_sites(model, rows, mean + offset, variance)
+                terms = target.expected(mean + offset, variance)
+                new = sites.damped(target, step_size)
+                return new if len(blocks) == 1 else sites.with_columns(new, block), terms
 
-        sites, posterior, terms = self.representation.update_sites(
-            state.posterior, data.X, _rows(data), state.sites, _offset(model, data), update
-        )
-        return SiteState(model, sites, posterior), SiteInfo(terms - state.posterior.kl)
+            sites, after, terms = self.representation.update_sites(
+                posterior, data.X, rows_of(data), sites, prior_mean(model, data), update
+            )
+            bound = terms - posterior.kl if bound is None else bound
+            posterior = after
+        assert bound is not None
+        return SiteState(model, sites, posterior), SiteInfo(bound)
 
     def is_exact(self, model: LatentGP) -> bool:
         """Whether the log evidence is the model's own and not a lower bound."""
         return self.representation.is_exact and self.rule.is_exact(model.likelihood)
 
     def _condition(self, model: LatentGP, data: Data, sites: GaussianSites) -> LatentPosterior:
-        about = sites.about(_offset(model, data))
+        about = sites.about(prior_mean(model, data))
         return self.representation.condition(model.kernel, data.X, about)
 
     def _new_sites(
@@ -136,7 +148,7 @@ def spread_sites(
 ) -> GaussianSites:
     """Sites for rows, from what is believed about the latents given sites of other rows."""
     posterior = algorithm.resume(model, known, known_sites).posterior
-    offset = _offset(model, data)
+    offset = prior_mean(model, data)
 
     def update(rows, mean, variance, sites, offset):
         target = algorithm._new_sites(model, rows, mean + offset, variance)
@@ -144,7 +156,7 @@ def spread_sites(
 
     empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
     return algorithm.representation.update_sites(
-        posterior, data.X, _rows(data), empty, offset, update
+        posterior, data.X, rows_of(data), empty, offset, update
     )[0]
 
 
@@ -166,14 +178,14 @@ def evaluate(
         return _evaluate_exact(algorithm, space, vector, data, sites)
     model, pull_model = jax.vjp(space.to_model, vector)
     state, _, updates = _update_until_settled(algorithm, algorithm.resume(model, data, sites), data)
-    offset, pull_offset = jax.vjp(lambda mean: _offset(mean, data), model)
+    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(
         state.posterior, data.X, state.sites.about(offset)
     )
     mean = pullback.mean + offset
 
     def row_terms(model: LatentGP) -> tuple[Float[Array, ""], GaussianSites]:
-        target = algorithm._new_sites(model, _rows(data), mean, pullback.variance)
+        target = algorithm._new_sites(model, rows_of(data), mean, pullback.variance)
         return jnp.sum(target.expected(mean, pullback.variance)), target
 
     (terms, target), in_model = jax.value_and_grad(row_terms, has_aux=True)(model)
@@ -215,7 +227,7 @@ def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.is_exact(model.likelihood):
         state = algorithm.init(model, data)
-        offset = _offset(model, data)
+        offset = prior_mean(model, data)
         bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
         return Settled(state.posterior, state.sites, bound, jnp.int32(1), jnp.zeros_like(bound))
     state, bound, updates = _update_until_settled(
@@ -237,8 +249,8 @@ def _evaluate_exact(
 
     def objective(vector):
         model = space.to_model(vector)
-        offset = _offset(model, data)
-        exact = algorithm._new_sites(model, _rows(data), offset, jnp.ones_like(offset))
+        offset = prior_mean(model, data)
+        exact = algorithm._new_sites(model, rows_of(data), offset, jnp.ones_like(offset))
         bound = log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
         return bound + space.log_prior(vector), bound
 
@@ -275,11 +287,12 @@ def _update_until_settled(
     return SiteState(state.model, sites, posterior), bound, updates
 
 
-def _rows(data: Data) -> Rows:
+def rows_of(data: Data) -> Rows:
+    """What a site rule sees of the data."""
     return Rows(data.y, data.weights, data.side_information)
 
 
-def _offset(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
+def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
     """Prior means of f at the rows."""
     shape = (data.X.shape[0], model.likelihood.latent_size)
     return jnp.broadcast_to(model.mean(data.X), shape)

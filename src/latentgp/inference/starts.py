@@ -4,38 +4,43 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.data import Data
-from latentgp.inference.priors import scales, varying
-from latentgp.kernels import RBF, Kernel
-from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.inference.priors import Scales, scales, varying
+from latentgp.kernels import RBF, Kernel, LatentKernel, PerLatent
+from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
 from latentgp.models import LatentGP
 
 _MEDIAN_ROWS = 1_000
-_NOISE_SHARE = 0.1
 
 
 def starting_model(
-    data: Data, likelihood: Likelihood, mean: Mean, kernel: Kernel | None = None
+    data: Data, likelihood: Likelihood, mean: Mean, kernel: LatentKernel | None = None
 ) -> LatentGP:
-    """The model with every value at a typical size.
+    """The model with a kernel of typical size.
 
     Without a kernel: an RBF with one length-scale an input, each the median distance between
     rows measured in that input's standard deviations; inputs that are constant are ignored.
+    Latent functions that are alike share it. Where they differ in scale (a signal and the
+    logarithm of a noise, say) each has one of its own, the user's kernel too.
     """
-    model = LatentGP(RBF(), likelihood, mean)
-    scale = scales(model, data)
-    if isinstance(likelihood, Gaussian):
-        likelihood = Gaussian(noise_variance=_NOISE_SHARE * scale.latent**2)
+    scale = scales(LatentGP(RBF(), likelihood, mean), data)
+    alike = bool(np.all(scale.latent == scale.latent[0]))
     if kernel is None:
-        columns = np.flatnonzero(varying(data.X))
-        columns = columns if columns.size else np.arange(data.X.shape[1])
-        lengthscale = scale.inputs[columns] * median_distance(
-            data.X[:, columns] / scale.inputs[columns], data.weights
-        )
-        kernel = RBF(lengthscale=lengthscale, variance=scale.latent**2)
-        if columns.size < data.X.shape[1]:
-            kernel = kernel.on(*columns.tolist())
+        kernels = [_typical_rbf(data, scale, float(latent)) for latent in scale.latent]
+        kernel = kernels[0] if alike else PerLatent(*kernels)
+    elif isinstance(kernel, Kernel) and not alike:
+        kernel = PerLatent(*[kernel] * len(scale.latent))
     return LatentGP(kernel, likelihood, mean)
+
+
+def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
+    columns = np.flatnonzero(varying(data.X))
+    columns = columns if columns.size else np.arange(data.X.shape[1])
+    lengthscale = scale.inputs[columns] * median_distance(
+        data.X[:, columns] / scale.inputs[columns], data.weights
+    )
+    kernel = RBF(lengthscale=lengthscale, variance=latent**2)
+    return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
 
 
 def median_distance(X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None) -> float:

@@ -7,10 +7,12 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.data import Data
+from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.driver import Record
 from latentgp.inference.hyperparameters import Learned
 from latentgp.inference.methods import Method
 from latentgp.inference.site_inference import Settled
+from latentgp.latents.base import latent_diagonals
 from latentgp.likelihoods import Gaussian
 from latentgp.parameters import ParameterSpace
 
@@ -22,6 +24,8 @@ _SETTLED = 1e-4
 _PULL = 1e-6
 _DEFICIT_A_ROW = 0.02
 _NOISE_RATIO = 1e-2
+_R_HAT = 1.01
+_EFFECTIVE_A_CHAIN = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,90 @@ class Diagnostics:
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 
 
+@dataclasses.dataclass(frozen=True)
+class ChainDiagnostics:
+    """What happened in a fit by sampling.
+
+    Attributes:
+        converged: whether R-hat and the effective sample sizes are good enough to be trusted
+            (Vehtari et al. 2021: below 1.01, and 100 a chain).
+        method: the method used.
+        reason: why it was chosen.
+        summary: the worst R-hat and effective sample sizes.
+        acceptance: mean rate of accept-reject steps, one where all steps are exact.
+        divergences: of Hamiltonian trajectories.
+        jitter: added to the diagonal of the prior covariance; units of f squared.
+        seconds: of the whole fit, compilation included.
+        warnings: one sentence each: what looks wrong and what to do.
+    """
+
+    converged: bool
+    method: Method
+    reason: str
+    summary: ChainSummary
+    acceptance: float
+    divergences: int
+    jitter: float
+    seconds: float
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The whole story in a few lines."""
+        state = "Chains agree" if self.converged else "Chains are not to be trusted yet"
+        lines = [
+            f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
+            f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
+            f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
+            f"{self.summary.ess_tail:.0f} of the tails."
+        ]
+        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
+
+
+def judge_chains(
+    *,
+    method: Method,
+    reason: str,
+    chains: Chains,
+    summary: ChainSummary,
+    seconds: float,
+) -> ChainDiagnostics:
+    """Look at chains."""
+    number = len(chains.f)
+    needed = _EFFECTIVE_A_CHAIN * number
+    warnings = []
+    if number == 1:
+        warnings.append("One chain cannot show whether it has converged; run at least four.")
+    if not summary.r_hat <= _R_HAT and number > 1:
+        warnings.append(
+            f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains do not agree yet; give a "
+            "longer warmup and more draws."
+        )
+    least = min(summary.ess_bulk, summary.ess_tail)
+    if not least >= needed:
+        warnings.append(
+            f"The smallest effective sample size is {least:.0f}, below {needed} "
+            f"({_EFFECTIVE_A_CHAIN} a chain); give more draws, or a larger thin."
+        )
+    if chains.divergences:
+        warnings.append(
+            f"{chains.divergences} trajectories diverged, so parts of the posterior may be "
+            "missing; raise target_acceptance."
+        )
+    trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
+    return ChainDiagnostics(
+        converged=bool(trusted and not chains.divergences),
+        method=method,
+        reason=reason,
+        summary=summary,
+        acceptance=float(np.mean(chains.acceptance)),
+        divergences=chains.divergences,
+        jitter=chains.jitter,
+        seconds=seconds,
+        warnings=tuple(warnings),
+    )
+
+
 def judge(
     *,
     posterior: Any,
@@ -102,7 +190,9 @@ def judge(
             f"The inducing points leave about {deficit:,.0f} nats of the bound; "
             "use more of them if time allows."
         )
-    scale = float(np.mean(posterior.model.kernel.diagonal(data.X[:_SAMPLED_ROWS])))
+    # Of each latent function; the jitter reported is that of the largest one.
+    scales = np.mean(latent_diagonals(posterior.model.kernel, data.X[:_SAMPLED_ROWS]), axis=1)
+    scale = float(np.max(scales))
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
             f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
@@ -115,7 +205,7 @@ def judge(
             f"The likelihood is not log-concave at {held} row(s), whose sites are held at "
             "precision zero; the gradient that led the search is only approximate there."
         )
-    sharpness = float(np.max(settled.sites.precision, initial=0.0)) * scale
+    sharpness = float(np.max(scales * np.max(settled.sites.precision, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(
             f"A row says {sharpness:.0e} times more about f than the prior, more than double "

@@ -3,6 +3,7 @@
 from latentgp.kernels.base import ActiveDimensions, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, Constant, Linear, Polynomial, White
+from latentgp.kernels.per_latent import LatentKernel, PerLatent
 from latentgp.kernels.stationary import (
     RBF,
     Matern,
@@ -21,11 +22,13 @@ __all__ = [
     "Categorical",
     "Constant",
     "Kernel",
+    "LatentKernel",
     "Linear",
     "Matern",
     "Matern12",
     "Matern32",
     "Matern52",
+    "PerLatent",
     "Periodic",
     "Polynomial",
     "Product",

@@ -77,6 +77,7 @@ class Kernel(Parametrised):
     def __mul__(self, other: "Kernel | float") -> "Kernel":
         if isinstance(other, Kernel):
             return Product((*_parts(self, Product), *_parts(other, Product)))
+        _check_number(other)
         return Scaled(self, other)
 
     def __rmul__(self, other: float) -> "Kernel":
@@ -181,9 +182,18 @@ def _parts(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, ...
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
 
 
-def _as_kernel(value: "Kernel | float") -> Kernel:
+def _as_kernel(value: object) -> Kernel:
     if isinstance(value, Kernel):
         return value
+    _check_number(value)
     from latentgp.kernels.dot_product import Constant
 
     return Constant(value)
+
+
+def _check_number(value: object) -> None:
+    if isinstance(value, eqx.Module):
+        raise InputError(
+            f"A kernel is combined with kernels and numbers, got {type(value).__name__}; combine "
+            "the kernels inside it."
+        )

@@ -1,7 +1,9 @@
 """How latent functions are represented: from Gaussian sites to a Gaussian posterior.
 
-Everything here is about the zero-mean part g = f - mean(x) of Q latent functions that share a
-kernel. Arrays a latent have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)).
+Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent
+have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)). What follows from the kernel
+alone (its blocks, the factor of K_mm) has a first axis of size Q where every latent function has
+its own kernel, and of size 1 where they share it (#Q): `over_latents` puts the two together.
 """
 
 from abc import abstractmethod
@@ -15,8 +17,9 @@ import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
-from latentgp.kernels import Kernel
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel, PerLatent
+from latentgp.sites.base import Block, GaussianSites, Rows
 
 SiteUpdate = Callable[
     [Rows, Float[Array, "B Q"], Float[Array, "B Q"], GaussianSites, Float[Array, "B Q"]],
@@ -31,7 +34,7 @@ class Pullback(NamedTuple):
     d/d precision is -(mean^2 + variance) / 2.
     """
 
-    kernel: Kernel
+    kernel: LatentKernel
     representation: PyTree
     mean: Float[Array, "N Q"]
     variance: Float[Array, "N Q"]
@@ -44,7 +47,8 @@ class LatentPosterior(eqx.Module):
         log_evidence: log of the integral of prior times sites over g, without the sites' own
             constants, in nats; a lower bound for a sparse representation.
         kl: KL divergence from the prior to the posterior of the coefficients, in nats.
-        jitter: what was added to the diagonal of the prior covariance that was factorised.
+        jitter: what was added to the diagonal of the prior covariance that was factorised; the
+            most for any latent function.
         deficit: nats of the bound lost to prior variance that the coefficients cannot express
             at the rows; zero for an exact representation.
     """
@@ -90,13 +94,13 @@ class Representation(eqx.Module):
 
     @abstractmethod
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
+        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
     @abstractmethod
     def condition(
-        self, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> LatentPosterior:
         """Prior times sites: the posterior of g."""
 
@@ -134,13 +138,13 @@ class Representation(eqx.Module):
 
     @abstractmethod
     def from_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
     ) -> Float[Array, "N Q"]:
         """G at the rows from white coefficients v ~ N(0, I)."""
 
     @abstractmethod
     def to_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
     ) -> Float[Array, "Q M"]:
         """White coefficients whose g is given at the rows (best fit if there are fewer)."""
 
@@ -149,9 +153,55 @@ class Representation(eqx.Module):
     def is_exact(self) -> bool:
         """Whether the posterior given sites is exact."""
 
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> "SiteSampler":
+        """What draws the coefficients given sites, for samplers.
+
+        Args:
+            kernel: its hyper-parameters are held.
+            X: inputs of the rows.
+            alpha: of the divergence that a sparse representation minimises.
+        """
+        raise InputError(
+            f"{type(self).__name__} does not say how to draw its coefficients; use Dense() or "
+            "Inducing(...) for sampling, or write its sampler(...)."
+        )
+
+
+class SiteSampler(eqx.Module):
+    """Draws from prior times sites, for one kernel and the rows' inputs.
+
+    Attributes:
+        centres: where the coefficients belong, shape (M, D).
+        lower: L, with L L' = K + jitter at the centres, shape (#Q, M, M).
+        jitter: the largest that was added, absolute.
+    """
+
+    centres: eqx.AbstractVar[Float[Array, "M D"]]
+    lower: eqx.AbstractVar[Float[Array, "#Q M M"]]
+    jitter: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
+        """A draw of the coefficients of a block of latents, given their sites for g."""
+
+    @abstractmethod
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        """A draw of the block's g at the rows, given its coefficients."""
+
+    @abstractmethod
+    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        """White coefficients v ~ N(0, I) under the prior, g = L v at the centres."""
+
 
 def log_evidence(
-    representation: Representation, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
+    representation: Representation,
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    sites: GaussianSites,
 ) -> Float[Array, ""]:
     """Log of the integral of prior times sites, in nats, the sites' own constants included.
 
@@ -191,8 +241,48 @@ _log_evidence_of.defvjp(_forward, _backward)
 
 
 def over_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
-    """Map a function over the leading axis Q of its arguments; no batching where Q = 1."""
-    if jax.tree.leaves(arguments)[0].shape[0] == 1:
-        result = function(*jax.tree.map(lambda a: a[0], arguments))
+    """Map a function over the leading axis Q of its arguments, where that is not 1.
+
+    Arguments (or parts of them) with a leading axis of size 1 are the same for every latent
+    function; nothing is batched where all are. So work on what is shared is done once.
+    """
+    leaves, structure = jax.tree.flatten(arguments)
+    axes = [None if leaf.shape[0] == 1 else 0 for leaf in leaves]
+    leaves = [leaf[0] if axis is None else leaf for leaf, axis in zip(leaves, axes, strict=True)]
+    if all(axis is None for axis in axes):
+        result = function(*jax.tree.unflatten(structure, leaves))
         return jax.tree.map(lambda a: jnp.asarray(a)[None], result)
-    return jax.vmap(function)(*arguments)
+    return jax.vmap(lambda *leaves: function(*jax.tree.unflatten(structure, leaves)), axes)(*leaves)
+
+
+def block_means(
+    blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]
+) -> Float[Array, "N Q"]:
+    """Functions sum_m w_m k(centre_m, x) at N points whose kernel blocks are known."""
+    return over_latents(lambda block, w: w @ block, blocks, weights).T
+
+
+def over_sharing(
+    values: Float[Array, "Q *S"], like: Float[Array, "#Q *S"]
+) -> Float[Array, "#Q *S"]:
+    """Derivatives in kernel blocks: summed over the latent functions that share a block."""
+    return jnp.sum(values, axis=0, keepdims=True) if len(like) == 1 else values
+
+
+def latent_grams(
+    kernel: LatentKernel, X: Float[Array, "N D"], Z: Float[Array, "M D"] | None = None
+) -> Float[Array, "#Q N M"]:
+    """Covariances between all rows of X and all rows of Z.
+
+    Without Z, between all rows of X, the diagonal free of rounding.
+    """
+    return _leading(kernel, kernel.symmetric_gram(X) if Z is None else kernel.gram(X, Z))
+
+
+def latent_diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+    """Prior variances at every row of X."""
+    return _leading(kernel, kernel.diagonal(X))
+
+
+def _leading(kernel: LatentKernel, block: Array) -> Array:
+    return block if isinstance(kernel, PerLatent) else block[None]

@@ -9,14 +9,19 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel
+from latentgp.kernels import LatentKernel
 from latentgp.latents.base import (
     LatentPosterior,
     Pullback,
     Representation,
     SiteUpdate,
+    block_means,
+    latent_diagonals,
+    latent_grams,
     over_latents,
+    over_sharing,
 )
+from latentgp.latents.sampling import DenseSampler, dense_sampler
 from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -35,7 +40,7 @@ class DensePosterior(LatentPosterior):
         factor: of B, shapes (Q, N, N).
     """
 
-    kernel: Kernel
+    kernel: LatentKernel
     X: Float[Array, "N D"]
     weights: Float[Array, "Q N"]
     root_precision: Float[Array, "Q N"]
@@ -46,26 +51,24 @@ class DensePosterior(LatentPosterior):
     deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return self.kernel.gram(self.X, X).T @ self.weights.T
+        return block_means(latent_grams(self.kernel, self.X, X), self.weights)
 
     def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        cross, prior = self.kernel.gram(self.X, X), self.kernel.diagonal(X)
-
-        def variance(root_precision, inverse):
+        def variance(cross, prior, root_precision, inverse):
             explained = jnp.sum((inverse @ (root_precision[:, None] * cross)) ** 2, axis=0)
             return jnp.clip(prior - explained, 0.0, prior)
 
-        variances = over_latents(variance, self.root_precision, self.factor.inverse)
-        return cross.T @ self.weights.T, variances.T
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
+        variances = over_latents(variance, cross, prior, self.root_precision, self.factor.inverse)
+        return block_means(cross, self.weights), variances.T
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        cross, prior = self.kernel.gram(self.X, X), self.kernel.symmetric_gram(X)
-
-        def covariance(root_precision, inverse):
+        def covariance(cross, prior, root_precision, inverse):
             half = inverse @ (root_precision[:, None] * cross)
             return prior - half.T @ half
 
-        return over_latents(covariance, self.root_precision, self.factor.inverse)
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
+        return over_latents(covariance, cross, prior, self.root_precision, self.factor.inverse)
 
     @property
     def centres(self) -> Float[Array, "M D"]:
@@ -91,7 +94,7 @@ class Dense(Representation):
     """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory."""
 
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
+        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Dense":
         if len(X) > _MOST_ROWS:
             raise InputError(
@@ -101,9 +104,9 @@ class Dense(Representation):
         return self
 
     def condition(
-        self, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> DensePosterior:
-        return _condition(kernel, X, kernel.symmetric_gram(X), sites)
+        return _condition(kernel, X, latent_grams(kernel, X), sites)
 
     def update_sites(
         self,
@@ -114,7 +117,7 @@ class Dense(Representation):
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
     ) -> tuple[GaussianSites, DensePosterior, Float[Array, ""]]:
-        K = posterior.kernel.symmetric_gram(X)
+        K = latent_grams(posterior.kernel, X)
         mean, variance = _row_marginals(posterior, K)
         sites, terms = update(rows, mean, variance, sites, offset)
         posterior = _condition(posterior.kernel, X, K, sites.about(offset))
@@ -123,7 +126,7 @@ class Dense(Representation):
     def pull_back(
         self, posterior: DensePosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
-        K, pull_gram = jax.vjp(lambda kernel: kernel.symmetric_gram(X), posterior.kernel)
+        K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
 
         def in_gram(weights, root_precision, factor):
             precision = factor.inverse_of_product()
@@ -133,7 +136,7 @@ class Dense(Representation):
         slopes = over_latents(
             in_gram, posterior.weights, posterior.root_precision, posterior.factor
         )
-        (in_kernel,) = pull_gram(jnp.sum(slopes, axis=0))
+        (in_kernel,) = pull_gram(over_sharing(slopes, K))
         mean, variance = _row_marginals(posterior, K)
         return Pullback(in_kernel, self, mean, variance)
 
@@ -141,14 +144,21 @@ class Dense(Representation):
         return X.shape[0]
 
     def from_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
     ) -> Float[Array, "N Q"]:
-        return jittered_cholesky(kernel.symmetric_gram(X)).factor.lower @ white.T
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
+        return over_latents(jnp.matmul, factor.lower, white).T
 
     def to_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
     ) -> Float[Array, "Q M"]:
-        return (jittered_cholesky(kernel.symmetric_gram(X)).factor.inverse @ g).T
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
+        return over_latents(jnp.matmul, factor.inverse, g.T)
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> DenseSampler:
+        return dense_sampler(kernel, X)
 
     @property
     def is_exact(self) -> bool:
@@ -156,21 +166,21 @@ class Dense(Representation):
 
 
 def _condition(
-    kernel: Kernel, X: Float[Array, "N D"], K: Float[Array, "N N"], sites: GaussianSites
+    kernel: LatentKernel, X: Float[Array, "N D"], K: Float[Array, "#Q N N"], sites: GaussianSites
 ) -> DensePosterior:
     root_precision = jnp.sqrt(sites.precision).T
 
-    def solve(linear, root):
-        B = jnp.eye(K.shape[0], dtype=K.dtype) + root[:, None] * K * root
+    def solve(K, linear, root):
+        B = jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root
         factor = cholesky(B)
         half = factor.inverse @ (root * (K @ linear))
         weights = linear - root * (factor.inverse.T @ half)
         mean = K @ weights
         log_evidence = 0.5 * linear @ mean - factor.half_log_determinant
-        kl = 0.5 * (jnp.sum(factor.inverse**2) - K.shape[0] + mean @ weights)
+        kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
         return weights, factor, log_evidence, kl + factor.half_log_determinant
 
-    weights, factor, log_evidence, kl = over_latents(solve, sites.linear.T, root_precision)
+    weights, factor, log_evidence, kl = over_latents(solve, K, sites.linear.T, root_precision)
     return DensePosterior(
         kernel=kernel,
         X=X,
@@ -185,13 +195,12 @@ def _condition(
 
 
 def _row_marginals(
-    posterior: DensePosterior, K: Float[Array, "N N"]
+    posterior: DensePosterior, K: Float[Array, "#Q N N"]
 ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
     """Marginals at the rows themselves, O(N^2): W S = I - B^-1 for the posterior covariance S."""
-    prior = jnp.diagonal(K)
 
-    def variance(root_precision, inverse):
-        precision = root_precision**2
+    def variance(K, root_precision, inverse):
+        prior, precision = jnp.diagonal(K), root_precision**2
 
         def from_sites():
             return (1 - jnp.sum(inverse**2, axis=0)) / precision
@@ -202,5 +211,5 @@ def _row_marginals(
         strong = jnp.all(precision * prior > _WEAK_SITE)
         return jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
 
-    variances = over_latents(variance, posterior.root_precision, posterior.factor.inverse)
-    return K @ posterior.weights.T, variances.T
+    variances = over_latents(variance, K, posterior.root_precision, posterior.factor.inverse)
+    return block_means(K, posterior.weights), variances.T

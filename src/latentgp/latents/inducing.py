@@ -11,14 +11,19 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel
+from latentgp.kernels import LatentKernel
 from latentgp.latents.base import (
     LatentPosterior,
     Pullback,
     Representation,
     SiteUpdate,
+    block_means,
+    latent_diagonals,
+    latent_grams,
     over_latents,
+    over_sharing,
 )
+from latentgp.latents.sampling import InducingSampler, inducing_sampler
 from latentgp.latents.selection import Selection, select_points
 from latentgp.linalg.cholesky import (
     Factor,
@@ -48,17 +53,18 @@ class Statistics(NamedTuple):
 
     def add(
         self,
-        block: Float[Array, "M B"],
-        prior: Float[Array, "B"],
+        blocks: Float[Array, "#Q M B"],
+        prior: Float[Array, "#Q B"],
         linear: Float[Array, "B Q"],
         precision: Float[Array, "B Q"],
     ) -> "Statistics":
-        """These sums with the rows of one block added."""
-        products = over_latents(lambda w: (block * w) @ block.T, precision.T)
+        """These sums with some rows added, given their kernel blocks."""
+
+        def sums(block, prior, linear, precision):
+            return (block * precision) @ block.T, linear @ block.T, prior @ precision
+
         return Statistics(
-            self.products + products,
-            self.linear + linear.T @ block.T,
-            self.prior_variance + prior @ precision,
+            *map(jnp.add, self, over_latents(sums, blocks, prior, linear.T, precision.T))
         )
 
 
@@ -67,7 +73,7 @@ class InducingPosterior(LatentPosterior):
 
     Attributes:
         points: inducing points Z, shape (M, D).
-        factor: of K_mm + jitter.
+        factor: of K_mm + jitter, shapes (#Q, M, M).
         white_mean: shape (Q, M).
         white_factor: of I + A, A = L^-1 (sum_n w_n k_n k_n') L^-T, shapes (Q, M, M).
         mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
@@ -75,7 +81,7 @@ class InducingPosterior(LatentPosterior):
             k(x, x) - k(x, Z) reduction k(Z, x).
     """
 
-    kernel: Kernel
+    kernel: LatentKernel
     points: Float[Array, "M D"]
     factor: Factor
     white_mean: Float[Array, "Q M"]
@@ -88,21 +94,27 @@ class InducingPosterior(LatentPosterior):
     deficit: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return self.kernel.gram(self.points, X).T @ self.mean_weights.T
+        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
 
     def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        return self.block_marginals(self.kernel.gram(self.points, X), self.kernel.diagonal(X))
+        return self.block_marginals(*_blocks(self.kernel, self.points, X))
 
     def block_marginals(
-        self, block: Float[Array, "M B"], prior: Float[Array, "B"]
+        self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
     ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
-        """Marginals at rows whose kernel block k(Z, X) and prior variances are known."""
-        explained = over_latents(lambda r: jnp.sum((r @ block) * block, axis=0), self.reduction)
-        return block.T @ self.mean_weights.T, jnp.clip(prior - explained, 0.0, prior).T
+        """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
+
+        def variance(block, prior, reduction):
+            explained = jnp.sum((reduction @ block) * block, axis=0)
+            return jnp.clip(prior - explained, 0.0, prior)
+
+        variances = over_latents(variance, blocks, prior, self.reduction)
+        return block_means(blocks, self.mean_weights), variances.T
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        cross, prior = self.kernel.gram(self.points, X), self.kernel.symmetric_gram(X)
-        return over_latents(lambda r: prior - cross.T @ r @ cross, self.reduction)
+        cross = latent_grams(self.kernel, self.points, X)
+        prior = latent_grams(self.kernel, X)
+        return over_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
 
     @property
     def centres(self) -> Float[Array, "M D"]:
@@ -112,9 +124,18 @@ class InducingPosterior(LatentPosterior):
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
-        white = self.white_mean + jnp.einsum("qji,qj->qi", self.white_factor.inverse, noise)
-        prior_white = self.factor.inverse @ prior_path(self.points)
-        return (white - prior_white.T) @ self.factor.inverse
+
+        def weights(inverse, white_mean, white_inverse, prior, noise):
+            return (white_mean + noise @ white_inverse - inverse @ prior) @ inverse
+
+        return over_latents(
+            weights,
+            self.factor.inverse,
+            self.white_mean,
+            self.white_factor.inverse,
+            prior_path(self.points).T,
+            noise,
+        )
 
 
 class Inducing(Representation):
@@ -147,7 +168,7 @@ class Inducing(Representation):
             )
 
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: Kernel, key: Key[Array, ""]
+        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Inducing":
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)
@@ -162,15 +183,14 @@ class Inducing(Representation):
         return type(self)(number=len(points), points=points, selection=self.selection)
 
     def condition(
-        self, kernel: Kernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> InducingPosterior:
         points = self._points()
 
         def step(statistics, rows, real):
             x, linear, precision = rows
             linear, precision = linear * real[:, None], precision * real[:, None]
-            block, prior = kernel.gram(points, x), kernel.diagonal(x)
-            return statistics.add(block, prior, linear, precision), None
+            return statistics.add(*_blocks(kernel, points, x), linear, precision), None
 
         statistics, _ = scan_rows(
             step,
@@ -193,12 +213,12 @@ class Inducing(Representation):
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
-            block, prior = kernel.gram(points, x), kernel.diagonal(x)
-            mean, variance = posterior.block_marginals(block, prior)
+            blocks, prior = _blocks(kernel, points, x)
+            mean, variance = posterior.block_marginals(blocks, prior)
             sites, terms = update(rows, mean, variance, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear * real[:, None], about.precision * real[:, None]
-            return statistics.add(block, prior, linear, precision), (sites, terms)
+            return statistics.add(blocks, prior, linear, precision), (sites, terms)
 
         statistics, (sites, terms) = scan_rows(
             step,
@@ -216,10 +236,9 @@ class Inducing(Representation):
         def step(slopes, rows, real):
             x, linear, precision = rows
             linear, precision = linear * real[:, None], precision * real[:, None]
-            block, pull_block = jax.vjp(lambda k, z: k.gram(z, x), kernel, points)
-            prior, pull_prior = jax.vjp(lambda k: k.diagonal(x), kernel)
+            (blocks, prior), pull_blocks = jax.vjp(lambda k, z: _blocks(k, z, x), kernel, points)
 
-            def in_block(weights, reduction, linear, precision):
+            def in_block(block, prior, weights, reduction, linear, precision):
                 # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
                 product, mean = reduction @ block, weights @ block
                 explained = jnp.sum(product * block, axis=0)
@@ -227,35 +246,38 @@ class Inducing(Representation):
                 slope = product * precision + weights[:, None] * weighted_residual
                 return slope, mean, jnp.clip(prior - explained, 0.0, prior)
 
-            slope, mean, variance = over_latents(
-                in_block, posterior.mean_weights, posterior.reduction, linear.T, precision.T
+            in_blocks, mean, variance = over_latents(
+                in_block,
+                blocks,
+                prior,
+                posterior.mean_weights,
+                posterior.reduction,
+                linear.T,
+                precision.T,
             )
-            in_kernel, in_points = pull_block(jnp.sum(slope, axis=0))
-            (in_kernel_too,) = pull_prior(-0.5 * jnp.sum(precision, axis=1))
-            slopes = jax.tree.map(
-                lambda total, *parts: total + sum(parts),
-                slopes,
-                (in_kernel, in_points),
-                (in_kernel_too, jnp.zeros_like(points)),
-            )
-            return slopes, (mean.T, variance.T)
+            in_prior = over_sharing(-0.5 * precision.T, prior)
+            slopes_here = pull_blocks((over_sharing(in_blocks, blocks), in_prior))
+            return jax.tree.map(jnp.add, slopes, slopes_here), (mean.T, variance.T)
 
         # The part through K_mm, which does not depend on the rows.
-        gram, pull_gram = jax.vjp(lambda k, z: k.symmetric_gram(z), kernel, points)
-        relative_jitter = posterior.jitter / jnp.mean(jnp.diagonal(gram))
-        identity = jnp.eye(len(points), dtype=gram.dtype)
-        inverse = posterior.factor.inverse
+        grams, pull_grams = jax.vjp(latent_grams, kernel, points)
+        relative_jitter = posterior.jitter / jnp.max(_scales(grams))
+        identity = jnp.eye(len(points), dtype=grams.dtype)
 
-        def in_gram(weights, reduction, white_factor):
+        def in_gram(inverse, weights, reduction, white_factor):
             A = white_factor.lower @ white_factor.lower.T - identity
             in_products = 0.5 * (reduction - jnp.outer(weights, weights))
             slope = in_products - 0.5 * inverse.T @ A @ inverse
             return slope + relative_jitter * jnp.trace(slope) / len(points) * identity
 
         slopes = over_latents(
-            in_gram, posterior.mean_weights, posterior.reduction, posterior.white_factor
+            in_gram,
+            posterior.factor.inverse,
+            posterior.mean_weights,
+            posterior.reduction,
+            posterior.white_factor,
         )
-        start = pull_gram(jnp.sum(slopes, axis=0))
+        start = pull_grams(over_sharing(slopes, grams))
         (in_kernel, in_points), (mean, variance) = scan_rows(
             step, start, (X, sites.linear, sites.precision), columns=len(points)
         )
@@ -266,22 +288,33 @@ class Inducing(Representation):
         return len(self._points())
 
     def from_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
     ) -> Float[Array, "N Q"]:
-        points = self._points()
-        inverse = jittered_cholesky(kernel.symmetric_gram(points)).factor.inverse
-        return kernel.gram(X, points) @ (inverse.T @ white.T)
+        cross, inverse = self._white_blocks(kernel, X)
+        return over_latents(lambda c, inverse, v: c @ (inverse.T @ v), cross, inverse, white).T
 
     def to_white(
-        self, kernel: Kernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
     ) -> Float[Array, "Q M"]:
-        points = self._points()
-        inverse = jittered_cholesky(kernel.symmetric_gram(points)).factor.inverse
-        return jnp.linalg.lstsq(kernel.gram(X, points) @ inverse.T, g)[0].T
+        features = over_latents(lambda c, inverse: c @ inverse.T, *self._white_blocks(kernel, X))
+        return over_latents(lambda features, g: jnp.linalg.lstsq(features, g)[0], features, g.T)
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> InducingSampler:
+        return inducing_sampler(kernel, self._points(), X, alpha)
 
     @property
     def is_exact(self) -> bool:
         return False
+
+    def _white_blocks(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "#Q N M"], Float[Array, "#Q M M"]]:
+        """k(X, Z) and L^-1, so that g = k(X, Z) L^-T v for white coefficients v."""
+        points = self._points()
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, points)).factor
+        return latent_grams(kernel, X, points), factor.inverse
 
     def _points(self) -> Float[Array, "M D"]:
         if self.points is None:
@@ -290,6 +323,18 @@ class Inducing(Representation):
                 "or fit the model with latentgp.fit."
             )
         return jnp.asarray(self.points)
+
+
+def _blocks(
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+    """What the kernel says about some rows: k(Z, X), and the prior variances."""
+    return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
+
+
+def _scales(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
+    """What jitter is relative to, for each Gram matrix."""
+    return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
 
 
 def _no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
@@ -302,47 +347,48 @@ def _no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
 
 
 def _posterior(
-    kernel: Kernel, points: Float[Array, "M D"], statistics: Statistics
+    kernel: LatentKernel, points: Float[Array, "M D"], statistics: Statistics
 ) -> InducingPosterior:
     """The optimal q(u) given sites, and the evidence; everything here is M x M.
 
     Every eigenvalue of I + A is at least one. Rounding in the sums over rows is amplified by the
     inverse of K_mm, and a pivot below one shows where it would spoil the result: then K_mm gets
-    more jitter.
+    more jitter. Latent functions with kernels of their own climb the ladder together, each in
+    units of its own prior variance.
     """
-    gram = kernel.symmetric_gram(points)
-    scale = jnp.mean(jnp.diagonal(gram))
-    identity = jnp.eye(len(points), dtype=gram.dtype)
+    grams = latent_grams(kernel, points)
+    scales = _scales(grams)
+    identity = jnp.eye(len(points), dtype=grams.dtype)
 
-    def attempt(jitter):
-        prior = cholesky(gram + jitter * identity)
+    def attempt(jitters):
+        prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
 
-        def factorise(products):
-            A = prior.inverse @ products @ prior.inverse.T
+        def factorise(inverse, products):
+            A = inverse @ products @ inverse.T
             return cholesky(identity + 0.5 * (A + A.T)), jnp.trace(A)
 
-        factor, trace = over_latents(factorise, statistics.products)
+        factor, trace = over_latents(factorise, prior.inverse, statistics.products)
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
-        return (prior, factor, trace), is_safe(prior, scale) & (jnp.min(pivots) >= _SAFE_PIVOT)
+        safe = over_latents(is_safe, prior, scales)
+        return (prior, factor, trace), jnp.all(safe) & (jnp.min(pivots) >= _SAFE_PIVOT)
 
-    (prior, factor, trace), jitter = climb_jitter(attempt, scale)
-    prior_precision = prior.inverse_of_product()
+    (prior, factor, trace), jitters = climb_jitter(attempt, scales)
 
-    def solve(factor, linear):
-        c = factor.inverse @ (prior.inverse @ linear)
+    def solve(inverse, precision, factor, linear):
+        c = factor.inverse @ (inverse @ linear)
         white_mean = factor.inverse.T @ c
-        R = factor.inverse @ prior.inverse
+        R = factor.inverse @ inverse
         quadratic, log_determinant = c @ c, factor.half_log_determinant
         kl = (
             0.5 * (jnp.sum(factor.inverse**2) - len(points) + white_mean @ white_mean)
             + log_determinant
         )
-        weights = prior.inverse.T @ white_mean
-        reduction = prior_precision - R.T @ R
-        return white_mean, weights, reduction, 0.5 * quadratic - log_determinant, kl
+        weights = inverse.T @ white_mean
+        return white_mean, weights, precision - R.T @ R, 0.5 * quadratic - log_determinant, kl
 
+    precision = over_latents(Factor.inverse_of_product, prior)
     white_mean, weights, reduction, log_evidence, kl = over_latents(
-        solve, factor, statistics.linear
+        solve, prior.inverse, precision, factor, statistics.linear
     )
     deficit = 0.5 * jnp.sum(statistics.prior_variance - trace)
     return InducingPosterior(
@@ -355,6 +401,6 @@ def _posterior(
         reduction=reduction,
         log_evidence=jnp.sum(log_evidence) - deficit,
         kl=jnp.sum(kl),
-        jitter=jitter,
+        jitter=jnp.max(jitters),
         deficit=deficit,
     )

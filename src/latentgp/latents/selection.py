@@ -10,7 +10,8 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel
+from latentgp.kernels import LatentKernel
+from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
 
 Selection = Literal["k-means++", "greedy-variance"]
 
@@ -22,7 +23,7 @@ _MOST_CODES = 30
 def select_points(
     X: Float[np.ndarray, "N D"],
     weights: Float[np.ndarray, "N"] | None,
-    kernel: Kernel,
+    kernel: LatentKernel,
     number: int,
     selection: Selection,
     key: Key[Array, ""],
@@ -76,28 +77,35 @@ def _with_known_codes(
 
 
 @partial(jax.jit, static_argnames="number")
-def _greedy_variance(kernel: Kernel, X: Float[Array, "N D"], number: int) -> Int[Array, "M"]:
-    """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001)."""
-    largest = jnp.max(kernel.diagonal(X))
+def _greedy_variance(kernel: LatentKernel, X: Float[Array, "N D"], number: int) -> Int[Array, "M"]:
+    """Pivots of a partial Cholesky factorisation of the Gram matrix (Fine & Scheinberg 2001).
+
+    Where latent functions have kernels of their own, the pivot has the largest sum of what
+    remains of their variances, each as a share of its largest prior variance.
+    """
+    prior = latent_diagonals(kernel, X)
+    largest = jnp.max(prior, axis=1)
+    rounding = jnp.finfo(X.dtype).eps * largest
 
     def choose(index, state):
         remaining, factor, chosen = state
-        pivot = jnp.argmax(remaining).astype(chosen.dtype)
-        column = kernel.gram(X, X[pivot][None])[:, 0] - factor @ factor[pivot]
-        rounding = jnp.finfo(X.dtype).eps * largest
-        column = jnp.where(
-            remaining[pivot] > rounding,
-            column / jnp.sqrt(jnp.maximum(remaining[pivot], rounding)),
-            0.0,
-        )
-        # What is chosen stays chosen, also when rounding is all that remains.
-        remaining = jnp.where(remaining < 0, -1.0, jnp.maximum(remaining - column**2, 0.0))
-        remaining = remaining.at[pivot].set(-1.0)
-        return remaining, factor.at[:, index].set(column), chosen.at[index].set(pivot)
+        share = remaining / jnp.where(largest > 0, largest, 1.0)[:, None]
+        pivot = jnp.argmax(jnp.sum(share, axis=0)).astype(chosen.dtype)
 
-    state = (
-        kernel.diagonal(X),
-        jnp.zeros((X.shape[0], number), X.dtype),
-        jnp.zeros(number, jnp.int32),
-    )
+        def reduce(gram, remaining, factor, rounding):
+            column = gram[:, 0] - factor @ factor[pivot]
+            column = jnp.where(
+                remaining[pivot] > rounding,
+                column / jnp.sqrt(jnp.maximum(remaining[pivot], rounding)),
+                0.0,
+            )
+            # What is chosen stays chosen, also when rounding is all that remains.
+            remaining = jnp.where(remaining < 0, -1.0, jnp.maximum(remaining - column**2, 0.0))
+            return remaining.at[pivot].set(-1.0), factor.at[:, index].set(column)
+
+        blocks = latent_grams(kernel, X, X[pivot][None])
+        remaining, factor = over_latents(reduce, blocks, remaining, factor, rounding)
+        return remaining, factor, chosen.at[index].set(pivot)
+
+    state = (prior, jnp.zeros((*prior.shape, number), X.dtype), jnp.zeros(number, jnp.int32))
     return jax.lax.fori_loop(0, number, choose, state)[2]

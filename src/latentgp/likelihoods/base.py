@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,10 @@ from jaxtyping import Float, Key
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.quadrature import expectation, prediction_nodes, training_nodes
+from latentgp.likelihoods.quantiles import invert_cdf, invert_cdf_of_counts
 from latentgp.parameters import Parametrised
 
+Targets = Literal["real", "count", "class"]
 SideInformation = Mapping[str, Float[Array, "..."]]
 
 
@@ -26,10 +28,14 @@ class Likelihood(Parametrised):
     Attributes:
         latent_size: Q.
         side_information: names of the per-row numbers it reads.
+        targets: what y is: a real number, a count, or a class numbered from 0.
+        is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
     """
 
     latent_size: ClassVar[int] = 1
     side_information: ClassVar[tuple[str, ...]] = ()
+    targets: ClassVar[Targets] = "real"
+    is_normalised: ClassVar[bool] = True
 
     @abstractmethod
     def log_prob(
@@ -55,13 +61,36 @@ class Likelihood(Parametrised):
             "write that method to draw targets."
         )
 
-    def latent_scale(self, spread: float) -> float:
-        """A typical standard deviation of f, given that of y.
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        """Probability of a target of at most y given f, one row."""
+        raise InputError(
+            f"{type(self).__name__} does not say its cdf(y, f, side); "
+            "write that method to predict quantiles of y."
+        )
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        """Probabilities of the classes given f, one row."""
+        raise InputError(
+            f"{type(self).__name__} does not say its class_probabilities(f, side); "
+            "write that method to predict classes."
+        )
+
+    def latent_scale(self, spread: float) -> float | tuple[float, ...]:
+        """A typical standard deviation of f (one number, or one a latent), given that of y.
 
         Default priors and search bounds are centred on it. On the scale of a logarithm or a
         logit, 2 is typical; where f has the units of y, it is the spread of y.
         """
         return 2.0
+
+    def scaled_to(self, spread: float) -> "Likelihood":
+        """This likelihood with its noise at a typical size, given the spread of y.
+
+        Where a search starts when the user gave no starting values.
+        """
+        return self
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         """Raise InputError if targets are outside the support, naming what is expected."""
@@ -111,6 +140,17 @@ class Likelihood(Parametrised):
         first, second = jnp.moveaxis(expectation(moments, mean, variance, nodes), -1, 0)
         return first, jnp.maximum(second - first**2, 0.0)
 
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        """Probability of a target of at most y under f ~ N(mean, diag(variance)), a row."""
+        nodes = prediction_nodes(self.latent_size)
+        return expectation(self._along_nodes(self.cdf, y, side), mean, variance, nodes)
+
     def predictive_quantiles(
         self,
         probabilities: Float[Array, "K"],
@@ -118,11 +158,29 @@ class Likelihood(Parametrised):
         variance: Float[Array, "N Q"],
         side: SideInformation,
     ) -> Float[Array, "N K"]:
-        """Quantiles of y under f ~ N(mean, diag(variance)), a row."""
-        raise InputError(
-            f"{type(self).__name__} has no predictive_quantiles; use the predictive mean and "
-            "variance, or quantiles of samples."
-        )
+        """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
+
+        def cdf(y: Float[Array, "N"]) -> Float[Array, "N"]:
+            return self.predictive_cdf(y, mean, variance, side)
+
+        centre = mean[:, 0]
+        if self.targets == "count":
+            return invert_cdf_of_counts(cdf, probabilities, centre)
+        width = jnp.sqrt(variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
+        return invert_cdf(cdf, probabilities, centre, width)
+
+    def predictive_probabilities(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> Float[Array, "N K"]:
+        """Probabilities of the classes under f ~ N(mean, diag(variance)), a row."""
+
+        def probabilities(f: Float[Array, "N S Q"]) -> Float[Array, "N S K"]:
+            over_nodes = jax.vmap(self.class_probabilities, (0, None))
+            return jax.vmap(over_nodes)(f, dict(side))
+
+        nodes = prediction_nodes(self.latent_size)
+        values = expectation(probabilities, mean, variance, nodes)
+        return values / jnp.sum(values, axis=1, keepdims=True)
 
     def _along_nodes(
         self, function: Callable, y: Float[Array, "N"], side: SideInformation

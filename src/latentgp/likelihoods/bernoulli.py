@@ -1,32 +1,37 @@
 """Binary targets."""
 
+from typing import ClassVar
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
+from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
+from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import SideInformation, Targets
+from latentgp.likelihoods.quadrature import expected_excess
+from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
+from latentgp.likelihoods.shapes import root
 
 
-class Bernoulli(Likelihood):
-    """y in {0, 1} with p(y = 1 | f) = 1 / (1 + exp(-f)), the logit link."""
+class BinaryLikelihood(ScaleMixture):
+    """A law of y in {0, 1} given one latent."""
 
-    def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        return jax.nn.log_sigmoid((2 * y - 1) * f[0])
+    targets: ClassVar[Targets] = "class"
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        probability = jax.nn.sigmoid(f[0])
+        probability = self.class_probabilities(f, side)[1]
         return probability, probability * (1 - probability)
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return jax.random.bernoulli(key, jax.nn.sigmoid(f[0])).astype(f.dtype)
+        return jax.random.bernoulli(key, self.class_probabilities(f, side)[1]).astype(f.dtype)
 
     def predictive_quantiles(
         self,
@@ -42,6 +47,68 @@ class Bernoulli(Likelihood):
         outside = np.setdiff1d(y, [0.0, 1.0])
         if outside.size:
             raise InputError(
-                f"Bernoulli targets must be 0 or 1, got {outside[:5].tolist()}; "
+                f"{type(self).__name__} targets must be 0 or 1, got {outside[:5].tolist()}; "
                 "encode the two classes as 0 and 1."
             )
+
+
+class Bernoulli(BinaryLikelihood):
+    """y in {0, 1} with p(y = 1 | f) = 1 / (1 + exp(-f)), the logit link."""
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.nn.log_sigmoid((2 * y - 1) * f[0])
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return jax.nn.sigmoid(jnp.stack([-f[0], f[0]]))
+
+    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+        zero = jnp.zeros_like(y)
+        return Form(zero - jnp.log(2.0), y - 0.5, zero, zero, zero + 1)
+
+    def log_phi(self, r: Array) -> Array:
+        return log_inverse_cosh_root(r)
+
+
+class BayesianSVM(BinaryLikelihood):
+    """The hinge loss as a pseudo-likelihood: exp(-2 max(0, 1 - t f)), t = 2 y - 1.
+
+    Polson & Scott (2011), for Gaussian processes Wenzel et al. (2017). It does not add up to one
+    over y: a log evidence with it ranks hyper-parameters, and is not comparable with that of
+    another likelihood. Class probabilities are the two values divided by their sum.
+    """
+
+    is_normalised: ClassVar[bool] = False
+
+    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+        sign, one = 2 * y - 1, jnp.ones_like(y)
+        return Form(-one, sign, one, 2 * sign, one)
+
+    def log_phi(self, r: Array) -> Array:
+        return -root(r)
+
+    def auxiliary_law(self, r: Float[Array, "*N"]) -> Distribution:
+        return InverseGaussian(0.5 / root(r), jnp.full_like(r, 0.5))
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return jax.nn.softmax(-2 * jax.nn.relu(1 - jnp.stack([-f[0], f[0]])))
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return -2 * expected_excess(1 - (2 * y - 1) * mean[:, 0], variance[:, 0])
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        probability = self.predictive_probabilities(mean, variance, side)
+        return jnp.log(jnp.where(y > 0.5, probability[:, 1], probability[:, 0]))

@@ -13,6 +13,8 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.parameters import parameter
 
+_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
+
 
 class Gaussian(Likelihood):
     """y = f + noise, noise ~ N(0, noise_variance + the row's own known noise variance).
@@ -39,6 +41,9 @@ class Gaussian(Likelihood):
 
     def latent_scale(self, spread: float) -> float:
         return spread
+
+    def scaled_to(self, spread: float) -> "Gaussian":
+        return Gaussian(noise_variance=_USUAL_SHARE * spread**2)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation

@@ -44,6 +44,54 @@ class JitteredFactor(NamedTuple):
     jitter: Float[Array, ""]
 
 
+# jaxlib hands the matrices of one batched LAPACK call to the thread pool that the call itself
+# occupies a thread of; two such calls at once wait for each other for ever on a machine of two
+# cores (jaxlib 0.10). So matrices are taken one after another where a call is mapped over them.
+
+
+@jax.custom_jvp
+def lower_cholesky(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The lower factor alone, by LAPACK; NaN where A is not positive definite.
+
+    Example:
+        >>> lower_cholesky(4 * jnp.eye(2)).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+    """
+    return _cholesky_of_one(A)
+
+
+@jax.custom_batching.sequential_vmap
+def _cholesky_of_one(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    return jnp.linalg.cholesky(A, symmetrize_input=False)
+
+
+@lower_cholesky.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
+    (A,), (slope,) = primals, tangents
+    lower = lower_cholesky(A)
+    inverse = solve_lower(jax.lax.stop_gradient(lower), jnp.eye(len(A), dtype=A.dtype))
+    inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
+    return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
+
+
+def solve_lower(
+    lower: Float[Array, "M M"], right: Float[Array, "M *B"], *, transposed: bool = False
+) -> Float[Array, "M *B"]:
+    """L^-1 right, or L^-T right, for a lower triangular L.
+
+    Example:
+        >>> solve_lower(2 * jnp.eye(2), jnp.ones(2)).tolist()
+        [0.5, 0.5]
+    """
+
+    @jax.custom_batching.sequential_vmap
+    def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
+        return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
+
+    return solve_one(lower, right)
+
+
 def cholesky(A: Float[Array, "M M"]) -> Factor:
     """Factor of a positive definite matrix together with its inverse, by recursive halving.
 
@@ -60,9 +108,9 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
     """
     size = A.shape[0]
     if size <= _LEAF:
-        lower = jnp.linalg.cholesky(A, symmetrize_input=False)
+        lower = lower_cholesky(A)
         identity = jnp.eye(size, dtype=A.dtype)
-        return Factor(lower, jax.scipy.linalg.solve_triangular(lower, identity, lower=True))
+        return Factor(lower, solve_lower(lower, identity))
     half = size // 2
     first = cholesky(A[:half, :half])
     corner = A[half:, :half] @ first.inverse.T
@@ -76,35 +124,36 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
 
 
 def climb_jitter(
-    attempt: Callable[[Float[Array, ""]], tuple[Result, Bool[Array, ""]]],
-    scale: Float[Array, ""],
-) -> tuple[Result, Float[Array, ""]]:
+    attempt: Callable[[Float[Array, "*L"]], tuple[Result, Bool[Array, ""]]],
+    scale: Float[Array, "*L"],
+) -> tuple[Result, Float[Array, "*L"]]:
     """Try ever larger jitter, inside jit, until an attempt is accepted.
 
     The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth.
 
     Args:
         attempt: works with an absolute jitter; says whether its result can be used.
-        scale: what the rungs are relative to, the mean of the diagonal.
+        scale: what the rungs are relative to, the mean of the diagonal; several matrices, one
+            scale each, climb together.
 
     Returns:
         The first result accepted (the last one tried if none was), and its absolute jitter.
     """
     unit = float(np.sqrt(np.finfo(scale.dtype).eps))
     rungs = [0.0, *(unit * _LADDER_FACTOR ** np.arange(20))]
-    ladder = scale * jnp.array([rung for rung in rungs if rung <= _MAXIMAL_JITTER], scale.dtype)
+    ladder = jnp.array([rung for rung in rungs if rung <= _MAXIMAL_JITTER], scale.dtype)
 
     def climb(state):
         rung = state[0] + 1
-        return rung, *attempt(ladder[rung])
+        return rung, *attempt(ladder[rung] * scale)
 
     start = jnp.zeros((), jnp.int32)
     rung, result, _ = jax.lax.while_loop(
         lambda state: ~state[2] & (state[0] < ladder.size - 1),
         climb,
-        (start, *attempt(ladder[start])),
+        (start, *attempt(ladder[start] * scale)),
     )
-    return result, ladder[rung]
+    return result, ladder[rung] * scale
 
 
 def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:

@@ -1,18 +1,28 @@
-"""Sites from the conjugate representation of a likelihood: coordinate ascent."""
+"""Sites from the conjugate representation of a likelihood, for coordinate ascent."""
 
 import equinox as eqx
 from jaxtyping import Float
 
 from latentgp.arrays import Array
-from latentgp.augmentations import Augmentation, augmentation_of
+from latentgp.augmentations import (
+    Augmentation,
+    augmentation_of,
+    check_completely_monotone,
+)
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood
-from latentgp.sites.base import GaussianSites, Rows, SiteRule
+from latentgp.likelihoods.scale_mixture import CompletelyMonotone
+from latentgp.sites.base import Block, GaussianSites, Rows, SiteRule
 
 
 class AugmentationRule(SiteRule):
-    """Expected sites of the likelihood's augmentation; full steps never lower the bound."""
+    """Expected sites of the likelihood's augmentation; full steps never lower the bound.
 
+    Attributes:
+        augmentation: which one; the registered one if None.
+    """
+
+    augmentation: Augmentation | None = None
     step_size: float = eqx.field(static=True, default=1.0)
 
     def sites(
@@ -22,16 +32,26 @@ class AugmentationRule(SiteRule):
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
     ) -> GaussianSites:
-        return self._augmentation(likelihood).expected_sites(likelihood, rows, mean, variance)
+        return self.chosen(likelihood).expected_sites(likelihood, rows, mean, variance)
 
     def check(self, likelihood: Likelihood) -> None:
-        self._augmentation(likelihood)
+        self.chosen(likelihood)
+        if isinstance(likelihood, CompletelyMonotone):
+            check_completely_monotone(likelihood)
 
     def is_exact(self, likelihood: Likelihood) -> bool:
-        return self._augmentation(likelihood).is_exact
+        return self.chosen(likelihood).is_exact
 
-    def _augmentation(self, likelihood: Likelihood) -> Augmentation:
-        augmentation = augmentation_of(likelihood)
+    def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
+        return self.chosen(likelihood).blocks(likelihood)
+
+    def chosen(self, likelihood: Likelihood) -> Augmentation:
+        """The augmentation that is used.
+
+        Raises:
+            InputError: the likelihood has none.
+        """
+        augmentation = self.augmentation or augmentation_of(likelihood)
         if augmentation is None:
             raise InputError(
                 f"{type(likelihood).__name__} has no augmentation, which this method needs; "

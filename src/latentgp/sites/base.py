@@ -5,10 +5,13 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
+
+Block = tuple[int, ...]
 
 
 class GaussianSites(NamedTuple):
@@ -23,6 +26,28 @@ class GaussianSites(NamedTuple):
     linear: Float[Array, "N Q"]
     precision: Float[Array, "N Q"]
     log_constant: Float[Array, "N"]
+
+    @classmethod
+    def worth(
+        cls,
+        value: Float[Array, "N"],
+        linear: Float[Array, "N Q"],
+        precision: Float[Array, "N Q"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> "GaussianSites":
+        """Sites whose expected log factor under f ~ N(mean, diag(variance)) is `value`."""
+        sites = cls(linear, precision, jnp.zeros_like(value))
+        return sites._replace(log_constant=value - sites.expected(mean, variance))
+
+    def with_columns(self, new: "GaussianSites", block: Block) -> "GaussianSites":
+        """These sites with a block of latents, and the constants, taken from others."""
+        chosen = np.isin(np.arange(self.linear.shape[1]), block)
+        return GaussianSites(
+            jnp.where(chosen, new.linear, self.linear),
+            jnp.where(chosen, new.precision, self.precision),
+            new.log_constant,
+        )
 
     def expected(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Array:
         """Expectation of each row's log factor under f ~ N(mean, diag(variance)), shape (N,)."""
@@ -89,3 +114,7 @@ class SiteRule(eqx.Module):
     @abstractmethod
     def is_exact(self, likelihood: Likelihood) -> bool:
         """Whether the sites are the likelihood itself, whatever is believed about f."""
+
+    def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
+        """Which latents' sites are updated together, in order; all at once unless overridden."""
+        return (tuple(range(likelihood.latent_size)),)

@@ -33,8 +33,7 @@ class VariationalRule(SiteRule):
 
         (in_mean, in_variance), values = jax.grad(total, (0, 1), has_aux=True)(mean, variance)
         precision = jnp.maximum(-2 * in_variance, 0.0)
-        sites = GaussianSites(in_mean + precision * mean, precision, jnp.zeros_like(values))
-        return sites._replace(log_constant=values - sites.expected(mean, variance))
+        return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
 
     def check(self, likelihood: Likelihood) -> None:
         return

@@ -23,6 +23,9 @@ from latentgp.testing.numerics import (
 _MEANS = (-4.0, -0.7, 0.0, 1.3)
 _VARIANCES = (1e-3, 0.5, 6.0)
 _FAR = (-300.0, 0.0, 300.0)
+_LATENTS = (-1.7, 0.4, 2.2)
+_DRAWS = 4000
+_STANDARD_ERRORS = 5.0
 
 
 @double_precision
@@ -30,32 +33,41 @@ def check_augmentation(
     likelihood: Likelihood,
     targets: Any,
     *,
+    augmentation: Augmentation | None = None,
     side_information: Mapping[str, float] | None = None,
 ) -> None:
-    """Check the augmentation that is registered for a likelihood.
+    """Check an augmentation of a likelihood: its bound, and the law of its auxiliary variables.
 
     Args:
-        likelihood: `augmentation_of(likelihood)` is what is checked.
+        likelihood: of one to three latents.
         targets: some values of y, shape (T,).
+        augmentation: what is checked; `augmentation_of(likelihood)` if None.
         side_information: a value for the numbers a row that the likelihood reads.
 
     Raises:
         AssertionError: there is none; its bound is above E log p(y | f), or not tight where f is
-            known, or another law of the auxiliary variable gives a greater one.
+            known though it should be, or another law of the auxiliary variables gives a greater
+            one; the conditional law of these, the sites and p(y | f) do not agree for the
+            variables drawn; draws do not follow their law.
     """
-    augmentation = augmentation_of(likelihood)
+    augmentation = augmentation or augmentation_of(likelihood)
     if augmentation is None:
         raise AssertionError(f"{type(likelihood).__name__} has no augmentation registered.")
     side = side_information or {}
-    rows, beliefs = _grid(likelihood, np.asarray(targets, np.float64), _MEANS, _VARIANCES, side)
+    y = np.asarray(targets, np.float64)
+    rows, beliefs = _grid(likelihood, y, _MEANS, _VARIANCES, side)
     name = type(augmentation).__name__
     _check_bound(augmentation, likelihood, rows, beliefs, name)
     _check_optimality(augmentation, likelihood, rows, beliefs, name)
-    far = _grid(likelihood, np.asarray(targets, np.float64), _FAR, (0.0, 1e4), side)
+    far = _grid(likelihood, y, _FAR, (0.0, 1e4), side)
     sites = augmentation.expected_sites(likelihood, far[0], far[1].mean, far[1].variance)
     require_finite(sites, f"{name}'s sites far out")
     narrow = as_single((likelihood, rows, beliefs.mean, beliefs.variance))
     require_single(jax.eval_shape(augmentation.expected_sites, *narrow), f"{name}'s sites")
+    _check_blocks(augmentation, likelihood, name)
+    rows, beliefs = _grid(likelihood, y, _LATENTS, (0.0,), side)
+    for block in augmentation.blocks(likelihood):
+        _check_draws(augmentation, likelihood, rows, beliefs.mean, block, name)
 
 
 def _grid(
@@ -94,6 +106,8 @@ def _check_bound(
             require_equal(one, other, f"{name} says it is exact but its sites depend on f")
     excess = np.max(bound - value)
     require(excess <= 1e-9, f"{name}'s bound is above E log p(y | f), by {excess:.3e}.")
+    if not augmentation.is_tight:
+        return
     nothing = np.zeros_like(beliefs.variance)
     at_point = augmentation.expected_sites(likelihood, rows, beliefs.mean, nothing)
     known = jax.vmap(likelihood.log_prob)(rows.y, beliefs.mean, beliefs.side)
@@ -112,13 +126,20 @@ def _check_optimality(
         return sites.expected(beliefs.mean, beliefs.variance)
 
     best = np.asarray(bound(beliefs.mean, beliefs.variance))
-    for shift, factor in ((0.5, 1.0), (-0.5, 1.0), (0.0, 3.0), (0.0, 0.3)):
-        other = np.asarray(bound(beliefs.mean + shift, factor * beliefs.variance))
-        require(
-            np.all(other <= best + 1e-12),
-            f"{name}'s law of the auxiliary variable is not the best: another belief about f "
-            f"gives a bound greater by {np.max(other - best):.3e}.",
-        )
+    for block in augmentation.blocks(likelihood):
+        inside = np.isin(np.arange(likelihood.latent_size), block)
+        for shift, factor in ((0.5, 1.0), (-0.5, 1.0), (0.0, 3.0), (0.0, 0.3)):
+            other = np.asarray(
+                bound(
+                    beliefs.mean + shift * inside,
+                    np.where(inside, factor, 1.0) * beliefs.variance,
+                )
+            )
+            require(
+                np.all(other <= best + 1e-12 * (1 + np.abs(best))),
+                f"{name}'s law of the auxiliary variable is not the best: another belief about f "
+                f"gives a bound greater by {np.max(other - best):.3e}.",
+            )
 
     def total(mean, variance):
         return jnp.sum(bound(mean, variance))
@@ -127,3 +148,68 @@ def _check_optimality(
     for slope in slopes:
         what = f"{name}'s bound is not stationary in the law of the auxiliary variable"
         require_equal(slope, np.zeros_like(slope), what, atol=1e-9)
+
+
+def _check_blocks(augmentation: Augmentation, likelihood: Likelihood, name: str) -> None:
+    together = sorted(q for block in augmentation.blocks(likelihood) for q in block)
+    require(
+        together == list(range(likelihood.latent_size)),
+        f"{name}'s blocks {augmentation.blocks(likelihood)} do not hold each latent once.",
+    )
+
+
+def _check_draws(
+    augmentation: Augmentation,
+    likelihood: Likelihood,
+    rows: Rows,
+    f: np.ndarray,
+    block: tuple[int, ...],
+    name: str,
+) -> None:
+    inside = np.isin(np.arange(f.shape[1]), block)
+    moved = f + 0.3 * inside * np.where(np.arange(len(f)) % 2, 1.0, -1.0)[:, None]
+    log_prob = jax.vmap(likelihood.log_prob)
+
+    @jax.jit
+    def look(key):
+        w = augmentation.draw(likelihood, rows, f, key, block)
+        sites = augmentation.conditional_sites(likelihood, rows, w, f, block)
+        at = [
+            augmentation.log_conditional(likelihood, rows, w, place, block) for place in (f, moved)
+        ]
+        nothing = jnp.zeros_like(f)
+        joint = [sites.expected(place * inside, nothing) for place in (f, moved)]
+        differences = jnp.stack([j - c for j, c in zip(joint, at, strict=True)])
+        return sites, differences, jnp.exp(at[1] - at[0])
+
+    sites, differences, ratios = jax.vmap(look)(jax.random.split(jax.random.key(0), _DRAWS))
+    outside = np.asarray(sites.linear)[..., ~inside], np.asarray(sites.precision)[..., ~inside]
+    require(
+        not any(np.any(field) for field in outside), f"{name}'s sites leave their block {block}."
+    )
+    require(np.all(np.asarray(sites.precision) >= 0), f"{name}'s drawn precisions are negative.")
+    known = np.stack([log_prob(rows.y, place, dict(rows.side)) for place in (f, moved)])
+    for n in (0, _DRAWS // 2, _DRAWS - 1):
+        require_equal(
+            differences[n],
+            known,
+            f"{name}: log p(y, w | f) - log p(w | y, f) is not log p(y | f) for the w drawn",
+            rtol=1e-10,
+            atol=1e-10,
+        )
+    _require_mean(ratios, np.ones(len(f)), f"{name}: E p(w | f') / p(w | f) under draws given f")
+    # Fisher's identity: the score is the average of the scores given w.
+    scores = (sites.linear - sites.precision * f) * inside
+    score = jax.vmap(jax.grad(likelihood.log_prob, 1))(rows.y, jnp.asarray(f), dict(rows.side))
+    _require_mean(scores, score * inside, f"{name}: the mean of linear - precision f over draws")
+
+
+def _require_mean(draws: Any, expected: Any, what: str) -> None:
+    draws = np.asarray(draws)
+    error = np.std(draws, axis=0) / np.sqrt(len(draws))
+    excess = np.abs(np.mean(draws, axis=0) - expected) - _STANDARD_ERRORS * error
+    require(
+        np.all(excess <= 1e-9),
+        f"{what} is more than {_STANDARD_ERRORS:g} standard errors from what it must be: "
+        f"{np.mean(draws, axis=0)} against {np.asarray(expected)}.",
+    )

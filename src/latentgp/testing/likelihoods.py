@@ -13,6 +13,7 @@ from latentgp.likelihoods import Likelihood
 from latentgp.parameters import ParameterSpace
 from latentgp.precision import double_precision
 from latentgp.testing.numerics import (
+    even_nodes,
     hermite_nodes,
     require,
     require_equal,
@@ -20,7 +21,7 @@ from latentgp.testing.numerics import (
     require_gradient,
 )
 
-_NODES = {1: 200, 2: 60}
+_NODES = {1: 200, 2: 60, 3: 24}
 _DRAWS = 4000
 _STANDARD_ERRORS = 5.0
 _MEANS, _VARIANCES = (-1.5, 0.3, 1.1), (0.05, 0.8)
@@ -44,7 +45,7 @@ def check_likelihood(
     side_information: Mapping[str, float] | None = None,
     tolerance: float = 1e-5,
 ) -> tuple[str, ...]:
-    """Check a likelihood of one or two latent functions.
+    """Check a likelihood of one to three latent functions.
 
     Args:
         likelihood: with values of its parameters away from the ends of their supports.
@@ -56,7 +57,8 @@ def check_likelihood(
 
     Returns:
         Optional methods that the likelihood does not have, and which therefore were not checked:
-        any of "conditional_moments", "sample", "predictive_quantiles".
+        any of "conditional_moments", "sample", "predictive_quantiles", "class_probabilities"
+        (the last only of targets that are classes, the first and third only of others).
 
     Raises:
         AssertionError: the density does not integrate to one; expectations, moments, quantiles,
@@ -64,22 +66,33 @@ def check_likelihood(
     """
     require(
         likelihood.latent_size in _NODES,
-        f"check_likelihood is for one or two latents, got {likelihood.latent_size}.",
+        f"check_likelihood is for one to three latents, got {likelihood.latent_size}.",
     )
     y = np.asarray(targets, np.float64)
     spacing = float(y[1] - y[0]) if continuous else 1.0
     beliefs = _beliefs(likelihood.latent_size, side_information or {})
     likelihood.check_targets(y)
     density = _predictive_density(likelihood, y, beliefs)
-    missing = [
-        _check_density(likelihood, y, spacing, beliefs),
-        _check_expectations(likelihood, y, beliefs, tolerance),
-        _check_moments(likelihood, y, spacing, density, beliefs, tolerance),
-        _check_samples(likelihood, y, spacing, density, beliefs),
-        _check_quantiles(likelihood, y, continuous, density, beliefs),
-        _check_gradients(likelihood, y, beliefs),
-        _check_limits(likelihood, y, beliefs),
-    ]
+    if not likelihood.is_normalised:
+        density = np.asarray(likelihood.predictive_probabilities(*beliefs))
+    # Fixed points in three dimensions and more are good to a percent, not to rounding.
+    tolerance = tolerance if likelihood.latent_size < 3 else max(tolerance, 0.03)
+    if likelihood.is_normalised:
+        _check_density(likelihood, y, spacing, beliefs)
+    _check_expectations(likelihood, y, beliefs, tolerance)
+    if likelihood.targets == "class":
+        missing = [
+            _check_classes(likelihood, y, density, beliefs, tolerance),
+            _check_samples(likelihood, y, spacing, density, beliefs),
+        ]
+    else:
+        missing = [
+            _check_moments(likelihood, y, spacing, density, beliefs, tolerance),
+            _check_samples(likelihood, y, spacing, density, beliefs),
+            _check_quantiles(likelihood, y, continuous, density, beliefs),
+        ]
+    _check_gradients(likelihood, y, beliefs)
+    _check_limits(likelihood, y, beliefs)
     return tuple(name for name in missing if name is not None)
 
 
@@ -87,7 +100,8 @@ def log_prob_at_nodes(
     likelihood: Likelihood, y: Any, beliefs: Beliefs
 ) -> tuple[Float[np.ndarray, "N S"], Float[np.ndarray, "S"]]:
     """Log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
-    nodes, weights = hermite_nodes(_NODES[likelihood.latent_size], likelihood.latent_size)
+    size = likelihood.latent_size
+    nodes, weights = even_nodes() if size == 1 else hermite_nodes(_NODES[size], size)
     f = beliefs.mean[:, None] + np.sqrt(beliefs.variance)[:, None] * nodes
     along = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, 0))
     return np.asarray(jax.jit(along)(y, f, beliefs.side)), weights
@@ -103,8 +117,10 @@ def _beliefs(latent_size: int, side_information: Mapping[str, float]) -> Beliefs
     )
 
 
-def _rows_of_targets(y: np.ndarray, rows: int) -> np.ndarray:
-    """Some of the targets, one a row."""
+def _rows_of_targets(likelihood: Likelihood, y: np.ndarray, rows: int) -> np.ndarray:
+    """Some of the targets, one a row: from the middle of a grid, the first of counts."""
+    if likelihood.targets == "count":
+        return y[np.arange(rows) % len(y)]
     return y[(np.linspace(0.35, 0.65, rows) * len(y)).astype(int)]
 
 
@@ -141,11 +157,13 @@ def _check_expectations(
     likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs, tolerance: float
 ) -> None:
     for shift in (0, 1):
-        rows = np.roll(_rows_of_targets(y, len(beliefs.mean)), shift)
+        rows = np.roll(_rows_of_targets(likelihood, y, len(beliefs.mean)), shift)
         log_prob, weights = log_prob_at_nodes(likelihood, rows, beliefs)
         expected = _jitted(likelihood, "expected_log_prob")(rows, *beliefs)
         what = f"{_name(likelihood)}.expected_log_prob differs from quadrature"
         require_equal(expected, log_prob @ weights, what, rtol=tolerance, atol=tolerance)
+        if not likelihood.is_normalised:
+            continue
         predictive = _jitted(likelihood, "predictive_log_prob")(rows, *beliefs)
         what = f"{_name(likelihood)}.predictive_log_prob differs from quadrature"
         value = np.log(np.exp(log_prob) @ weights)
@@ -169,6 +187,28 @@ def _check_moments(
     what = f"{name}'s predictive variance differs from quadrature"
     require_equal(variance, second - first**2, what, atol=atol)
     require(np.all(variance >= 0), f"{name}'s predictive variance is negative.")
+    return None
+
+
+def _check_classes(
+    likelihood: Likelihood, y: np.ndarray, density: np.ndarray, beliefs: Beliefs, tolerance: float
+) -> str | None:
+    if not _has(lambda: likelihood.class_probabilities(*_first(beliefs))):
+        return "class_probabilities"
+    name = _name(likelihood)
+    require_equal(y, np.arange(len(y)), f"The targets of {name}, which are classes")
+    given = jax.vmap(likelihood.class_probabilities)(beliefs.mean, beliefs.side)
+    over = jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0))
+    values = np.exp(over(y, beliefs.mean, beliefs.side))
+    values /= values.sum(axis=1, keepdims=True)
+    what = f"{name}.class_probabilities differ from exp(log_prob)"
+    require_equal(given, values, what, rtol=1e-12, atol=1e-12)
+    predictive = np.asarray(_jitted(likelihood, "predictive_probabilities")(*beliefs))
+    what = f"{name}'s predictive probabilities do not add up to one"
+    require_equal(predictive.sum(axis=1), np.ones(len(predictive)), what, atol=1e-12)
+    if likelihood.is_normalised:
+        what = f"{name}'s predictive probabilities differ from quadrature"
+        require_equal(predictive, density, what, atol=tolerance)
     return None
 
 
@@ -222,7 +262,7 @@ def _check_quantiles(
 
 
 def _check_gradients(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> None:
-    rows = _rows_of_targets(y, len(beliefs.mean))
+    rows = _rows_of_targets(likelihood, y, len(beliefs.mean))
     space = ParameterSpace(likelihood)
     for method in ("expected_log_prob", "predictive_log_prob"):
 
@@ -239,12 +279,13 @@ def _check_gradients(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) ->
 
 def _check_limits(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> None:
     """At zero variance of the latents every expectation is the value at their mean."""
-    rows = _rows_of_targets(y, len(beliefs.mean))
+    methods = ("expected_log_prob", "predictive_log_prob")[: 2 if likelihood.is_normalised else 1]
+    rows = _rows_of_targets(likelihood, y, len(beliefs.mean))
     nothing = np.zeros_like(beliefs.variance)
     arguments = (beliefs.mean, nothing, beliefs.side)
     expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, beliefs.mean, beliefs.side))
     name = _name(likelihood)
-    for method in ("expected_log_prob", "predictive_log_prob"):
+    for method in methods:
         value = getattr(likelihood, method)(rows, *arguments)
         what = f"{name}.{method} at zero variance differs from log_prob"
         require_equal(value, expected, what, rtol=1e-8, atol=1e-8)

@@ -8,7 +8,7 @@ import numpy as np
 
 from latentgp.data import Data
 from latentgp.fit import fit
-from latentgp.inference import Method
+from latentgp.inference import SiteMethod
 from latentgp.inference.site_inference import evaluate, initial_sites
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
@@ -19,7 +19,7 @@ _STEPS = 12
 
 
 @double_precision
-def check_method(method: Method, model: LatentGP, data: Data) -> None:
+def check_method(method: SiteMethod, model: LatentGP, data: Data) -> None:
     """Check a method on a small problem.
 
     Args:
@@ -72,7 +72,7 @@ def check_method(method: Method, model: LatentGP, data: Data) -> None:
     _check_fit(method, model, data, name)
 
 
-def _check_fit(method: Method, model: LatentGP, data: Data, name: str) -> None:
+def _check_fit(method: SiteMethod, model: LatentGP, data: Data, name: str) -> None:
     fits = [
         fit(model, data, key=jax.random.key(1), method=method, learn_hyperparameters=False)
         for _ in range(2)

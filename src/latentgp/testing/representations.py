@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.data import as_inputs
-from latentgp.kernels import Kernel
+from latentgp.kernels import Kernel, LatentKernel, PerLatent
 from latentgp.latents import LatentPosterior, Representation, log_evidence
+from latentgp.latents.base import latent_diagonals
 from latentgp.parameters import ParameterSpace
 from latentgp.precision import double_precision
 from latentgp.sites.base import GaussianSites, Rows
@@ -29,13 +30,18 @@ _STANDARD_ERRORS = 5.0
 
 @double_precision
 def check_representation(
-    representation: Representation, kernel: Kernel, inputs: Any, *, exact: bool | None = None
+    representation: Representation,
+    kernel: LatentKernel,
+    inputs: Any,
+    *,
+    exact: bool | None = None,
 ) -> None:
     """Check a representation of two latent functions at the rows of some inputs.
 
     Args:
         representation: what is checked; it is initialised for the inputs first.
-        kernel: a smooth one, whose Gram matrix at the inputs is well conditioned.
+        kernel: a smooth one, whose Gram matrix at the inputs is well conditioned, shared by the
+            two latent functions; or a `PerLatent` of two such kernels.
         inputs: shape (N, D), at least six rows, best not a multiple of four.
         exact: whether it is exact for these rows, and is to be compared with dense linear
             algebra; by default what it says itself. `Inducing(points=inputs)` is.
@@ -46,6 +52,7 @@ def check_representation(
     """
     X = as_inputs(inputs)
     require(len(X) >= 6, f"Give at least six rows to check a representation, got {len(X)}.")
+    require(len(_kernel_of_each(kernel)) == _LATENTS, "Give one kernel, or a PerLatent of two.")
     key = jax.random.key(0)
     ready = representation.initialise(X, None, kernel, key)
     require(
@@ -66,9 +73,13 @@ def check_representation(
 
 
 def _condition(
-    representation: Representation, kernel: Kernel, X: Any, sites: GaussianSites
+    representation: Representation, kernel: LatentKernel, X: Any, sites: GaussianSites
 ) -> LatentPosterior:
     return representation.condition(kernel, X, sites)
+
+
+def _kernel_of_each(kernel: LatentKernel) -> tuple[Kernel, ...]:
+    return kernel.parts if isinstance(kernel, PerLatent) else (kernel,) * _LATENTS
 
 
 def _sites(rows: int) -> GaussianSites:
@@ -87,7 +98,7 @@ def _elsewhere(X: np.ndarray) -> np.ndarray:
 
 
 def _check_agreement(
-    posterior: LatentPosterior, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+    posterior: LatentPosterior, kernel: LatentKernel, X: np.ndarray, sites: GaussianSites, name: str
 ) -> None:
     """What holds whatever the coefficients are."""
     mean, variance = posterior.marginals(X)
@@ -103,7 +114,7 @@ def _check_agreement(
     require(posterior.deficit >= -1e-6, f"{name}: the deficit is negative, {posterior.deficit}.")
     new = _elsewhere(X)
     mean, variance = posterior.marginals(new)
-    prior = kernel.diagonal(new)[:, None]
+    prior = latent_diagonals(kernel, new).T
     require(
         np.all((variance >= 0) & (variance <= prior * (1 + 1e-12))),
         f"{name}: posterior variances are outside [0, prior variance].",
@@ -123,7 +134,7 @@ def _check_agreement(
 
 def _check_against_dense(
     posterior: LatentPosterior,
-    kernel: Kernel,
+    kernel: LatentKernel,
     X: np.ndarray,
     sites: GaussianSites,
     exact: bool,
@@ -131,10 +142,10 @@ def _check_against_dense(
 ) -> None:
     """Compare with dense linear algebra that inverts what it likes."""
     new = _elsewhere(X)
-    K, cross, prior = (np.asarray(kernel.gram(*pair)) for pair in ((X, X), (new, X), (new, new)))
     total, divergence = 0.0, 0.0
     means, variances, covariances = [], [], []
-    for q in range(_LATENTS):
+    for q, own in enumerate(_kernel_of_each(kernel)):
+        K, cross, prior = (np.asarray(own.gram(*pair)) for pair in ((X, X), (new, X), (new, new)))
         linear, precision = np.asarray(sites.linear[:, q]), np.asarray(sites.precision[:, q])
         gain = np.linalg.solve(np.eye(len(X)) + precision[:, None] * K, np.diag(precision))
         S = K - K @ gain @ K
@@ -156,7 +167,7 @@ def _check_against_dense(
         )
         return
     mean, variance = posterior.marginals(new)
-    scale = float(np.max(prior))
+    scale = float(np.max(latent_diagonals(kernel, new)))
     what = "differs from dense linear algebra"
     require_equal(posterior.log_evidence, total, f"{name}: the log evidence {what}", rtol=1e-8)
     require_equal(posterior.kl, divergence, f"{name}: the KL {what}", rtol=1e-6)
@@ -175,7 +186,11 @@ def _check_against_dense(
 
 
 def _check_derivatives(
-    representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+    representation: Representation,
+    kernel: LatentKernel,
+    X: np.ndarray,
+    sites: GaussianSites,
+    name: str,
 ) -> None:
     space = ParameterSpace(kernel)
 
@@ -234,7 +249,11 @@ def _update(
 
 
 def _check_update(
-    representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+    representation: Representation,
+    kernel: LatentKernel,
+    X: np.ndarray,
+    sites: GaussianSites,
+    name: str,
 ) -> None:
     generator = np.random.default_rng(1)
     offset = jnp.asarray(generator.normal(size=(len(X), _LATENTS)))
@@ -272,44 +291,51 @@ def _check_update(
 
 
 def _check_white(
-    representation: Representation, kernel: Kernel, X: np.ndarray, exact: bool, name: str
+    representation: Representation, kernel: LatentKernel, X: np.ndarray, exact: bool, name: str
 ) -> None:
     size = representation.white_size(X)
     white = np.random.default_rng(2).normal(size=(_LATENTS, size))
     g = representation.from_white(kernel, X, white)
     require_equal(np.shape(g), (len(X), _LATENTS), f"{name}.from_white: the shape")
     # The map is linear, so its matrix says what covariance white noise gets.
-    matrix = np.asarray(representation.from_white(kernel, X, np.eye(size)))
-    require_equal(g, matrix @ white.T, f"{name}.from_white is not linear", atol=1e-10)
-    K = np.asarray(kernel.symmetric_gram(X))
-    left = K - matrix @ matrix.T
-    scale = np.max(np.diagonal(K))
-    if exact:
-        what = f"{name}.from_white of N(0, I) lacks prior covariance"
-        require_equal(left, np.zeros_like(left), what, atol=1e-6 * scale)
-    smallest = np.linalg.eigvalsh(left).min()
-    require(
-        smallest >= -1e-6 * scale, f"{name}.from_white has more variance than the prior somewhere."
-    )
+    units = np.broadcast_to(np.eye(size)[:, None], (size, _LATENTS, size))
+    columns = np.stack([representation.from_white(kernel, X, unit) for unit in units])
+    for q, own in enumerate(_kernel_of_each(kernel)):
+        matrix = columns[:, :, q].T
+        what = f"{name}.from_white is not linear"
+        require_equal(g[:, q], matrix @ white[q], what, atol=1e-10)
+        K = np.asarray(own.symmetric_gram(X))
+        left = K - matrix @ matrix.T
+        scale = np.max(np.diagonal(K))
+        if exact:
+            what = f"{name}.from_white of N(0, I) lacks prior covariance"
+            require_equal(left, np.zeros_like(left), what, atol=1e-6 * scale)
+        smallest = np.linalg.eigvalsh(left).min()
+        what = f"{name}.from_white has more variance than the prior somewhere."
+        require(smallest >= -1e-6 * scale, what)
     back = representation.to_white(kernel, X, g)
     require_equal(np.shape(back), white.shape, f"{name}.to_white: the shape")
     again = representation.from_white(kernel, X, back)
     require_equal(again, g, f"{name}.from_white does not invert to_white", atol=1e-6)
 
 
-def _check_paths(posterior: LatentPosterior, kernel: Kernel, X: np.ndarray, name: str) -> None:
+def _check_paths(
+    posterior: LatentPosterior, kernel: LatentKernel, X: np.ndarray, name: str
+) -> None:
     new = _elsewhere(X)
     points = np.concatenate([new, np.asarray(posterior.centres)])
-    K = np.asarray(kernel.gram(points, points))
-    root = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(len(K)))
-    cross = np.asarray(kernel.gram(new, posterior.centres))
+    each = _kernel_of_each(kernel)
+    K = np.stack([np.asarray(own.gram(points, points)) for own in each])
+    roots = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(len(points)))
+    cross = np.stack([np.asarray(own.gram(new, posterior.centres)) for own in each])
 
     @jax.jit
     def draw(key):
         key_prior, key_update = jax.random.split(key)
-        prior = root @ jax.random.normal(key_prior, (len(points), _LATENTS))
+        noise = jax.random.normal(key_prior, (_LATENTS, len(points)))
+        prior = jnp.einsum("qij,qj->iq", roots, noise)
         update = posterior.pathwise_update(key_update, lambda centres: prior[len(new) :])
-        return prior[: len(new)] + cross @ update.T
+        return prior[: len(new)] + jnp.einsum("qij,qj->iq", cross, update)
 
     draws = np.asarray(jax.lax.map(draw, jax.random.split(jax.random.key(3), _DRAWS)))
     mean, _ = posterior.marginals(new)

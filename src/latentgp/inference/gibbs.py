@@ -1,0 +1,353 @@
+"""Gibbs sampling: auxiliary variables given the latents, latents given them, block by block."""
+
+import time
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.arrays import Array
+from latentgp.data import Data
+from latentgp.inference.chains import Chains, Draw, Driving, collect, watched_rows
+from latentgp.inference.site_inference import prior_mean, rows_of
+from latentgp.inference.slice_sampling import metropolis_update, slice_update
+from latentgp.latents import Representation
+from latentgp.latents.base import SiteSampler
+from latentgp.models import LatentGP
+from latentgp.parameters import ParameterSpace
+from latentgp.sites.augmentation import AugmentationRule
+from latentgp.sites.base import GaussianSites
+from latentgp.sites.copies import Copies, copies_of
+
+_PIECE = 50
+_START_SPREAD = 0.3
+_SLICE_WIDTH = 1.5
+_TARGET_ACCEPTANCE = 0.3
+_FIRST_SCALE = 0.3
+_CHEAP_MOVES, _DEAR_MOVES = 5, 2  # a sweep: given f, and with a factorisation each
+
+HyperUpdate = Literal["slice", "metropolis"]
+
+
+class GibbsState(NamedTuple):
+    """A chain's state.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (P,).
+        f: latent functions at the rows, shape (N, Q).
+        coefficients: of the representation, as its sampler draws them, shape (Q, M).
+        log_scale: log of the step size of the hyper-parameters' random walk.
+    """
+
+    vector: Float[Array, "P"]
+    f: Float[Array, "N Q"]
+    coefficients: Float[Array, "Q M"]
+    log_scale: Float[Array, ""]
+
+
+class GibbsInfo(NamedTuple):
+    """What is reported of a sweep: the share of accept-reject steps that were accepted."""
+
+    acceptance: Float[Array, ""]
+
+
+class Gibbs(eqx.Module):
+    """The algorithm. With fixed hyper-parameters every step of it is an exact conditional.
+
+    A sweep: likelihood parameters given f, auxiliary variables integrated out; then for each
+    block of latents its auxiliary variables given f, kernel and mean parameters given the sites
+    with the block's latents integrated out, and these latents. Integrating out keeps the
+    hyper-parameters from being held in place by the latents they shape. A likelihood of several
+    blocks has its kernel parameters updated with the white coefficients held instead.
+
+    Args:
+        representation: made ready for the rows.
+        rule: gives the augmentation.
+        space: the hyper-parameters; none are free if they are fixed.
+        update: how they are updated.
+        alpha: of the divergence that a sparse representation minimises.
+    """
+
+    representation: Representation
+    rule: AugmentationRule
+    space: ParameterSpace
+    update: HyperUpdate = eqx.field(static=True, default="slice")
+    alpha: float = eqx.field(static=True, default=0.0)
+
+    def init(
+        self,
+        data: Data,
+        sampler: SiteSampler | None,
+        centre: Float[Array, "P"],
+        key: Key[Array, ""],
+    ) -> GibbsState:
+        """A state with hyper-parameters drawn around a centre, latents from the prior."""
+        key_vector, key_f, key_rows = jax.random.split(key, 3)
+        noise = jax.random.normal(key_vector, centre.shape, centre.dtype)
+        vector = centre + _START_SPREAD * noise
+        model = self.space.to_model(vector)
+        sampler = self._sampler(model, data, sampler)
+        offset = prior_mean(model, data)
+        empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
+        everything = tuple(range(offset.shape[1]))
+        coefficients = sampler.draw(empty, everything, key_f)
+        f = offset + sampler.at_rows(coefficients, everything, key_rows)
+        log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
+        return GibbsState(vector, f, coefficients, log_scale)
+
+    def step(
+        self,
+        state: GibbsState,
+        data: Data,
+        copies: Copies,
+        sampler: SiteSampler | None,
+        adapt: Any,
+        key: Key[Array, ""],
+    ) -> tuple[GibbsState, GibbsInfo]:
+        """One sweep.
+
+        Args:
+            state: where the chain is.
+            data: the rows.
+            copies: the rows repeated by their weights.
+            sampler: of the latents, if the hyper-parameters are fixed.
+            adapt: how much the random walk's step size may change, 0 after the warm-up.
+            key: random key.
+        """
+        likelihood = self.space.model.likelihood
+        blocks = self.rule.blocks(likelihood)
+        augmentation = self.rule.chosen(likelihood)
+        in_likelihood, elsewhere = self._masks()
+        key, key_likelihood, key_white = jax.random.split(key, 3)
+        accepted: list[Any] = []
+        vector, f, coefficients, log_scale = state
+        if in_likelihood.any():
+            density = partial(self._given_f, copies, f)
+            vector = self._move(
+                density, vector, in_likelihood, _CHEAP_MOVES, log_scale, key_likelihood, accepted
+            )
+        if elsewhere.any() and len(blocks) > 1:
+            density = partial(
+                self._given_white, data, copies, self._white(vector, data, coefficients)
+            )
+            moved = self._move(
+                density, vector, elsewhere, _DEAR_MOVES, log_scale, key_white, accepted
+            )
+            f, coefficients = self._carry(vector, moved, data, f, coefficients)
+            vector = moved
+        for index, block in enumerate(blocks):
+            key_w, key_hyper, key_draw, key_rows = jax.random.split(
+                jax.random.fold_in(key, index), 4
+            )
+            model = self.space.to_model(vector)
+            w = augmentation.draw(model.likelihood, copies.rows, copies.spread(f), key_w, block)
+            sites = copies.gather(
+                augmentation.conditional_sites(
+                    model.likelihood, copies.rows, w, copies.spread(f), block
+                ),
+                len(f),
+            )
+            if elsewhere.any() and len(blocks) == 1:
+                density = partial(self._given_sites, data, sites)
+                vector = self._move(
+                    density, vector, elsewhere, _DEAR_MOVES, log_scale, key_hyper, accepted
+                )
+                model = self.space.to_model(vector)
+            own = self._sampler(model, data, sampler)
+            offset = prior_mean(model, data)
+            columns = jnp.asarray(block)
+            drawn = own.draw(sites.about(offset), block, key_draw)
+            g = own.at_rows(drawn, block, key_rows)
+            f = f.at[:, columns].set(offset[:, columns] + g)
+            coefficients = coefficients.at[columns].set(drawn)
+        acceptance = jnp.mean(jnp.stack(accepted)) if accepted else jnp.ones((), f.dtype)
+        log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
+        return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
+
+    def _masks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of the vector belong to the likelihood, and which do not."""
+        labels = [label for label, _ in self.space.entries()]
+        in_likelihood = np.array([label.startswith("likelihood") for label in labels], bool)
+        return in_likelihood, ~in_likelihood
+
+    def _move(
+        self,
+        density: Any,
+        vector: Float[Array, "P"],
+        mask: np.ndarray,
+        number: int,
+        log_scale: Float[Array, ""],
+        key: Key[Array, ""],
+        accepted: list[Any],
+    ) -> Float[Array, "P"]:
+        def move(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            vector, count = carry
+            own = jax.random.fold_in(key, index)
+            if self.update == "slice":
+                result = slice_update(density, vector, _SLICE_WIDTH * mask, own)
+            else:
+                result = metropolis_update(density, vector, jnp.exp(log_scale) * mask, own)
+            return result.vector, count + result.accepted
+
+        vector, count = jax.lax.fori_loop(0, number, move, (vector, 0))
+        if self.update == "metropolis":
+            accepted.append(count / number)
+        return vector
+
+    def _given_f(
+        self, copies: Copies, f: Float[Array, "N Q"], vector: Float[Array, "P"]
+    ) -> Float[Array, ""]:
+        likelihood, rows = self.space.to_model(vector).likelihood, copies.rows
+        terms = jax.vmap(likelihood.log_prob)(rows.y, copies.spread(f), dict(rows.side))
+        return jnp.sum(terms) + self.space.log_prior(vector)
+
+    def _given_sites(
+        self, data: Data, sites: GaussianSites, vector: Float[Array, "P"]
+    ) -> Float[Array, ""]:
+        model = self.space.to_model(vector)
+        about = sites.about(prior_mean(model, data))
+        evidence = self.representation.condition(model.kernel, data.X, about).log_evidence
+        return evidence + jnp.sum(about.log_constant) + self.space.log_prior(vector)
+
+    def _given_white(
+        self,
+        data: Data,
+        copies: Copies,
+        white: Float[Array, "Q M"],
+        vector: Float[Array, "P"],
+    ) -> Float[Array, ""]:
+        model = self.space.to_model(vector)
+        g = self.representation.from_white(model.kernel, data.X, white)
+        return self._given_f(copies, prior_mean(model, data) + g, vector)
+
+    def _white(
+        self, vector: Float[Array, "P"], data: Data, coefficients: Float[Array, "Q M"]
+    ) -> Float[Array, "Q M"]:
+        kernel = self.space.to_model(vector).kernel
+        return self.representation.sampler(kernel, data.X, self.alpha).white(coefficients)
+
+    def _carry(
+        self,
+        old: Float[Array, "P"],
+        new: Float[Array, "P"],
+        data: Data,
+        f: Float[Array, "N Q"],
+        coefficients: Float[Array, "Q M"],
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M"]]:
+        """Latents of the same white coefficients under other hyper-parameters."""
+        model = self.space.to_model(new)
+        white = self._white(old, data, coefficients)
+        g = self.representation.from_white(model.kernel, data.X, white)
+        return prior_mean(model, data) + g, g.T
+
+    def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:
+        if known is not None:
+            return known
+        return self.representation.sampler(model.kernel, data.X, self.alpha)
+
+
+def run_gibbs(
+    algorithm: Gibbs,
+    data: Data,
+    *,
+    chains: int,
+    warmup: int,
+    draws: int,
+    thin: int,
+    key: Key[Array, ""],
+    driving: Driving,
+) -> Chains:
+    """Run chains from over-dispersed starts.
+
+    Args:
+        algorithm: what makes a sweep.
+        data: the rows, on the device.
+        chains: how many, side by side.
+        warmup: sweeps of each that are thrown away, at least so many.
+        draws: that are kept of each chain.
+        thin: sweeps a draw that is kept.
+        key: random key.
+        driving: callback, limit, progress line.
+    """
+    started = time.perf_counter()
+    key_init, key_run = jax.random.split(key)
+    copies = copies_of(rows_of(data))
+    fixed = algorithm.space.size == 0
+    centre = jnp.asarray(algorithm.space.to_vector())
+    keys = jax.random.split(key_init, chains)
+    sampler, states = _start(algorithm, data, centre, keys, fixed)
+    watched = watched_rows(data.size)
+    number = min(_PIECE, draws)
+    cold, warm = -(-warmup // (number * thin)), -(-draws // number)
+
+    def piece(states: GibbsState, index: int) -> tuple[GibbsState, Draw | None, Any]:
+        keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
+        warming = index < cold
+        adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
+        states, kept, acceptance = _piece(
+            algorithm, data, copies, sampler, states, watched, adapt, keys, (number, thin)
+        )
+        return states, None if warming else kept, np.asarray(acceptance)
+
+    collected, infos, states = collect(piece, states, cold + warm, number * thin, driving)
+    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in zip(*collected, strict=True)]
+    last = algorithm._sampler(algorithm.space.to_model(states.vector[0]), data, sampler)
+    return Chains(
+        *columns,
+        centres=np.asarray(last.centres),
+        watched=watched.astype(float),
+        acceptance=np.mean(infos, axis=0),
+        divergences=0,
+        jitter=float(last.jitter),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@partial(jax.jit, static_argnames="fixed")
+def _start(
+    algorithm: Gibbs,
+    data: Data,
+    centre: Float[Array, "P"],
+    keys: Key[Array, "C"],
+    fixed: bool,
+) -> tuple[SiteSampler | None, GibbsState]:
+    sampler = None
+    if fixed:
+        sampler = algorithm._sampler(algorithm.space.model, data, None)
+    return sampler, jax.vmap(lambda key: algorithm.init(data, sampler, centre, key))(keys)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _piece(
+    algorithm: Gibbs,
+    data: Data,
+    copies: Copies,
+    sampler: SiteSampler | None,
+    states: GibbsState,
+    watched: Int[Array, "W"],
+    adapt: float,
+    keys: Key[Array, "C"],
+    settings: tuple[int, int],
+) -> tuple[GibbsState, Draw, Float[Array, "C"]]:
+    """Sweeps of all chains in one loop; keeps every so-manieth."""
+    number, thin = settings
+
+    def chain(state: GibbsState, key: Key[Array, ""]) -> tuple[GibbsState, Draw, Array]:
+        def sweep(state, key):
+            state, info = algorithm.step(state, data, copies, sampler, adapt, key)
+            return state, info.acceptance
+
+        def keep(state, key):
+            state, acceptance = jax.lax.scan(sweep, state, jax.random.split(key, thin))
+            own = algorithm._sampler(algorithm.space.to_model(state.vector), data, sampler)
+            white = own.white(state.coefficients)
+            return state, (Draw(state.vector, white, state.f[watched]), jnp.mean(acceptance))
+
+        state, (kept, acceptance) = jax.lax.scan(keep, state, jax.random.split(key, number))
+        return state, kept, jnp.mean(acceptance)
+
+    return jax.vmap(chain)(states, keys)

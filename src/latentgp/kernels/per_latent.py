@@ -1,0 +1,111 @@
+"""Own kernels: one for each latent function, where a plain `Kernel` is shared by all of them."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.arrays import Array
+from latentgp.kernels.base import Kernel
+from latentgp.parameters import OwnParts
+
+
+class PerLatent(OwnParts):
+    """A kernel of its own for every latent function; not a kernel of one pair of points.
+
+    Kernels that differ only in the values of their parameters are computed together, so that
+    compiling takes no longer with more of them.
+
+    Args:
+        parts: as many kernels as the likelihood has latent functions, in their order.
+
+    Raises:
+        InputError: none is given, or something that is not a kernel.
+
+    Example:
+        >>> import numpy as np
+        >>> from latentgp import RBF, Matern32
+        >>> PerLatent(RBF(), Matern32(variance=4.0)).diagonal(np.zeros((1, 2))).tolist()
+        [[1.0], [4.0]]
+    """
+
+    part_type: ClassVar[type] = Kernel
+    parts: tuple[Kernel, ...]
+
+    def __init__(self, *parts: Kernel):
+        self.parts = parts
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
+        """Covariances of each latent function between all rows of X and all rows of Z."""
+        return self._of_each(lambda kernel: kernel.gram(X, Z))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
+        """Prior variances of each latent function at every row of X."""
+        return self._of_each(lambda kernel: kernel.diagonal(X))
+
+    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """`gram(X, X)`, its diagonals free of the rounding of matrix-product distances."""
+        return self._of_each(lambda kernel: kernel.symmetric_gram(X))
+
+    def check_inputs(self, columns: int) -> None:
+        """Raise InputError if one of the kernels does not fit inputs with so many columns."""
+        for part in self.parts:
+            part.check_inputs(columns)
+
+    def _of_each(self, function: Callable[[Kernel], Float[Array, "*S"]]) -> Float[Array, "Q *S"]:
+        groups = kernel_groups(self, len(self.parts))
+        values = [
+            jax.vmap(function, axis_size=len(group.latents))(group.kernels) for group in groups
+        ]
+        return in_latent_order([group.latents for group in groups], values)
+
+
+LatentKernel: TypeAlias = Kernel | PerLatent  # shared by the latent functions, or one for each
+
+
+class KernelGroup(NamedTuple):
+    """Kernels of one structure, to be computed together.
+
+    Attributes:
+        kernels: one kernel whose parameters have a leading axis, of the size of `latents`, or
+            of size 1 where these latent functions share it.
+        latents: the latent functions that they belong to, counted from 0.
+    """
+
+    kernels: Kernel
+    latents: tuple[int, ...]
+
+
+def kernel_groups(kernel: LatentKernel, latents: int) -> list[KernelGroup]:
+    """The kernels of so many latent functions, those of one structure stacked."""
+    if isinstance(kernel, Kernel):
+        return [KernelGroup(_stack([kernel]), tuple(range(latents)))]
+    members: dict[object, list[int]] = {}
+    for latent, part in enumerate(kernel.parts):
+        leaves, structure = jax.tree.flatten(part)
+        shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        members.setdefault((structure, shapes), []).append(latent)
+    return [
+        KernelGroup(_stack([kernel.parts[latent] for latent in same]), tuple(same))
+        for same in members.values()
+    ]
+
+
+def in_latent_order(
+    groups: Sequence[tuple[int, ...]], values: Sequence[Float[Array, "_ *S"]]
+) -> Float[Array, "Q *S"]:
+    """Values for each group of latent functions, put together in the order of the latents."""
+    if len(groups) == 1:
+        return values[0]
+    by_latent = {
+        latent: batch[index]
+        for group, batch in zip(groups, values, strict=True)
+        for index, latent in enumerate(group)
+    }
+    return jnp.stack([by_latent[latent] for latent in sorted(by_latent)])
+
+
+def _stack(kernels: Sequence[Kernel]) -> Kernel:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *kernels)

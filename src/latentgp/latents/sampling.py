@@ -1,0 +1,148 @@
+"""Draws of the latent functions given Gaussian sites, at fixed hyper-parameters.
+
+What depends on the kernel alone is worked out once; a draw then costs one factorisation of
+I + PSD, without its inverse. Coefficients are white, v ~ N(0, I) under the prior, and g = L v at
+the representation's centres.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.latents.base import SiteSampler, latent_diagonals, latent_grams, over_latents
+from latentgp.linalg.cholesky import jittered_cholesky, lower_cholesky, solve_lower
+from latentgp.sites.base import Block, GaussianSites
+
+_MOST_NUMBERS = 1 << 28  # of an N x M array that is kept
+
+
+class DenseSampler(SiteSampler):
+    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2."""
+
+    centres: Float[Array, "N D"]
+    gram: Float[Array, "#Q N N"]
+    lower: Float[Array, "#Q N N"]
+    jitter: Float[Array, ""]
+
+    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
+        columns = jnp.asarray(block)
+        linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
+        noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
+
+        def draw(gram, lower, linear, precision, noise):
+            root, prior = jnp.sqrt(precision), lower @ noise[0]
+            B = root[:, None] * gram * root
+            factor = lower_cholesky(B + jnp.eye(B.shape[0], dtype=B.dtype))
+            residual = root * (gram @ linear + prior) + noise[1]
+            half = solve_lower(factor, residual)
+            correction = root * solve_lower(factor, half, transposed=True)
+            return prior + gram @ (linear - correction)
+
+        gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
+        return over_latents(draw, gram, lower, linear, precision, jnp.moveaxis(noise, 0, 1))
+
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        return coefficients.T
+
+    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        return over_latents(lambda lower, g: solve_lower(lower, g), self.lower, coefficients)
+
+
+class InducingSampler(SiteSampler):
+    """Coefficients are white inducing variables; g at a row is its conditional given them.
+
+    The Gaussian of a sweep minimises the alpha divergence to prior times sites (Galy-Fajou 2022,
+    7.5; Bui, Yan & Turner 2017, 3.4): alpha = 0 is the variational one, alpha = 1 that of FITC.
+
+    Attributes:
+        features: L^-1 k(Z, X), shape (#Q, M, N).
+        residual: prior variance that the inducing variables leave, shape (#Q, N).
+        alpha: in [0, 1].
+    """
+
+    centres: Float[Array, "M D"]
+    features: Float[Array, "#Q M N"]
+    residual: Float[Array, "#Q N"]
+    lower: Float[Array, "#Q M M"]
+    jitter: Float[Array, ""]
+    alpha: float = eqx.field(static=True)
+
+    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
+        columns = jnp.asarray(block)
+        linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
+        shape = (len(block), self.lower.shape[-1])
+        noise = jax.random.normal(key, shape, linear.dtype)
+
+        def draw(features, residual, linear, precision, noise):
+            # A pseudo-observation's variance 1 / w grows by alpha times what is left.
+            shrink = 1 / (1 + self.alpha * residual * precision)
+            A = (features * (shrink * precision)) @ features.T
+            factor = lower_cholesky(jnp.eye(len(A), dtype=A.dtype) + 0.5 * (A + A.T))
+            half = solve_lower(factor, features @ (shrink * linear))
+            return solve_lower(factor, half + noise, transposed=True)
+
+        features, residual = _of_block(self.features, block), _of_block(self.residual, block)
+        return over_latents(draw, features, residual, linear, precision, noise)
+
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        noise = jax.random.normal(key, (len(block), self.features.shape[-1]), coefficients.dtype)
+
+        def value(features, residual, v, noise):
+            return v @ features + jnp.sqrt(residual) * noise
+
+        features, residual = _of_block(self.features, block), _of_block(self.residual, block)
+        return over_latents(value, features, residual, coefficients, noise).T
+
+    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        return coefficients
+
+
+def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
+    """A sampler with one coefficient a row."""
+    gram = latent_grams(kernel, X)
+    factor, jitter = _factor(gram)
+    identity = jnp.eye(gram.shape[-1], dtype=gram.dtype)
+    return DenseSampler(X, gram + jitter[:, None, None] * identity, factor, jnp.max(jitter))
+
+
+def inducing_sampler(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    X: Float[Array, "N D"],
+    alpha: float,
+) -> InducingSampler:
+    """A sampler through inducing points.
+
+    Raises:
+        InputError: too many rows and points for N x M numbers to be kept.
+    """
+    if len(points) * len(X) > _MOST_NUMBERS:
+        raise InputError(
+            f"Sampling keeps rows x points = {len(X)} x {len(points)} numbers, more than 2 GiB; "
+            "use fewer inducing points or AugmentedVI."
+        )
+    factor, jitter = _factor(latent_grams(kernel, points))
+    block = latent_grams(kernel, points, X)
+    features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
+    residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
+    return InducingSampler(points, features, residual, factor, jnp.max(jitter), alpha)
+
+
+def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
+    def factor(gram):
+        factor, jitter = jittered_cholesky(gram)
+        return factor.lower, jitter
+
+    return over_latents(factor, gram)
+
+
+def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#K ..."]:
+    return array if array.shape[0] == 1 else array[jnp.asarray(block)]

@@ -1,0 +1,177 @@
+"""Counts through the logistic function, each conjugate given Pólya-Gamma variables."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammaincc, gammaln
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.parameters import parameter
+
+
+class CountLikelihood(Likelihood):
+    """A law of y in {0, 1, 2, ...} given one latent."""
+
+    targets: ClassVar[Targets] = "count"
+
+    def check_targets(self, y: Float[Array, "N"]) -> None:
+        wrong = y[(y < 0) | (y != np.floor(y))]
+        if wrong.size:
+            raise InputError(
+                f"{type(self).__name__} targets must be counts 0, 1, 2, ..., got "
+                f"{wrong[:5].tolist()}; round them, or use a likelihood of real numbers."
+            )
+
+
+class Binomial(CountLikelihood):
+    """Successes in a known number of trials: y ~ Binomial(trials, sigmoid(f)).
+
+    The rows carry `trials`, at least y; without them there is one.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> row = {"trials": jnp.array(3.0)}
+        >>> Binomial().log_prob(jnp.array(1.0), jnp.array([0.0]), row).round(4)
+        Array(-0.9808, dtype=float32)
+    """
+
+    side_information: ClassVar[tuple[str, ...]] = ("trials",)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        n = self.trials(side)
+        successes, failures = y * jax.nn.log_sigmoid(f[0]), (n - y) * jax.nn.log_sigmoid(-f[0])
+        # More successes than trials cannot be; log_choices is finite there.
+        return jnp.where(y <= n, log_choices(n, y) + successes + failures, -jnp.inf)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        n, p = self.trials(side), jax.nn.sigmoid(f[0])
+        return n * p, n * p * (1 - p)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        n = jnp.asarray(self.trials(side), f.dtype)
+        return jax.random.binomial(key, n, jax.nn.sigmoid(f[0]), dtype=f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        n, count = self.trials(side), jnp.floor(y)
+        inside = (count >= 0) & (count < n)
+        k = jnp.where(inside, count, 0.0)
+        below = betainc(jnp.maximum(n - k, 0.5), k + 1, jax.nn.sigmoid(-f[0]))
+        return jnp.where(inside, below, (count >= n).astype(f.dtype))
+
+    def check_side_information(self, side: SideInformation) -> None:
+        trials = np.asarray(side.get("trials", 1.0))
+        if np.any((trials < 1) | (trials != np.floor(trials))):
+            raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
+
+    def trials(self, side: SideInformation) -> Float[Array, "*N"]:
+        """Number of trials of the rows, one unless given."""
+        return jnp.asarray(side.get("trials", 1.0))
+
+
+class NegativeBinomial(CountLikelihood):
+    """Counts with more variance than a Poisson's: y ~ NB(dispersion r, success chance sigmoid(f)).
+
+    p(y | f) = Gamma(y + r) / (y! Gamma(r)) sigmoid(f)^y sigmoid(-f)^r, so the mean is r exp(f)
+    and the variance mean + mean^2 / r: the log link, f shifted by log r.
+
+    Args:
+        dispersion: r, learned; a Poisson law as it grows.
+    """
+
+    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        r = self.dispersion
+        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
+        return ways + y * jax.nn.log_sigmoid(f[0]) + r * jax.nn.log_sigmoid(-f[0])
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        odds = jnp.exp(f[0])
+        return self.dispersion * odds, self.dispersion * odds * (1 + odds)
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        # exp(f) is log-normal.
+        m, v, r = mean[:, 0], variance[:, 0], self.dispersion
+        first = r * jnp.exp(m + 0.5 * v)
+        within = first + r * jnp.exp(2 * m + 2 * v)
+        return first, within + first**2 * jnp.expm1(v)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        key_rate, key_count = jax.random.split(key)
+        shape = jnp.asarray(self.dispersion, f.dtype)
+        rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(f[0])
+        return jax.random.poisson(key_count, rate).astype(f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        count = jnp.maximum(jnp.floor(y), 0.0)
+        r = jnp.asarray(self.dispersion, f.dtype)
+        return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-f[0])), 0.0)
+
+
+class ScaledLogisticPoisson(CountLikelihood):
+    """Counts with a bounded rate: y ~ Poisson(maximal_rate sigmoid(f)).
+
+    Args:
+        maximal_rate: learned, counts a row.
+    """
+
+    maximal_rate: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        log_rate = jnp.log(self.maximal_rate) + jax.nn.log_sigmoid(f[0])
+        return y * log_rate - self._rate(f) - gammaln(y + 1)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self._rate(f), self._rate(f)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.random.poisson(key, self._rate(f)).astype(f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        count = jnp.maximum(jnp.floor(y), 0.0)
+        return jnp.where(y >= 0, gammaincc(count + 1, self._rate(f)), 0.0)
+
+    def scaled_to(self, spread: float) -> "ScaledLogisticPoisson":
+        # Counts spread like a Poisson's have their variance as their rate.
+        return ScaledLogisticPoisson(maximal_rate=2 * max(spread, 1.0) ** 2)
+
+    def _rate(self, f: Float[Array, "Q"]) -> Float[Array, ""]:
+        return self.maximal_rate * jax.nn.sigmoid(f[0])
+
+
+def log_choices(trials: Float[Array, "*N"], successes: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    """Log of the number of ways to choose; of no use where there are more successes than trials."""
+    failures = jnp.maximum(trials - successes, 0.0)
+    return gammaln(trials + 1) - gammaln(successes + 1) - gammaln(failures + 1)

@@ -1,0 +1,104 @@
+"""Regression whose noise depends on the input, through a second latent function."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtr
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.quadrature import prediction_nodes
+from latentgp.likelihoods.shapes import GaussianShape, NoiseShape, StudentShape
+from latentgp.parameters import parameter, replace
+
+_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
+
+
+class Heteroscedastic(NoiseShape):
+    """y = f_1 + e / sqrt(maximal_precision sigmoid(f_2)), e of a shape."""
+
+    latent_size: ClassVar[int] = 2
+
+    maximal_precision: Float[Array, ""] = parameter(
+        constraints.positive, role="noise_precision", default=1.0
+    )
+
+    def precision(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N"]:
+        """Squared inverse of the noise's scale, units one over y squared."""
+        return self.maximal_precision * jax.nn.sigmoid(f[..., 1])
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        log_precision = jnp.log(self.maximal_precision) + jax.nn.log_sigmoid(f[1])
+        log_phi = self.log_phi(self.precision(f) * (y - f[0]) ** 2)
+        return self.log_density_at_zero() + 0.5 * log_precision + log_phi
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return f[0], self.unit_variance() / self.precision(f)
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        # 1 / sigmoid(f) = 1 + exp(-f), whose expectation is that of a log-normal.
+        inverse = 1 + jnp.exp(-mean[:, 1] + 0.5 * variance[:, 1])
+        noise = self.unit_variance() * inverse / self.maximal_precision
+        return mean[:, 0], variance[:, 0] + noise
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        mixture = self.normal_mixture()
+        if mixture is None:
+            return super().predictive_cdf(y, mean, variance, side)
+        precision, weights = mixture
+        points, point_weights = prediction_nodes(1)
+        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * jnp.asarray(points[:, 0], mean.dtype)
+        scale = self.maximal_precision * jax.nn.sigmoid(g)
+        spread = jnp.sqrt(variance[:, :1, None] + 1 / (scale[:, :, None] * precision))
+        below = ndtr((y[:, None, None] - mean[:, :1, None]) / spread)
+        return (below @ weights) @ jnp.asarray(point_weights, mean.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.unit_cdf(jnp.sqrt(self.precision(f)) * (y - f[0]))
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return f[0] + self.unit_draw(key, f.dtype) / jnp.sqrt(self.precision(f))
+
+    def latent_scale(self, spread: float) -> tuple[float, ...]:
+        return spread, 2.0
+
+    def scaled_to(self, spread: float) -> Likelihood:
+        # At f_2 = 0 half of the precision is at work.
+        return replace(self, {"maximal_precision": 2 / (_USUAL_SHARE * spread**2)})
+
+
+class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
+    """y ~ N(f_1, 1 / (maximal_precision sigmoid(f_2))) (Galy-Fajou 2022, eq. 7.1).
+
+    Args:
+        maximal_precision: lambda, learned, units one over y squared; the noise variance is
+            nowhere below one over it.
+    """
+
+
+class HeteroscedasticStudentT(StudentShape, Heteroscedastic):
+    """y = f_1 + t / sqrt(maximal_precision sigmoid(f_2)), t of Student's law (2022, eq. 7.5).
+
+    Args:
+        maximal_precision: lambda, learned, units one over y squared.
+        degrees_of_freedom: nu, learned unless frozen.
+    """

@@ -1,0 +1,165 @@
+"""Targets that are one of K classes, numbered from 0."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.parameters import parameter
+
+
+class MulticlassLikelihood(Likelihood):
+    """A law of y in {0, ..., K - 1}; a subclass says `class_log_probabilities`.
+
+    Args:
+        classes: K, at least two.
+    """
+
+    classes: int = eqx.field(static=True)
+
+    targets: ClassVar[Targets] = "class"
+
+    def __check_init__(self) -> None:
+        if self.classes < 2:
+            raise InputError(
+                f"{type(self).__name__} needs at least two classes, got {self.classes}."
+            )
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.classes
+
+    @abstractmethod
+    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
+        """Log probabilities of the classes given the latents."""
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.class_log_probabilities(f)[y.astype(int)]
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return jnp.exp(self.class_log_probabilities(f))
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.random.categorical(key, self.class_log_probabilities(f)).astype(f.dtype)
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        probabilities = self.predictive_probabilities(mean, variance, side)
+        chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
+        return jnp.log(chosen[:, 0])
+
+    def check_targets(self, y: Float[Array, "N"]) -> None:
+        outside = np.setdiff1d(y, np.arange(self.classes))
+        if outside.size:
+            raise InputError(
+                f"{type(self).__name__} targets must be classes 0 to {self.classes - 1}, got "
+                f"{outside[:5].tolist()}; number the classes, or let GPClassifier do it."
+            )
+
+
+class Softmax(MulticlassLikelihood):
+    """p(y = k | f) = exp(f_k) / sum_j exp(f_j), one latent a class."""
+
+    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
+        return jax.nn.log_softmax(f, axis=-1)
+
+
+class LogisticSoftmaxLikelihood(MulticlassLikelihood):
+    """p(y = k | f) = theta_k sigmoid(f_k) / (D + sum_j theta_j sigmoid(f_j)).
+
+    What the logistic-softmax likelihoods share. Where D > 0, the last class has no latent and
+    has D in place of its term.
+    """
+
+    @property
+    @abstractmethod
+    def class_weights(self) -> Float[Array, "Q"]:
+        """theta, one a latent."""
+
+    @property
+    @abstractmethod
+    def pinned_term(self) -> float:
+        """D."""
+
+    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
+        terms = jnp.log(jnp.asarray(self.class_weights, f.dtype)) + jax.nn.log_sigmoid(f)
+        if self.pinned_term > 0:
+            last = jnp.full_like(terms[..., :1], jnp.log(self.pinned_term))
+            terms = jnp.concatenate([terms, last], axis=-1)
+        return jax.nn.log_softmax(terms, axis=-1)
+
+
+class LogisticSoftmax(LogisticSoftmaxLikelihood):
+    """p(y = k | f) = sigmoid(f_k) / sum_j sigmoid(f_j) (Galy-Fajou et al. 2020, eq. 5).
+
+    The softmax of log sigmoid(f): no probability can pass 1 / (1 + sum of the others' sigmoids),
+    so with many classes it is never very sure; `ScaledLogisticSoftmax` can be.
+    """
+
+    @property
+    def class_weights(self) -> Float[Array, "Q"]:
+        return np.ones(self.classes)
+
+    @property
+    def pinned_term(self) -> float:
+        return 0.0
+
+
+class BijectiveLogisticSoftmax(LogisticSoftmaxLikelihood):
+    """The logistic-softmax with K - 1 latents: the last class's term is fixed at 1/2.
+
+    Galy-Fajou (2022, eq. 7.11). The prior of its auxiliary variables is proper; no class but the
+    last can have a probability above 2/3, and the last class is unlike the others.
+    """
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.classes - 1
+
+    @property
+    def class_weights(self) -> Float[Array, "Q"]:
+        return np.ones(self.classes - 1)
+
+    @property
+    def pinned_term(self) -> float:
+        return 0.5
+
+
+class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
+    """The logistic-softmax with a learned weight a class (Galy-Fajou 2022, 7.4.3).
+
+    Args:
+        classes: K.
+        weights: theta, positive, shape (K,); ones unless given. Only their ratios matter.
+    """
+
+    weights: Float[Array, "K"] = parameter(constraints.positive, role="factor")
+
+    def __init__(self, classes: int, weights: Any = None):
+        self.classes = classes
+        self.weights = np.ones(classes) if weights is None else weights
+
+    @property
+    def class_weights(self) -> Float[Array, "Q"]:
+        return self.weights
+
+    @property
+    def pinned_term(self) -> float:
+        return 0.0

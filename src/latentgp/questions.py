@@ -1,0 +1,49 @@
+"""Checks of what a posterior is asked, shared by its kinds."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.data import as_inputs, as_rows, check_side_information
+from latentgp.errors import InputError
+from latentgp.likelihoods import Likelihood
+
+
+def checked_inputs(X: Any, columns: int) -> Float[np.ndarray, "N D"]:
+    """Inputs with the columns of the fit; an empty table is none too few."""
+    array = np.asarray(X)
+    if array.shape[:1] == (0,):
+        return np.zeros((0, columns))
+    X = as_inputs(X)
+    if X.shape[1] != columns:
+        raise InputError(
+            f"X has {X.shape[1]} columns but the model was fitted to {columns}; "
+            "give the same columns as for the fit."
+        )
+    return X
+
+
+def checked_side(
+    likelihood: Likelihood, given: dict[str, Any], size: int
+) -> dict[str, Float[np.ndarray, "N"]]:
+    """Side information that the likelihood reads, one number a row."""
+    check_side_information(given, likelihood.side_information, type(likelihood).__name__)
+    side = {name: as_rows(name, values, size) for name, values in given.items()}
+    likelihood.check_side_information(side)
+    return side
+
+
+def checked_levels(probabilities: Any) -> Float[np.ndarray, "K"]:
+    """Probabilities in (0, 1)."""
+    levels = np.atleast_1d(np.asarray(probabilities, np.float64))
+    if np.any((levels <= 0) | (levels >= 1)):
+        raise InputError(f"probabilities must be strictly between 0 and 1, got {levels.tolist()}.")
+    return levels
+
+
+def interval_levels(level: float) -> list[float]:
+    """Where the central interval of a probability ends, as probabilities."""
+    if not 0 < level < 1:
+        raise InputError(f"level must be strictly between 0 and 1, got {level}.")
+    return [(1 - level) / 2, (1 + level) / 2]

@@ -1,0 +1,50 @@
+"""Row weights where sites are drawn: a row of weight w is w rows, each with a draw of its own."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.sites.base import GaussianSites, Rows
+
+
+class Copies(NamedTuple):
+    """Rows repeated as often as their weights say, and whose copies they are.
+
+    Attributes:
+        rows: without weights, R of them.
+        origin: the row that each is a copy of, shape (R,).
+    """
+
+    rows: Rows
+    origin: Int[Array, "R"]
+
+    def spread(self, f: Float[Array, "N Q"]) -> Float[Array, "R Q"]:
+        """Latents of the copies."""
+        return f[self.origin]
+
+    def gather(self, sites: GaussianSites, size: int) -> GaussianSites:
+        """Sums of the copies' sites, one a row."""
+        return GaussianSites(*(jax.ops.segment_sum(field, self.origin, size) for field in sites))
+
+
+def copies_of(rows: Rows) -> Copies:
+    """Every row as often as its weight says; a row of weight zero not at all.
+
+    Raises:
+        InputError: a weight that is not a whole number, for which there is no such thing.
+    """
+    size = len(rows.y)
+    weights = np.ones(size) if rows.weights is None else np.asarray(rows.weights)
+    fractional = np.flatnonzero(weights != np.floor(weights))
+    if fractional.size:
+        raise InputError(
+            f"Sampling needs weights that are whole numbers, numbers of copies, but row "
+            f"{fractional[0]} (counted from 0) has {weights[fractional[0]]:g}; use AugmentedVI."
+        )
+    origin = np.repeat(np.arange(size), weights.astype(int))
+    side = {name: values[origin] for name, values in rows.side.items()}
+    return Copies(Rows(rows.y[origin], None, side), jax.numpy.asarray(origin))
