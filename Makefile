@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test test-slow check format clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -m slow
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check .

@@ -166,7 +166,7 @@ WRONG = {
     ),
     "too many classes": (
         "fit {}/regression.csv --target size --task classification --out {}/m",
-        "Only binary classification",
+        "too many to learn any",
     ),
     "no inducing points": (
         "fit {}/regression.csv --target price --inducing 0 --out {}/m",

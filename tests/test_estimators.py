@@ -228,9 +228,22 @@ class TestClassifier:
         with pytest.raises(InputError, match=r"one class only \(\['yes'\]\)"):
             GPClassifier().fit(inputs(), np.full(ROWS, "yes"))
 
-    def test_three_classes_are_an_error(self):
-        with pytest.raises(InputError, match="Only binary classification"):
-            GPClassifier().fit(inputs(), np.arange(ROWS) % 3)
+    def test_a_class_a_row_is_an_error(self):
+        with pytest.raises(InputError, match="classes in 30 rows, too many to learn"):
+            GPClassifier().fit(inputs(), [f"name {n}" for n in range(ROWS)])
+
+    def test_several_classes_of_any_label(self):
+        X = inputs()
+        labels = np.array(["low", "middle", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+        classifier = GPClassifier(random_state=0).fit(X, labels)
+        probabilities = classifier.predict_proba(X)
+        assert list(classifier.classes_) == ["high", "low", "middle"]
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+        assert np.mean(classifier.predict(X) == labels) > 0.9
+        density = classifier.log_predictive_density(X, labels)
+        column = np.searchsorted(classifier.classes_, labels)
+        np.testing.assert_allclose(np.exp(density), probabilities[np.arange(ROWS), column])
+        assert set(np.unique(classifier.sample_y(X[:3], 20))) <= set(labels)
 
 
 class TestMethod:

@@ -158,7 +158,7 @@ def test_several_latents_have_a_column_each():
         _ = predictive.mean
     with pytest.raises(lgp.InputError, match="does not say how to sample"):
         predictive.sample(key=KEY)
-    with pytest.raises(lgp.InputError, match="no predictive_quantiles"):
+    with pytest.raises(lgp.InputError, match="does not say its cdf"):
         predictive.interval()
 
 

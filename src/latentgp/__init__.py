@@ -7,6 +7,7 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
+from latentgp.augmentation_gap import AugmentationGap, augmentation_gap
 from latentgp.augmentations import (
     Augmentation,
     GammaPoissonPolyaGamma,
@@ -90,6 +91,7 @@ __all__ = [
     "RBF",
     "ArcCosine",
     "Augmentation",
+    "AugmentationGap",
     "AugmentedVI",
     "BayesianSVM",
     "Bernoulli",
@@ -150,6 +152,7 @@ __all__ = [
     "White",
     "ZeroMean",
     "__version__",
+    "augmentation_gap",
     "augmentation_of",
     "check_completely_monotone",
     "fit",

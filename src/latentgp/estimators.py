@@ -50,6 +50,7 @@ from latentgp.means import ZeroMean
 
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
+_CLASSES_FOR_SURE = 20  # never too many, whatever the rows
 
 MethodName = Literal["auto", "exact", "collapsed", "augmented", "variational", "gibbs", "nuts"]
 
@@ -331,6 +332,11 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
                 f"The targets hold one class only ({self.classes_[:1].tolist()}); "
                 "a classifier needs rows of two classes."
             )
+        if len(self.classes_) > max(_CLASSES_FOR_SURE, len(present) / 2):
+            raise InputError(
+                f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
+                "to learn any; use GPRegressor if they are numbers, or merge rare classes."
+            )
         # A label that only rows of weight zero have counts as any: these rows say nothing.
         known = np.isin(y, self.classes_)
         target = np.searchsorted(self.classes_, np.where(known, y, self.classes_[0]))
@@ -339,11 +345,13 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        return self.posterior_.predict(self._inputs(X)).probabilities
+        X = self._inputs(X)
+        return self.posterior_.predict(X).probabilities
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
@@ -361,7 +369,8 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
     ) -> np.ndarray:
         """Draws of labels: joint over rows through the latent functions, shape (N, n_samples)."""
-        return self.classes_[self._draws(X, n_samples, random_state).astype(int)]
+        draws = self._draws(X, n_samples, random_state).astype(int)
+        return self.classes_[draws]
 
     def _class_likelihood(self) -> Likelihood:
         number = len(self.classes_)

@@ -20,6 +20,7 @@ from latentgp.likelihoods.scale_mixture import (
     log_phi_slope,
     squared_norm,
 )
+from latentgp.precision import double_precision
 from latentgp.sites.base import Block, GaussianSites, Rows
 
 _RADII = np.logspace(-4, 4, 49)
@@ -106,6 +107,7 @@ def _sites_given(form: Form, w: Float[Array, "N"]) -> GaussianSites:
     )
 
 
+@double_precision
 def check_completely_monotone(likelihood: CompletelyMonotone) -> None:
     """Check numerically that phi(0) = 1 and that its derivatives alternate in sign.
 

@@ -169,7 +169,7 @@ class PolyaGamma(LogisticPowers):
     """
 
     def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
-        return _known_powers(likelihood, rows)
+        return known_powers(likelihood, rows)
 
     def log_generating(
         self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
@@ -188,23 +188,24 @@ class PolyaGamma(LogisticPowers):
 
 
 @singledispatch
-def _known_powers(likelihood: Likelihood, rows: Rows) -> Powers:
+def known_powers(likelihood: Likelihood, rows: Rows) -> Powers:
+    """The exponents for `PolyaGamma`, by class of likelihood. Register one for your own."""
     raise NotImplementedError(type(likelihood).__name__)
 
 
-@_known_powers.register
+@known_powers.register
 def _(likelihood: Bernoulli, rows: Rows) -> Powers:
     y = rows.y[:, None]
     return Powers(y, 1 - y, jnp.zeros_like(rows.y))
 
 
-@_known_powers.register
+@known_powers.register
 def _(likelihood: Binomial, rows: Rows) -> Powers:
     y, trials = rows.y, jnp.broadcast_to(likelihood.trials(rows.side), rows.y.shape)
     return Powers(y[:, None], (trials - y)[:, None], log_choices(trials, y))
 
 
-@_known_powers.register
+@known_powers.register
 def _(likelihood: NegativeBinomial, rows: Rows) -> Powers:
     y, r = rows.y, jnp.broadcast_to(likelihood.dispersion, rows.y.shape)
     ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)

@@ -329,7 +329,7 @@ def _piece(
     sampler: SiteSampler | None,
     states: GibbsState,
     watched: Int[Array, "W"],
-    adapt: float,
+    adapt: float | Float[Array, ""],
     keys: Key[Array, "C"],
     settings: tuple[int, int],
 ) -> tuple[GibbsState, Draw, Float[Array, "C"]]:

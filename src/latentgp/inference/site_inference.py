@@ -5,12 +5,12 @@ prior on them. With an augmentation it is coordinate ascent, with quadrature a n
 step; with a Gaussian likelihood the first sites are exact.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data
@@ -20,6 +20,8 @@ from latentgp.latents.base import (
     latent_diagonals,
     log_evidence,
 )
+from latentgp.likelihoods.quadrature import training_nodes
+from latentgp.linalg.streaming import scan_rows
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
@@ -184,11 +186,21 @@ def evaluate(
     )
     mean = pullback.mean + offset
 
-    def row_terms(model: LatentGP) -> tuple[Float[Array, ""], GaussianSites]:
-        target = algorithm._new_sites(model, rows_of(data), mean, pullback.variance)
-        return jnp.sum(target.expected(mean, pullback.variance)), target
+    def add_rows(carry: tuple[Array, LatentGP], rows: Any, real: Bool[Array, "B"]) -> Any:
+        rows, mean, variance = rows
 
-    (terms, target), in_model = jax.value_and_grad(row_terms, has_aux=True)(model)
+        def terms(model: LatentGP) -> tuple[Float[Array, ""], GaussianSites]:
+            target = algorithm._new_sites(model, rows, mean, variance)
+            return jnp.sum(jnp.where(real, target.expected(mean, variance), 0.0)), target
+
+        (value, target), in_model = jax.value_and_grad(terms, has_aux=True)(model)
+        return (carry[0] + value, jax.tree.map(jnp.add, carry[1], in_model)), target
+
+    nothing = jnp.zeros((), mean.dtype), jax.tree.map(jnp.zeros_like, model)
+    rows = rows_of(data), mean, pullback.variance
+    (terms, in_model), target = scan_rows(
+        add_rows, nothing, rows, columns=training_nodes(mean.shape[1])[0].size
+    )
     (through_mean,) = pull_offset(state.sites.linear - state.sites.precision * mean)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, pullback.kernel)

@@ -171,12 +171,24 @@ def _condition(
     root_precision = jnp.sqrt(sites.precision).T
 
     def solve(K, linear, root):
-        B = jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root
+        """With l = W^(1/2) r + l_0, r of rows that say more than the prior, l_0 of the others.
+
+        Then l' S l = r' r + l_0' K l_0 - |h|^2 with L h = r - W^(1/2) K l_0. Sites of great
+        precision have great l' l / W, which cancels in the evidence: it must not be found as a
+        sum over a badly conditioned S.
+        """
+        root_K = root[:, None] * K
+        B = jnp.eye(len(K), dtype=K.dtype) + root_K * root
         factor = cholesky(B)
-        half = factor.inverse @ (root * (K @ linear))
-        weights = linear - root * (factor.inverse.T @ half)
+        strong = jnp.diagonal(B) > 2
+        ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)
+        rest = jnp.where(strong, 0.0, linear)
+        root_K_rest = root_K @ rest
+        half = factor.inverse @ (ratio - root_K_rest)
+        weights = rest + root * (factor.inverse.T @ half)
         mean = K @ weights
-        log_evidence = 0.5 * linear @ mean - factor.half_log_determinant
+        explained = ratio @ ratio + rest @ (K @ rest) - half @ half
+        log_evidence = 0.5 * explained - factor.half_log_determinant
         kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
         return weights, factor, log_evidence, kl + factor.half_log_determinant
 

@@ -1,6 +1,7 @@
 """Cholesky factors with their inverses, and the one owner of jitter."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -70,7 +71,7 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
     (A,), (slope,) = primals, tangents
     lower = lower_cholesky(A)
-    inverse = solve_lower(jax.lax.stop_gradient(lower), jnp.eye(len(A), dtype=A.dtype))
+    inverse = solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
     inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
     return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
 
@@ -84,12 +85,32 @@ def solve_lower(
         >>> solve_lower(2 * jnp.eye(2), jnp.ones(2)).tolist()
         [0.5, 0.5]
     """
+    return _solve(transposed, lower, right)
 
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _solve(
+    transposed: bool, lower: Float[Array, "M M"], right: Float[Array, "M *B"]
+) -> Float[Array, "M *B"]:
     @jax.custom_batching.sequential_vmap
     def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
         return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
 
     return solve_one(lower, right)
+
+
+@_solve.defjvp
+def _(
+    transposed: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """d(L^-1 b) = L^-1 (db - dL L^-1 b), with the inverse itself: a product can be transposed."""
+    (lower, right), (slope, right_slope) = primals, tangents
+    solution = _solve(transposed, lower, right)
+    inverse = _solve(False, lower, jnp.eye(len(lower), dtype=lower.dtype))
+    slope = jnp.tril(slope)
+    if transposed:
+        return solution, inverse.T @ (right_slope - slope.T @ solution)
+    return solution, inverse @ (right_slope - slope @ solution)
 
 
 def cholesky(A: Float[Array, "M M"]) -> Factor:

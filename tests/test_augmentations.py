@@ -1,0 +1,225 @@
+"""Augmentations integrate back to their likelihood, and their bounds rise and stay bounds."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm, qmc
+
+import latentgp as lgp
+from latentgp.augmentations import Automatic, augmentation_of
+from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
+from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
+from latentgp.distributions import PolyaGamma
+from latentgp.inference.site_inference import SiteInference
+from latentgp.sites.augmentation import AugmentationRule
+from latentgp.sites.base import Rows
+from latentgp.testing.numerics import hermite_nodes
+from problems import KERNEL, X
+from test_conformance_likelihoods import AUGMENTED
+
+LATENTS = (-1.9, -0.4, 0.8)
+STEPS = 1601
+SCRAMBLES = 8
+
+
+def log_integral(log_values, log_w):
+    """Log of the integral over w by the trapezoidal rule in log w, along the last axis."""
+    return logsumexp(log_values + log_w, axis=-1) + np.log(log_w[1] - log_w[0])
+
+
+def grid(likelihood, targets, side):
+    """Every target with every combination of some latents (each latent its own place)."""
+    places = np.stack(np.meshgrid(*[LATENTS] * likelihood.latent_size), axis=-1)
+    places = places.reshape(-1, likelihood.latent_size)
+    y, index = (g.ravel() for g in np.meshgrid(targets, np.arange(len(places))))
+    side = {name: np.full(len(y), value) for name, value in (side or {}).items()}
+    return Rows(y, None, side), places[index]
+
+
+def given(augmentation, likelihood, rows, f, block, auxiliary):
+    """Log p(y, w | f): sites of every value of w (first axis) of every row."""
+    sites = jax.vmap(
+        lambda w: augmentation.conditional_sites(likelihood, rows, w, f, block).expected(
+            f, jnp.zeros_like(f)
+        )
+    )(auxiliary)
+    return np.array(sites).T
+
+
+def over_scales(likelihood, rows, f):
+    """The integral over w of a scale mixture, whose law is known up to a tilt."""
+    log_w = np.linspace(-40, 12, STEPS)
+    w = np.exp(log_w)
+    law = likelihood.auxiliary_law(jnp.full(STEPS, 0.7))
+    log_law = law.log_prob(w) + 0.7 * w + likelihood.log_phi(jnp.asarray(0.7))
+    wide = jnp.broadcast_to(w[:, None], (STEPS, len(f)))
+    values = given(Automatic(), likelihood, rows, f, (0,), wide)
+    return log_integral(values + np.asarray(log_law), log_w)
+
+
+def over_polya_gamma(shape, f):
+    """Log of the integral of exp(-w f^2 / 2) PG(w | b, 0), for every b and every f."""
+    log_w = np.linspace(-12, 7, 801)
+    w = np.exp(log_w)
+    law = PolyaGamma(jnp.asarray(shape)[:, None], jnp.zeros((len(shape), 1)))
+    values = (
+        np.asarray(law.log_prob(np.tile(w, (len(shape), 1))))[:, None, :]
+        - 0.5 * np.square(f)[:, None] * w
+    )
+    return log_integral(values, log_w)
+
+
+def over_counts(augmentation, likelihood, rows, f, most):
+    """The sum over counts, each Pólya-Gamma variable integrated out."""
+    size = f.shape[1]
+    counts = np.stack(np.meshgrid(*[np.arange(most + 1.0)] * size), axis=-1).reshape(-1, size)
+    powers = augmentation.powers(likelihood, rows)
+    first = np.asarray(powers.positive + powers.negative)
+    wide = jnp.broadcast_to(counts[:, None, :], (len(counts), *f.shape))
+    total = given(
+        augmentation, likelihood, rows, f, tuple(range(size)), Auxiliary(wide, jnp.zeros_like(wide))
+    )
+    for q in range(size):
+        for b in np.unique(first[:, q]):
+            of_row = first[:, q] == b
+            shapes = b + np.arange(most + 1.0)
+            used = shapes > 0  # PG(0, c) is a point mass at zero
+            table = np.zeros((most + 1, of_row.sum()))
+            table[used] = over_polya_gamma(shapes[used], f[of_row, q])
+            total[of_row] += table[counts[:, q].astype(int)].T
+    return logsumexp(total, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "targets"),
+    [
+        (lgp.StudentT(0.6, 5.0), [-1.0, 0.5]),
+        (lgp.LaplaceNoise(0.7), [-1.0, 0.5]),
+        (lgp.MaternNoise(0.7), [-1.0, 0.5]),
+        (lgp.BayesianSVM(), [0.0, 1.0]),
+    ],
+)
+def test_a_scale_mixture_integrates_back(x64, likelihood, targets):
+    rows, f = grid(likelihood, targets, None)
+    known = jax.vmap(likelihood.log_prob)(rows.y, f, {})
+    np.testing.assert_allclose(over_scales(likelihood, rows, f), known, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "side", "most"),
+    [
+        (lgp.Bernoulli(), [0.0, 1.0], None, 0),
+        (lgp.Binomial(), [0.0, 3.0, 5.0], {"trials": 5.0}, 0),
+        (lgp.NegativeBinomial(1.7), [0.0, 4.0], None, 0),
+        (lgp.ScaledLogisticPoisson(3.3), [0.0, 2.0, 6.0], None, 60),
+        (lgp.LogisticSoftmax(2), [0.0, 1.0], None, 190),
+        (lgp.BijectiveLogisticSoftmax(3), [0.0, 1.0, 2.0], None, 190),
+        (lgp.ScaledLogisticSoftmax(2, [0.5, 2.0]), [0.0, 1.0], None, 190),
+    ],
+)
+def test_powers_of_the_logistic_function_integrate_back(x64, likelihood, targets, side, most):
+    rows, f = grid(likelihood, targets, side)
+    known = jax.vmap(likelihood.log_prob)(rows.y, f, rows.side)
+    augmentation = augmentation_of(likelihood)
+    found = over_counts(augmentation, likelihood, rows, f, most)
+    np.testing.assert_allclose(found, known, atol=1e-10)
+
+
+def test_noise_of_the_input_integrates_back(x64):
+    """The noise's block: counts and Pólya-Gamma variables, w = 1/2 always for Gaussian noise."""
+    likelihood = lgp.HeteroscedasticGaussian(2.0)
+    rows, f = grid(likelihood, [-1.0, 0.5], None)
+    known = jax.vmap(likelihood.log_prob)(rows.y, f, {})
+    augmentation, counts = augmentation_of(likelihood), np.arange(60.0)
+    wide = jnp.broadcast_to(counts[:, None], (60, len(f)))
+    auxiliary = NoiseAuxiliary(jnp.full_like(wide, 0.5), wide, jnp.zeros_like(wide))
+    total = given(augmentation, likelihood, rows, f, (1,), auxiliary)
+    total = total + over_polya_gamma(0.5 + counts, f[:, 1]).T
+    np.testing.assert_allclose(logsumexp(total, axis=1), known, atol=1e-10)
+    half = jnp.full((1, len(f)), 0.5)
+    signal = given(augmentation, likelihood, rows, f, (0,), half)[:, 0]
+    np.testing.assert_allclose(signal, known, atol=1e-10)
+
+
+def test_student_noise_of_the_input_integrates_back(x64):
+    """The signal's block; the noise's has the same w and the counts of the Gaussian one."""
+    likelihood = lgp.HeteroscedasticStudentT(2.0, 5.0)
+    rows, f = grid(likelihood, [-1.0, 0.5], None)
+    known = jax.vmap(likelihood.log_prob)(rows.y, f, {})
+    log_w = np.linspace(-40, 12, STEPS)
+    law = likelihood.auxiliary_law(jnp.zeros(STEPS)).log_prob(np.exp(log_w))
+    wide = jnp.broadcast_to(np.exp(log_w)[:, None], (STEPS, len(f)))
+    values = given(augmentation_of(likelihood), likelihood, rows, f, (0,), wide)
+    found = log_integral(values + np.asarray(law), log_w)
+    np.testing.assert_allclose(found, known, atol=1e-10)
+
+
+class OneBlock(AugmentationRule):
+    """Updates one block and leaves the other latents as they are."""
+
+    block: tuple[int, ...] = (0,)
+
+    def blocks(self, likelihood):
+        return (self.block, ())
+
+
+@partial(jax.jit, static_argnums=1)
+def one_update(state, block, augmentation, rows):
+    rule = OneBlock(augmentation=augmentation, block=block)
+    return SiteInference(lgp.Dense(), rule).step(state, rows)
+
+
+def log_evidence(model, data):
+    """Log evidence of three rows and how far it may be off (quadrature, or Sobol points)."""
+    latent_size, rows = model.likelihood.latent_size, len(data.y)
+    root = np.linalg.cholesky(model.kernel.gram(data.X, data.X))
+    log_prob = jax.vmap(jax.vmap(model.likelihood.log_prob), (None, 0, None))
+
+    @jax.jit
+    def log_mean(white, log_weights):
+        f = jnp.einsum("nm,smq->snq", root, white.reshape(-1, rows, latent_size))
+        values = jnp.sum(log_prob(data.y, f, dict(data.side_information)), axis=1)
+        return jax.nn.logsumexp(values + log_weights)
+
+    if latent_size == 1:
+        nodes, weights = hermite_nodes(60, rows)
+        return float(log_mean(nodes, np.log(weights))), 1e-6
+    values = []
+    for seed in range(SCRAMBLES):
+        points = qmc.Sobol(rows * latent_size, rng=seed).random(2**14)
+        values.append(float(log_mean(norm.ppf(np.clip(points, 1e-12, 1 - 1e-12)), -14 * np.log(2))))
+    return np.mean(values), 4 * np.std(values) / np.sqrt(SCRAMBLES)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "side", "augmentation"),
+    [case for case in AUGMENTED if not isinstance(case[0], lgp.Gaussian)],
+)
+def test_each_block_raises_a_bound_below_the_evidence(x64, likelihood, targets, side, augmentation):
+    numbers = {name: np.full(3, value) for name, value in (side or {}).items()}
+    data = lgp.Data(X[:3], np.resize(targets, 3), **numbers)
+    model = lgp.LatentGP(KERNEL, likelihood)
+    rows = data.to_device()
+    augmentation = augmentation or augmentation_of(likelihood)
+    rule = AugmentationRule(augmentation=augmentation)
+    state, bounds = SiteInference(lgp.Dense(), rule).init(model, rows), []
+    for _ in range(40):
+        for block in rule.blocks(likelihood):
+            state, info = one_update(state, block, augmentation, rows)
+            bounds.append(float(info.bound))
+    assert np.diff(bounds).min() >= -1e-12
+    assert bounds[-1] - bounds[0] > 1e-6
+    evidence, error = log_evidence(model, data)
+    assert bounds[-1] < evidence + error
+    assert evidence - bounds[-1] < 1.5
+
+
+def test_every_augmentation_with_counts_is_integrated_back():
+    """What the tables above leave out shares the draws, and so the integral, of what is there."""
+    kinds = {type(augmentation_of(case[0])) for case in AUGMENTED if case[3] is None}
+    powers = {kind.__name__ for kind in kinds if issubclass(kind, LogisticPowers)}
+    assert powers == {"PolyaGamma", "PoissonPolyaGamma", "NegativeMultinomialPolyaGamma"}

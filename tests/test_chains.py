@@ -1,0 +1,355 @@
+"""Chains: updates that keep a law as it is, and what a posterior of draws answers."""
+
+import subprocess
+import sys
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import gamma, kstest, norm
+
+import latentgp as lgp
+from latentgp.inference.chains import Chains, summarise, watched_rows
+from latentgp.inference.slice_sampling import metropolis_update, slice_update
+from latentgp.inference.verdict import judge_chains
+from problems import BINARY, KERNEL, SMOOTH, X, regression
+
+KEY = jax.random.key(0)
+NEW = np.random.default_rng(1).normal(size=(5, 2))
+LIMIT = 4.5  # standard errors
+SIZES = {"short": 4000, "long": 200_000}
+LENGTHS = ["short", pytest.param("long", marks=pytest.mark.slow)]
+UPDATES = [slice_update, metropolis_update]
+
+
+class Correlated:
+    """A normal law."""
+
+    covariance = np.array([[1.0, 0.9], [0.9, 2.0]])
+    marginals = (norm(0, 1), norm(0, np.sqrt(2)))
+    product = 0.9
+
+    @staticmethod
+    def log_density(x):
+        return -0.5 * x @ jnp.asarray(np.linalg.inv(Correlated.covariance)) @ x
+
+    def draw(self, generator, size):
+        return generator.multivariate_normal(np.zeros(2), self.covariance, size)
+
+
+class Skewed:
+    """Two independent gamma laws; below zero the density is not even a number."""
+
+    marginals = (gamma(2.0), gamma(2.0))
+    product = 4.0
+
+    @staticmethod
+    def log_density(x):
+        return jnp.sum(jnp.log(x) - x)
+
+    def draw(self, generator, size):
+        return generator.gamma(2.0, size=(size, 2))
+
+
+@cache
+def runner(update, log_density):
+    """Independent chains of so many updates: where they are, and the shares that moved them."""
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, 0, None, None))
+    def run(start, key, steps, scale):
+        def step(index, carry):
+            x, moved = carry
+            result = update(log_density, x, scale, jax.random.fold_in(key, index))
+            return result.vector, moved + result.accepted
+
+        x, moved = jax.lax.fori_loop(0, steps, step, (start, 0))
+        return x, moved / steps
+
+    return run
+
+
+def updated(update, log_density, starts, steps, scale):
+    keys = jax.random.split(jax.random.key(3), len(starts))
+    x, moved = runner(update, log_density)(jnp.asarray(starts), keys, steps, jnp.asarray(scale))
+    return np.asarray(x), float(np.mean(moved))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("update", UPDATES)
+class TestUpdates:
+    @pytest.mark.parametrize("length", LENGTHS)
+    @pytest.mark.parametrize("law", [Correlated(), Skewed()])
+    @pytest.mark.parametrize("steps", [10, 300])
+    def test_a_law_is_kept_and_found(self, update, law, length, steps):
+        """Kept by chains that start with it; found by many steps from a place far out."""
+        size, scale = SIZES[length], np.array([1.5, 1.0])
+        starts = (
+            law.draw(np.random.default_rng(2), size) if steps == 10 else np.full((size, 2), 6.0)
+        )
+        x, moved = updated(update, law.log_density, starts, steps, scale)
+        assert moved == 1 if update is slice_update else 0.2 < moved < 0.8
+        for column, marginal in zip(x.T, law.marginals, strict=True):
+            assert kstest(column, marginal.cdf).pvalue > 1e-4
+        product = x[:, 0] * x[:, 1]
+        assert abs(product.mean() - law.product) < LIMIT * product.std() / np.sqrt(size)
+
+    def test_an_entry_without_scale_is_held(self, update):
+        starts = Correlated().draw(np.random.default_rng(2), SIZES["short"])
+        x, _ = updated(update, Correlated().log_density, starts, 5, np.array([0.0, 1.0]))
+        np.testing.assert_array_equal(x[:, 0], starts[:, 0])
+        assert np.all(x[:, 1] != starts[:, 1]) or update is metropolis_update
+
+    def test_where_there_is_no_density_nothing_moves(self, update):
+        def point(x):
+            return jnp.where(jnp.all(x == 0.5), 0.0, jnp.nan)
+
+        x, moved = updated(update, point, np.full((20, 2), 0.5), 3, [1.0, 1.0])
+        np.testing.assert_array_equal(x, np.full((20, 2), 0.5))
+        assert moved == 0
+
+
+GIBBS = lgp.GibbsSampling(chains=2, draws=100, warmup=50)
+MODEL = lgp.LatentGP(KERNEL, lgp.BayesianSVM())
+SETTINGS = {"key": KEY, "method": GIBBS, "learn_hyperparameters": False}
+
+
+@pytest.fixture(scope="module")
+def binary():
+    """Draws of the latents alone."""
+    return lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """Draws of hyper-parameters too."""
+    return lgp.fit(regression(), lgp.Data(X, SMOOTH), key=KEY, method=GIBBS)
+
+
+def chance_of_one(f):
+    """Of the support vector machine's two values, divided by their sum."""
+    return expit(2 * np.maximum(1 + f, 0) - 2 * np.maximum(1 - f, 0))
+
+
+def covariance(A, B, variance, lengthscale):
+    squares = np.sum((A[:, None] - B) ** 2, axis=-1)
+    return variance * np.exp(-0.5 * squares / lengthscale**2)
+
+
+def conditional(rows, f, variance=1.4, lengthscale=0.6):
+    """Mean and variance of f at NEW given it at rows, in the open."""
+    gram, cross = (covariance(rows, B, variance, lengthscale) for B in (rows, NEW))
+    weights = np.linalg.solve(gram, cross)
+    return f @ weights, variance - np.sum(cross * weights, axis=0)
+
+
+class TestAnswersAreAveragesOverDraws:
+    def test_latents_and_probabilities(self, binary):
+        posterior = binary.posterior
+        f = posterior.f.reshape(-1, len(X))
+        mean, variance = conditional(posterior.sampled.centres, f)
+        found = posterior.predict_f(NEW)
+        np.testing.assert_allclose(found.mean, mean.mean(axis=0), atol=1e-10)
+        np.testing.assert_allclose(found.variance, variance + mean.var(axis=0), atol=1e-10)
+        np.testing.assert_array_equal(posterior.mean_f(NEW), found.mean)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+        p = chance_of_one(mean[..., None] + np.sqrt(variance)[:, None] * nodes) @ weights
+        p = p.mean(axis=0) / np.sqrt(2 * np.pi)
+        predictive = posterior.predict(NEW)
+        np.testing.assert_allclose(predictive.probabilities, np.stack([1 - p, p], 1), atol=5e-3)
+        np.testing.assert_allclose(predictive.mean, predictive.probabilities[:, 1], atol=1e-10)
+
+    def test_at_the_rows_nothing_is_left_to_integrate(self, binary):
+        posterior = binary.posterior
+        p = chance_of_one(posterior.f).mean(axis=(0, 1))[:, 0]
+        predictive = posterior.predict(posterior.sampled.centres)
+        np.testing.assert_allclose(predictive.probabilities[:, 1], p, atol=1e-5)
+        np.testing.assert_allclose(predictive.log_prob(np.ones(11)), np.log(p), atol=1e-4)
+        np.testing.assert_allclose(predictive.variance, p * (1 - p), atol=1e-5)
+
+    def test_hyperparameters_are_averaged_over_too(self, learned):
+        posterior = learned.posterior
+        draws = {path: values.ravel() for path, values in posterior.hyperparameters.items()}
+        variance = draws["kernel.kernel.variance"] * draws["kernel.scale"]
+        lengthscale, noise = draws["kernel.kernel.lengthscale"], draws["likelihood.noise_variance"]
+        f, rows = posterior.f.reshape(-1, len(X)), posterior.sampled.centres
+        means, variances = np.swapaxes(
+            [conditional(rows, *draw) for draw in zip(f, variance, lengthscale, strict=True)], 0, 1
+        )
+        found, predictive = posterior.predict_f(NEW), posterior.predict(NEW)
+        np.testing.assert_allclose(found.mean, means.mean(axis=0), atol=1e-6)
+        total = variances.mean(axis=0) + means.var(axis=0)
+        np.testing.assert_allclose(found.variance, total, atol=1e-6)
+        np.testing.assert_allclose(predictive.mean, means.mean(axis=0), atol=0.02)
+        np.testing.assert_allclose(predictive.variance, total + noise.mean(), rtol=0.05)
+        deviations = np.sqrt(variances + noise[:, None])
+        # The average over 4,096 points of f has an error of its own.
+        density = norm.pdf(0.2, means, deviations).mean(axis=0)
+        narrow = norm.pdf(0.2, means, np.sqrt(variances + noise[:, None] / 2))
+        square = (narrow / np.sqrt(4 * np.pi * noise)[:, None]).mean(axis=0)
+        error = np.sqrt((square / density**2 - 1) / 4096)
+        log_prob = predictive.log_prob(np.full(5, 0.2))
+        assert np.all(np.abs(np.expm1(log_prob - np.log(density))) < LIMIT * error)
+        levels = [0.1, 0.5, 0.9]
+        at = predictive.quantiles(levels)
+        share = norm.cdf(at[:, None], means.T[..., None], deviations.T[..., None]).mean(axis=1)
+        np.testing.assert_allclose(share, np.broadcast_to(levels, (5, 3)), atol=0.03)
+        low, high = predictive.interval(0.8)
+        np.testing.assert_allclose(np.stack([low, high], 1), at[:, [0, 2]], atol=1e-10)
+        draws = predictive.sample(key=KEY, number=4000)
+        error = np.sqrt(predictive.variance / 4000)
+        assert np.abs((draws.mean(axis=0) - predictive.mean) / error).max() < LIMIT
+
+    def test_joint_draws_have_the_marginals(self, learned):
+        posterior = learned.posterior
+        for draws, law in (
+            (posterior.sample_f(NEW, key=KEY, number=2000), posterior.predict_f(NEW)),
+            (posterior.sample_y(NEW, key=KEY, number=2000), posterior.predict(NEW)),
+        ):
+            error = np.sqrt(law.variance / 2000)
+            assert np.abs((draws.mean(axis=0) - law.mean) / error).max() < LIMIT
+
+    def test_a_sampler_knows_no_evidence(self, binary):
+        with pytest.raises(lgp.InputError, match="gives no log evidence"):
+            _ = binary.posterior.log_evidence
+
+
+class TestRuns:
+    def test_the_same_key_gives_the_same_draws(self, binary):
+        data = lgp.Data(X, BINARY)
+        again = lgp.fit(MODEL, data, **SETTINGS)
+        np.testing.assert_array_equal(again.posterior.f, binary.posterior.f)
+        other = lgp.fit(MODEL, data, **(SETTINGS | {"key": jax.random.key(1)}))
+        assert np.all(other.posterior.f != binary.posterior.f)
+
+    def test_a_callback_ends_it_with_the_draws_so_far(self, binary):
+        seen = []
+
+        def enough(progress):
+            seen.append(progress)
+            return True
+
+        result = lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS, callback=enough)
+        np.testing.assert_array_equal(result.posterior.f, binary.posterior.f[:, :50])
+        assert [progress.sweeps for progress in seen] == [50, 100]
+        assert seen[-1].total == 150
+        assert result.posterior.predict(NEW).mean.shape == (5,)
+
+    def test_the_clock_ends_it_too(self, binary):
+        result = lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS, max_seconds=0.0)
+        np.testing.assert_array_equal(result.posterior.f, binary.posterior.f[:, :50])
+
+    def test_a_file_brings_back_the_same_bits(self, learned, tmp_path):
+        back = lgp.load(lgp.save(learned.posterior, tmp_path / "posterior.latentgp"))
+
+        def answers(posterior):
+            predictive = posterior.predict(NEW)
+            return [
+                posterior.f,
+                *posterior.predict_f(NEW),
+                predictive.mean,
+                predictive.log_prob(np.ones(5)),
+                predictive.sample(key=KEY),
+                posterior.sample_f(NEW, key=KEY),
+                *posterior.hyperparameters.values(),
+            ]
+
+        for one, other in zip(answers(back), answers(learned.posterior), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert back.summary == learned.posterior.summary
+
+    def test_arviz_gets_everything_by_name(self, learned):
+        posterior = learned.posterior.to_arviz().posterior
+        assert posterior["f"].dims == ("chain", "draw", "row", "latent")
+        assert posterior["f"].shape == (2, 100, 11, 1)
+        assert set(posterior.data_vars) == {"f", *learned.posterior.hyperparameters}
+        for path, values in learned.posterior.hyperparameters.items():
+            np.testing.assert_array_equal(posterior[path], values)
+        assert len(learned.posterior.hyperparameters) == 4
+
+
+def chains_of(f, divergences=0):
+    """Chains of one latent at one row, f of shape (C, S)."""
+    count, draws = f.shape
+    return Chains(
+        vector=np.zeros((count, draws, 0)),
+        white=f[..., None, None],
+        f=f[..., None, None],
+        centres=np.zeros((1, 1)),
+        watched=np.zeros(1),
+        acceptance=np.ones(count),
+        divergences=divergences,
+        jitter=0.0,
+        seconds=1.0,
+    )
+
+
+def judged(f, divergences=0):
+    chains = chains_of(f, divergences)
+    return judge_chains(
+        method=GIBBS, reason="asked for", chains=chains, summary=summarise(chains), seconds=1.0
+    )
+
+
+class TestDiagnostics:
+    NOISE = np.random.default_rng(4).normal(size=(4, 1000))
+
+    def test_good_chains_are_trusted(self):
+        found = judged(self.NOISE)
+        assert found.converged
+        assert found.warnings == ()
+        assert found.summary.r_hat < 1.01
+        assert min(found.summary.ess_bulk, found.summary.ess_tail) > 3000
+        assert found.verdict.startswith("Chains agree after 1.0 s")
+
+    @pytest.mark.parametrize(
+        ("f", "divergences", "warning"),
+        [
+            (NOISE + np.arange(4)[:, None], 0, "R-hat is 1."),
+            (np.cumsum(NOISE, axis=1), 0, "smallest effective sample size"),
+            (NOISE[:, :60], 0, "smallest effective sample size"),
+            (NOISE[:, :3], 0, "R-hat is nan"),
+            (NOISE[:1], 0, "One chain cannot show"),
+            (NOISE, 3, "3 trajectories diverged"),
+        ],
+        ids=["apart", "slow", "few", "very few", "alone", "divergent"],
+    )
+    def test_a_warning_says_what_falls_short(self, f, divergences, warning):
+        found = judged(f, divergences)
+        assert not found.converged
+        assert any(warning in sentence for sentence in found.warnings)
+        assert found.verdict.startswith("Chains are not to be trusted yet")
+
+    def test_a_short_fit_warns(self, binary):
+        assert not binary.diagnostics.converged
+        assert "effective sample size" in binary.diagnostics.verdict
+        assert binary.diagnostics.summary == binary.posterior.summary
+
+    def test_at_most_two_hundred_rows_are_watched(self):
+        rows = watched_rows(1001)
+        assert len(rows) == 200
+        assert (rows[0], rows[-1]) == (0, 1000)
+        np.testing.assert_array_equal(watched_rows(3), [0, 1, 2])
+
+
+FACTORS_IN_CHAINS = """
+import jax, jax.numpy as jnp
+from latentgp.linalg.cholesky import lower_cholesky, solve_lower
+
+A = jnp.eye(60) + 0.1 * jnp.ones((2, 3, 60, 60))
+
+def step(_, x):
+    lower = jax.vmap(lower_cholesky)(A[0] + x * jnp.eye(60))
+    return jnp.mean(jax.vmap(solve_lower)(lower, jnp.ones((3, 60))))
+
+print(jax.jit(jax.vmap(lambda x: jax.lax.fori_loop(0, 2000, step, x)))(jnp.arange(2.0)))
+"""
+
+
+def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_other():
+    """Batched LAPACK calls in two chains hung for ever on a machine of two cores."""
+    command = [sys.executable, "-c", FACTORS_IN_CHAINS]
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
