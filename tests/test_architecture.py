@@ -25,7 +25,7 @@ LEVELS = {
             ["augmentations", "latents"],
             ["sites"],
             ["inference", "posterior"],
-            ["sampled_posterior"],
+            ["sampled_posterior", "augmentation_gap"],
             ["fit"],
             SURFACES,
         ]

@@ -4,7 +4,7 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.inference import Method
+from latentgp.inference import SiteMethod
 from latentgp.testing import check_method
 from problems import (
     BINARY,
@@ -24,6 +24,16 @@ CASES = {
     "collapsed": (lgp.CollapsedVI(POINTS), regression(mean=OFFSET), SMOOTH),
     "augmented, dense": (lgp.AugmentedVI(), classification(mean=OFFSET), BINARY),
     "augmented, sparse": (lgp.AugmentedVI(POINTS), classification(mean=OFFSET), BINARY),
+    "augmented, two blocks": (
+        lgp.AugmentedVI(),
+        lgp.LatentGP(KERNEL, lgp.HeteroscedasticGaussian(9.0), lgp.ConstantMean(-0.3)),
+        SMOOTH,
+    ),
+    "augmented, classes": (
+        lgp.AugmentedVI(POINTS),
+        lgp.LatentGP(KERNEL, lgp.LogisticSoftmax(3), OFFSET),
+        np.arange(11.0) % 3,
+    ),
     "variational, dense": (lgp.VariationalInference(), classification(mean=OFFSET), BINARY),
     "variational, sparse": (lgp.VariationalInference(POINTS), classification(mean=OFFSET), BINARY),
     "Student t, dense": (
@@ -57,7 +67,9 @@ def test_method_conforms(case):
 
 
 def test_every_method_is_checked():
-    assert {type(method).__name__ for method, _, _ in CASES.values()} == concrete_classes(Method)
+    assert {type(method).__name__ for method, _, _ in CASES.values()} == concrete_classes(
+        SiteMethod
+    )
 
 
 class BoldSteps(lgp.AugmentedVI):
