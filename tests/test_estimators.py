@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latentgp as lgp
 from latentgp import GPClassifier, GPRegressor, InputError
+from latentgp.estimators import MULTICLASS, REGRESSION
 
 ROWS = 30
 
@@ -244,6 +245,61 @@ class TestClassifier:
         column = np.searchsorted(classifier.classes_, labels)
         np.testing.assert_allclose(np.exp(density), probabilities[np.arange(ROWS), column])
         assert set(np.unique(classifier.sample_y(X[:3], 20))) <= set(labels)
+
+
+class TestLikelihood:
+    @pytest.mark.parametrize("name", sorted(set(REGRESSION) - {"gaussian"}))
+    def test_every_name_fits_a_regressor(self, name):
+        X = inputs()
+        y = 1000 * targets(X)
+        y[3] += 8000
+        estimator = GPRegressor(likelihood=name, random_state=0).fit(X, y)
+        assert isinstance(estimator.model_.likelihood, REGRESSION[name])
+        good = np.arange(ROWS) != 3
+        mean, std = estimator.predict(X, return_std=True)
+        assert np.sqrt(np.mean((mean - y)[good] ** 2)) < 600
+        assert np.all(std > 0)
+        lower, upper = estimator.predict_interval(X, 0.9)
+        assert 0.7 < np.mean((lower < y) & (y < upper)) <= 1
+        assert np.all(np.isfinite(estimator.log_predictive_density(X, y)))
+
+    @pytest.mark.parametrize("name", ["logistic-softmax"])
+    def test_a_name_fits_a_classifier(self, name):
+        X = inputs()
+        kinds = np.digitize(X[:, 0], [-0.5, 0.5])
+        classifier = GPClassifier(likelihood=name, random_state=0).fit(X, kinds)
+        assert isinstance(classifier.model_.likelihood, MULTICLASS[name])
+        np.testing.assert_allclose(classifier.predict_proba(X).sum(axis=1), 1, rtol=1e-12)
+        assert np.mean(classifier.predict(X) == kinds) > 0.9
+
+    @pytest.mark.parametrize("method", ["augmented", lgp.GibbsSampling(draws=100, warmup=50)])
+    @pytest.mark.filterwarnings("ignore:.*:UserWarning")
+    def test_conjugate_methods_take_the_likelihood_that_they_can(self, method):
+        X = inputs()
+        kinds = np.digitize(X[:, 0], [-0.5, 0.5])
+        classifier = GPClassifier(method=method, random_state=0).fit(X, kinds)
+        assert isinstance(classifier.model_.likelihood, lgp.LogisticSoftmax)
+        assert np.mean(classifier.predict(X) == kinds) > 0.9
+
+    def test_an_object_says_where_the_search_starts(self):
+        X = inputs()
+        likelihood = lgp.StudentT(scale=0.1, degrees_of_freedom=3.0)
+        estimator = GPRegressor(likelihood=likelihood, random_state=0).fit(X, targets(X))
+        assert isinstance(estimator.model_.likelihood, lgp.StudentT)
+
+    @pytest.mark.parametrize(
+        ("estimator", "says"),
+        [
+            (GPRegressor(likelihood="cauchy"), "must be one of auto, gaussian, .*got 'cauchy'"),
+            (GPRegressor(likelihood=lgp.Bernoulli()), "real"),
+            (GPClassifier(likelihood=lgp.Softmax(4)), "which Softmax is not a likelihood of"),
+            (GPClassifier(likelihood=lgp.StudentT()), "which StudentT is not a likelihood of"),
+        ],
+    )
+    def test_wrong_ones_are_named(self, estimator, says):
+        X = inputs()
+        with pytest.raises(InputError, match=says):
+            estimator.fit(X, (X[:, 0] > 0).astype(float))
 
 
 class TestMethod:

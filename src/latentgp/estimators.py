@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 from latentgp.data import Data, as_weights, check_finite, check_side_information, rows_named
 from latentgp.errors import InputError
 from latentgp.fit import fit
-from latentgp.inference.methods import Method, method_from_name
+from latentgp.inference.methods import AugmentedVI, GibbsSampling, Method, method_from_name
 from latentgp.inference.priors import spread_of
 from latentgp.inference.starts import starting_model
 from latentgp.kernels import Kernel, PerLatent
@@ -285,8 +285,9 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
 
     Args:
         kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
-        likelihood: "auto" is "logit" for two classes and "softmax" for more. Others:
-            "bayesian-svm" for two, "logistic-softmax", "scaled-logistic-softmax" or
+        likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
+            "logistic-softmax" with the methods "augmented" and "gibbs". Others: "bayesian-svm"
+            for two, "logistic-softmax", "scaled-logistic-softmax" or
             "bijective-logistic-softmax" for any number; or a likelihood object of classes.
         method: "auto" (one coefficient a row up to 400 rows, inducing points above),
             "augmented", "variational", "gibbs", "nuts", or a method object.
@@ -375,10 +376,13 @@ class GPClassifier(ClassifierMixin, _GPEstimator):
     def _class_likelihood(self) -> Likelihood:
         number = len(self.classes_)
         names = MULTICLASS if number > 2 else {**BINARY, **MULTICLASS}
-        likelihood = self._chosen("softmax" if number > 2 else "logit", names)
+        conjugate = isinstance(self.method, AugmentedVI | GibbsSampling)
+        conjugate |= self.method in ("augmented", "gibbs")
+        several = "logistic-softmax" if conjugate else "softmax"  # softmax has no augmentation
+        likelihood = self._chosen(several if number > 2 else "logit", names)
         if isinstance(likelihood, type):
-            several = issubclass(likelihood, MulticlassLikelihood)
-            return likelihood(number) if several else likelihood()
+            counted = issubclass(likelihood, MulticlassLikelihood)
+            return likelihood(number) if counted else likelihood()
         size = likelihood.classes if isinstance(likelihood, MulticlassLikelihood) else 2
         if likelihood.targets != "class" or size != number:
             raise InputError(

@@ -144,6 +144,9 @@ def collect(
             late = driving.max_seconds is not None and seconds > driving.max_seconds
             if (wants_end or late) and draws:
                 break
+    except KeyboardInterrupt:  # what was drawn is kept
+        if not draws:
+            raise
     finally:
         if status is not None:
             status.stop()
