@@ -20,7 +20,7 @@ from problems import BINARY, KERNEL, SMOOTH, X, regression
 KEY = jax.random.key(0)
 NEW = np.random.default_rng(1).normal(size=(5, 2))
 LIMIT = 4.5  # standard errors
-SIZES = {"short": 4000, "long": 200_000}
+SIZES = {"short": 4000, "long": 50_000}
 LENGTHS = ["short", pytest.param("long", marks=pytest.mark.slow)]
 UPDATES = [slice_update, metropolis_update]
 
@@ -86,12 +86,12 @@ class TestUpdates:
     @pytest.mark.parametrize("steps", [10, 300])
     def test_a_law_is_kept_and_found(self, update, law, length, steps):
         """Kept by chains that start with it; found by many steps from a place far out."""
-        size, scale = SIZES[length], np.array([1.5, 1.0])
+        size, scale = SIZES[length], np.array([2.5, 2.0])
         starts = (
-            law.draw(np.random.default_rng(2), size) if steps == 10 else np.full((size, 2), 6.0)
+            law.draw(np.random.default_rng(2), size) if steps == 10 else np.full((size, 2), 4.0)
         )
         x, moved = updated(update, law.log_density, starts, steps, scale)
-        assert moved == 1 if update is slice_update else 0.2 < moved < 0.8
+        assert moved == 1 if update is slice_update else 0.1 < moved < 0.8
         for column, marginal in zip(x.T, law.marginals, strict=True):
             assert kstest(column, marginal.cdf).pvalue > 1e-4
         product = x[:, 0] * x[:, 1]
@@ -339,13 +339,17 @@ FACTORS_IN_CHAINS = """
 import jax, jax.numpy as jnp
 from latentgp.linalg.cholesky import lower_cholesky, solve_lower
 
-A = jnp.eye(60) + 0.1 * jnp.ones((2, 3, 60, 60))
+jax.config.update("jax_enable_x64", True)
+A = jnp.eye(150) + 0.1 * jnp.ones((6, 150, 150))
 
-def step(_, x):
-    lower = jax.vmap(lower_cholesky)(A[0] + x * jnp.eye(60))
-    return jnp.mean(jax.vmap(solve_lower)(lower, jnp.ones((3, 60))))
+def value(x):
+    lower = jax.vmap(lower_cholesky)(A + x * jnp.eye(150))
+    return jnp.mean(jax.vmap(solve_lower)(lower, jnp.ones((6, 150))))
 
-print(jax.jit(jax.vmap(lambda x: jax.lax.fori_loop(0, 2000, step, x)))(jnp.arange(2.0)))
+def chain(x):
+    return jax.lax.fori_loop(0, 40, lambda _, xs: [value(x) for x in xs], [x, x + 1, x + 2])
+
+print(jax.jit(jax.vmap(chain))(jnp.arange(2.0)))
 """
 
 

@@ -70,6 +70,7 @@ class Gibbs(eqx.Module):
         space: the hyper-parameters; none are free if they are fixed.
         update: how they are updated.
         alpha: of the divergence that a sparse representation minimises.
+        over_relaxation: of the draws of latents, where they are not collapsed out before.
     """
 
     representation: Representation
@@ -77,6 +78,7 @@ class Gibbs(eqx.Module):
     space: ParameterSpace
     update: HyperUpdate = eqx.field(static=True, default="slice")
     alpha: float = eqx.field(static=True, default=0.0)
+    over_relaxation: float = eqx.field(static=True, default=0.0)
 
     def init(
         self,
@@ -94,7 +96,8 @@ class Gibbs(eqx.Module):
         offset = prior_mean(model, data)
         empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
         everything = tuple(range(offset.shape[1]))
-        coefficients = sampler.draw(empty, everything, key_f)
+        shape = (offset.shape[1], len(sampler.centres))
+        coefficients = sampler.draw(empty, everything, key_f, jnp.zeros(shape, offset.dtype))
         f = offset + sampler.at_rows(coefficients, everything, key_rows)
         log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
         return GibbsState(vector, f, coefficients, log_scale)
@@ -122,6 +125,9 @@ class Gibbs(eqx.Module):
         blocks = self.rule.blocks(likelihood)
         augmentation = self.rule.chosen(likelihood)
         in_likelihood, elsewhere = self._masks()
+        # Hyper-parameters moved with the latents integrated out ask for latents drawn afresh.
+        collapsed = bool(elsewhere.any()) and len(blocks) == 1
+        over_relaxation = 0.0 if collapsed else self.over_relaxation
         key, key_likelihood, key_white = jax.random.split(key, 3)
         accepted: list[Any] = []
         vector, f, coefficients, log_scale = state
@@ -151,7 +157,7 @@ class Gibbs(eqx.Module):
                 ),
                 len(f),
             )
-            if elsewhere.any() and len(blocks) == 1:
+            if collapsed:
                 density = partial(self._given_sites, data, sites)
                 vector = self._move(
                     density, vector, elsewhere, _DEAR_MOVES, log_scale, key_hyper, accepted
@@ -160,7 +166,8 @@ class Gibbs(eqx.Module):
             own = self._sampler(model, data, sampler)
             offset = prior_mean(model, data)
             columns = jnp.asarray(block)
-            drawn = own.draw(sites.about(offset), block, key_draw)
+            start = coefficients[columns]
+            drawn = own.draw(sites.about(offset), block, key_draw, start, over_relaxation)
             g = own.at_rows(drawn, block, key_rows)
             f = f.at[:, columns].set(offset[:, columns] + g)
             coefficients = coefficients.at[columns].set(drawn)
@@ -343,11 +350,16 @@ def _piece(
 
         def keep(state, key):
             state, acceptance = jax.lax.scan(sweep, state, jax.random.split(key, thin))
-            own = algorithm._sampler(algorithm.space.to_model(state.vector), data, sampler)
-            white = own.white(state.coefficients)
-            return state, (Draw(state.vector, white, state.f[watched]), jnp.mean(acceptance))
+            coefficients = state.coefficients
+            if sampler is None:
+                coefficients = algorithm._white(state.vector, data, coefficients)
+            return state, (Draw(state.vector, coefficients, state.f[watched]), jnp.mean(acceptance))
 
         state, (kept, acceptance) = jax.lax.scan(keep, state, jax.random.split(key, number))
         return state, kept, jnp.mean(acceptance)
 
-    return jax.vmap(chain)(states, keys)
+    states, kept, acceptance = jax.vmap(chain)(states, keys)
+    if sampler is not None:  # one factor for all draws: their white coefficients at once
+        white = jnp.moveaxis(sampler.white(jnp.moveaxis(kept.white, 2, 0)), 0, 2)
+        kept = kept._replace(white=white)
+    return states, kept, acceptance

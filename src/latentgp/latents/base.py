@@ -183,8 +183,25 @@ class SiteSampler(eqx.Module):
     jitter: eqx.AbstractVar[Float[Array, ""]]
 
     @abstractmethod
-    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
-        """A draw of the coefficients of a block of latents, given their sites for g."""
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+    ) -> Float[Array, "K M"]:
+        """A draw of the coefficients of a block of latents, given their sites for g.
+
+        Args:
+            sites: of all latents.
+            block: whose coefficients are drawn.
+            key: random key.
+            start: the coefficients so far.
+            over_relaxation: a in [0, 1): the draw is m - a (start - m) + sqrt(1 - a^2) e with
+                mean m and e ~ N(0, S), which leaves N(m, S) unchanged (Adler 1981). What does
+                not say how draws afresh.
+        """
 
     @abstractmethod
     def at_rows(
@@ -193,7 +210,7 @@ class SiteSampler(eqx.Module):
         """A draw of the block's g at the rows, given its coefficients."""
 
     @abstractmethod
-    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
         """White coefficients v ~ N(0, I) under the prior, g = L v at the centres."""
 
 

@@ -8,6 +8,7 @@ the representation's centres.
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
@@ -28,30 +29,50 @@ class DenseSampler(SiteSampler):
     lower: Float[Array, "#Q N N"]
     jitter: Float[Array, ""]
 
-    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+    ) -> Float[Array, "K M"]:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
 
-        def draw(gram, lower, linear, precision, noise):
+        def draw(gram, lower, linear, precision, noise, start):
             root, prior = jnp.sqrt(precision), lower @ noise[0]
             B = root[:, None] * gram * root
             factor = lower_cholesky(B + jnp.eye(B.shape[0], dtype=B.dtype))
-            residual = root * (gram @ linear + prior) + noise[1]
-            half = solve_lower(factor, residual)
-            correction = root * solve_lower(factor, half, transposed=True)
-            return prior + gram @ (linear - correction)
+
+            def correction(right):
+                half = solve_lower(factor, right)
+                return (root * solve_lower(factor, half, transposed=True).T).T
+
+            of_mean, of_noise = root * (gram @ linear), root * prior + noise[1]
+            if over_relaxation == 0:
+                return prior + gram @ (linear - correction(of_mean + of_noise))
+            corrections = correction(jnp.stack([of_mean, of_noise], axis=1))
+            both = gram @ jnp.stack([linear - corrections[:, 0], corrections[:, 1]], axis=1)
+            mean, deviation = both[:, 0], prior - both[:, 1]
+            fresh = float(np.sqrt(1 - over_relaxation**2))
+            return mean - over_relaxation * (start - mean) + fresh * deviation
 
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
-        return over_latents(draw, gram, lower, linear, precision, jnp.moveaxis(noise, 0, 1))
+        noise = jnp.moveaxis(noise, 0, 1)
+        return over_latents(draw, gram, lower, linear, precision, noise, start)
 
     def at_rows(
         self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
     ) -> Float[Array, "N K"]:
         return coefficients.T
 
-    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        return over_latents(lambda lower, g: solve_lower(lower, g), self.lower, coefficients)
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+        def solve(lower, g):
+            return solve_lower(lower, g.reshape(-1, len(lower)).T).T.reshape(g.shape)
+
+        return over_latents(solve, self.lower, coefficients)
 
 
 class InducingSampler(SiteSampler):
@@ -73,7 +94,14 @@ class InducingSampler(SiteSampler):
     jitter: Float[Array, ""]
     alpha: float = eqx.field(static=True)
 
-    def draw(self, sites: GaussianSites, block: Block, key: Key[Array, ""]) -> Float[Array, "K M"]:
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+    ) -> Float[Array, "K M"]:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         shape = (len(block), self.lower.shape[-1])
@@ -101,7 +129,7 @@ class InducingSampler(SiteSampler):
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
         return over_latents(value, features, residual, coefficients, noise).T
 
-    def white(self, coefficients: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
         return coefficients
 
 
