@@ -40,6 +40,7 @@ class Sampler(NamedTuple):
     update: str | None = None  # of hyper-parameters; they are fixed without one
     representation: Representation = lgp.Dense()
     kind: type[Gibbs] = Gibbs
+    slow: tuple[int, ...] = ()  # rows updated more often
 
     @property
     def chosen(self):
@@ -47,7 +48,8 @@ class Sampler(NamedTuple):
 
     @property
     def name(self):
-        parts = [self.likelihood, self.chosen, self.update, self.representation]
+        slow = "slow" if self.slow else None
+        parts = [self.likelihood, self.chosen, self.update, slow, self.representation]
         return "-".join(p if isinstance(p, str) else type(p).__name__ for p in parts if p)
 
 
@@ -57,6 +59,8 @@ STUDENT, NOISE = lgp.StudentT(0.6, 5.0), lgp.HeteroscedasticGaussian(2.0)
 FIXED = [Sampler(likelihood, side, own) for likelihood, _, side, own in AUGMENTED]
 LEARNED = [
     Sampler(STUDENT, update="slice"),
+    Sampler(STUDENT, slow=(1, 3)),
+    Sampler(lgp.LaplaceNoise(0.7), update="metropolis", slow=(2,)),
     Sampler(STUDENT, update="metropolis"),
     Sampler(NOISE, update="slice"),
     Sampler(NOISE, update="metropolis"),
@@ -72,6 +76,7 @@ SHORT = (
     "ScaledLogisticPoisson-PoissonPolyaGamma-Dense",
     "LogisticSoftmax-NegativeMultinomialPolyaGamma-Dense",
     "StudentT-Automatic-slice-Dense",
+    "StudentT-Automatic-slow-Dense",
     "HeteroscedasticGaussian-HeteroscedasticAugmentation-metropolis-Dense",
     "Bernoulli-PolyaGamma-slice-Inducing",
 )
@@ -149,7 +154,8 @@ def geweke(sampler, length):
         coefficients = (joint.f - space.to_model(joint.vector).mean(data.X)).T
         state = GibbsState(joint.vector, joint.f, coefficients, jnp.log(0.4))
         copies = Copies(Rows(joint.y, None, side), ORIGIN)
-        state, _ = algorithm.step(state, data, copies, ready, 0.0, key_sweep)
+        slow = jnp.array(sampler.slow) if sampler.slow else None
+        state, _ = algorithm.step(state, data, copies, ready, 0.0, key_sweep, slow)
         joint = Joint(state.vector, state.f, observe(state.vector, state.f, key_y))
         return joint, figures(joint)
 

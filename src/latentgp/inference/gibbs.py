@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
+from latentgp.augmentations import Automatic
 from latentgp.data import Data
 from latentgp.inference.chains import Chains, Draw, Driving, collect, watched_rows
+from latentgp.inference.local_updates import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.site_inference import prior_mean, rows_of
 from latentgp.inference.slice_sampling import metropolis_update, slice_update
 from latentgp.latents import Representation
@@ -71,6 +73,7 @@ class Gibbs(eqx.Module):
         update: how they are updated.
         alpha: of the divergence that a sparse representation minimises.
         over_relaxation: of the draws of latents, where they are not collapsed out before.
+        slow_rows: how many rows are updated more often.
     """
 
     representation: Representation
@@ -79,6 +82,7 @@ class Gibbs(eqx.Module):
     update: HyperUpdate = eqx.field(static=True, default="slice")
     alpha: float = eqx.field(static=True, default=0.0)
     over_relaxation: float = eqx.field(static=True, default=0.0)
+    slow_rows: int = eqx.field(static=True, default=0)
 
     def init(
         self,
@@ -97,7 +101,8 @@ class Gibbs(eqx.Module):
         empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
         everything = tuple(range(offset.shape[1]))
         shape = (offset.shape[1], len(sampler.centres))
-        coefficients = sampler.draw(empty, everything, key_f, jnp.zeros(shape, offset.dtype))
+        nothing = jnp.zeros(shape, offset.dtype)
+        coefficients = sampler.draw(empty, everything, key_f, nothing).coefficients
         f = offset + sampler.at_rows(coefficients, everything, key_rows)
         log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
         return GibbsState(vector, f, coefficients, log_scale)
@@ -110,6 +115,7 @@ class Gibbs(eqx.Module):
         sampler: SiteSampler | None,
         adapt: Any,
         key: Key[Array, ""],
+        slow: Int[Array, "S"] | None = None,
     ) -> tuple[GibbsState, GibbsInfo]:
         """One sweep.
 
@@ -120,6 +126,7 @@ class Gibbs(eqx.Module):
             sampler: of the latents, if the hyper-parameters are fixed.
             adapt: how much the random walk's step size may change, 0 after the warm-up.
             key: random key.
+            slow: rows of one copy that are updated more often.
         """
         likelihood = self.space.model.likelihood
         blocks = self.rule.blocks(likelihood)
@@ -146,8 +153,8 @@ class Gibbs(eqx.Module):
             f, coefficients = self._carry(vector, moved, data, f, coefficients)
             vector = moved
         for index, block in enumerate(blocks):
-            key_w, key_hyper, key_draw, key_rows = jax.random.split(
-                jax.random.fold_in(key, index), 4
+            key_w, key_hyper, key_draw, key_rows, key_slow = jax.random.split(
+                jax.random.fold_in(key, index), 5
             )
             model = self.space.to_model(vector)
             w = augmentation.draw(model.likelihood, copies.rows, copies.spread(f), key_w, block)
@@ -166,14 +173,40 @@ class Gibbs(eqx.Module):
             own = self._sampler(model, data, sampler)
             offset = prior_mean(model, data)
             columns = jnp.asarray(block)
-            start = coefficients[columns]
-            drawn = own.draw(sites.about(offset), block, key_draw, start, over_relaxation)
+            about, start = sites.about(offset), coefficients[columns]
+            result = own.draw(about, block, key_draw, start, over_relaxation, slow)
+            drawn = result.coefficients
+            if slow is not None and result.covariance is not None:
+                drawn = update_some_rows(
+                    augmentation,
+                    model.likelihood,
+                    rows_at(copies, slow),
+                    result,
+                    about,
+                    f,
+                    offset,
+                    slow,
+                    block,
+                    key_slow,
+                )
             g = own.at_rows(drawn, block, key_rows)
             f = f.at[:, columns].set(offset[:, columns] + g)
             coefficients = coefficients.at[columns].set(drawn)
         acceptance = jnp.mean(jnp.stack(accepted)) if accepted else jnp.ones((), f.dtype)
         log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
         return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
+
+    def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "S"] | None:
+        """Rows to begin with as those updated more often; None where this does not pay.
+
+        It does where rows may be outliers: scale mixtures, with one coefficient a row.
+        """
+        automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
+        single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
+        few = single[: min(self.slow_rows, len(single) // 2)]
+        if not (automatic and few.size and self.representation.is_exact):
+            return None
+        return jnp.asarray(few)
 
     def _masks(self) -> tuple[np.ndarray, np.ndarray]:
         """Which entries of the vector belong to the likelihood, and which do not."""
@@ -290,14 +323,21 @@ def run_gibbs(
     watched = watched_rows(data.size)
     number = min(_PIECE, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
+    slow = algorithm.first_slow_rows(copies, data.size)
+    moments: list[np.ndarray] = []
 
     def piece(states: GibbsState, index: int) -> tuple[GibbsState, Draw | None, Any]:
+        nonlocal slow
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         warming = index < cold
         adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
-        states, kept, acceptance = _piece(
-            algorithm, data, copies, sampler, states, watched, adapt, keys, (number, thin)
+        states, kept, acceptance, sums = _piece(
+            algorithm, data, copies, sampler, states, watched, adapt, keys, slow, (number, thin)
         )
+        if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
+            moments.append(np.asarray(sums))
+            sweeps = len(moments) * number * thin
+            slow = jnp.asarray(slowest_rows(moments, sweeps, copies, len(slow)))
         return states, None if warming else kept, np.asarray(acceptance)
 
     collected, infos, states = collect(piece, states, cold + warm, number * thin, driving)
@@ -338,28 +378,33 @@ def _piece(
     watched: Int[Array, "W"],
     adapt: float | Float[Array, ""],
     keys: Key[Array, "C"],
+    slow: Int[Array, "S"] | None,
     settings: tuple[int, int],
-) -> tuple[GibbsState, Draw, Float[Array, "C"]]:
-    """Sweeps of all chains in one loop; keeps every so-manieth."""
+) -> tuple[GibbsState, Draw, Float[Array, "C"], Float[Array, "3 C N Q"]]:
+    """Sweeps of all chains in one loop; keeps every so-manieth, and sums for `slowest_rows`."""
     number, thin = settings
 
-    def chain(state: GibbsState, key: Key[Array, ""]) -> tuple[GibbsState, Draw, Array]:
-        def sweep(state, key):
-            state, info = algorithm.step(state, data, copies, sampler, adapt, key)
-            return state, info.acceptance
+    def chain(state: GibbsState, key: Key[Array, ""]) -> Any:
+        def sweep(carry, key):
+            state, sums = carry
+            after, info = algorithm.step(state, data, copies, sampler, adapt, key, slow)
+            sums = sums + jnp.stack([after.f, after.f**2, after.f * state.f])
+            return (after, sums), info.acceptance
 
-        def keep(state, key):
-            state, acceptance = jax.lax.scan(sweep, state, jax.random.split(key, thin))
+        def keep(carry, key):
+            (state, sums), acceptance = jax.lax.scan(sweep, carry, jax.random.split(key, thin))
             coefficients = state.coefficients
             if sampler is None:
                 coefficients = algorithm._white(state.vector, data, coefficients)
-            return state, (Draw(state.vector, coefficients, state.f[watched]), jnp.mean(acceptance))
+            kept = Draw(state.vector, coefficients, state.f[watched])
+            return (state, sums), (kept, jnp.mean(acceptance))
 
-        state, (kept, acceptance) = jax.lax.scan(keep, state, jax.random.split(key, number))
-        return state, kept, jnp.mean(acceptance)
+        start = state, jnp.zeros((3, *state.f.shape), state.f.dtype)
+        (state, sums), (kept, acceptance) = jax.lax.scan(keep, start, jax.random.split(key, number))
+        return state, kept, jnp.mean(acceptance), sums
 
-    states, kept, acceptance = jax.vmap(chain)(states, keys)
+    states, kept, acceptance, sums = jax.vmap(chain, out_axes=(0, 0, 0, 1))(states, keys)
     if sampler is not None:  # one factor for all draws: their white coefficients at once
         white = jnp.moveaxis(sampler.white(jnp.moveaxis(kept.white, 2, 0)), 0, 2)
         kept = kept._replace(white=white)
-    return states, kept, acceptance
+    return states, kept, acceptance, sums

@@ -185,6 +185,8 @@ class GibbsSampling(SamplingMethod):
             conditional, away from the last one (Adler 1981), with `Dense` and wherever kernel
             parameters are not drawn with the latents integrated out. Still exact; means mix
             faster, variances slower.
+        slow_rows: how many rows that mix slowly, found in the warm-up, are updated ten times a
+            sweep with the other rows' latents integrated out; for scale mixtures with `Dense`.
 
     Raises:
         InputError: settings outside their range.
@@ -199,6 +201,7 @@ class GibbsSampling(SamplingMethod):
     hyperparameters: HyperUpdate = eqx.field(static=True, default="slice")
     alpha: float = eqx.field(static=True, default=0.0)
     over_relaxation: float = eqx.field(static=True, default=0.3)
+    slow_rows: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
@@ -207,6 +210,8 @@ class GibbsSampling(SamplingMethod):
             raise InputError(
                 f"GibbsSampling.over_relaxation must be in [0, 1), got {self.over_relaxation}."
             )
+        if self.slow_rows < 0:
+            raise InputError(f"GibbsSampling.slow_rows must be 0 or more, got {self.slow_rows}.")
         if self.hyperparameters not in ("slice", "metropolis"):
             raise InputError(
                 'GibbsSampling.hyperparameters must be "slice" or "metropolis", got '
@@ -242,6 +247,7 @@ class GibbsSampling(SamplingMethod):
             self.hyperparameters,
             self.alpha,
             self.over_relaxation,
+            self.slow_rows,
         )
         return run_gibbs(
             algorithm,

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
@@ -169,6 +169,13 @@ class Representation(eqx.Module):
         )
 
 
+class Drawn(NamedTuple):
+    """A draw of coefficients, shape (K, M), and covariances with some rows, shape (K, M, S)."""
+
+    coefficients: Float[Array, "K M"]
+    covariance: Float[Array, "K M S"] | None
+
+
 class SiteSampler(eqx.Module):
     """Draws from prior times sites, for one kernel and the rows' inputs.
 
@@ -190,7 +197,8 @@ class SiteSampler(eqx.Module):
         key: Key[Array, ""],
         start: Float[Array, "K M"],
         over_relaxation: float = 0.0,
-    ) -> Float[Array, "K M"]:
+        rows: Int[Array, "S"] | None = None,
+    ) -> "Drawn":
         """A draw of the coefficients of a block of latents, given their sites for g.
 
         Args:
@@ -201,6 +209,7 @@ class SiteSampler(eqx.Module):
             over_relaxation: a in [0, 1): the draw is m - a (start - m) + sqrt(1 - a^2) e with
                 mean m and e ~ N(0, S), which leaves N(m, S) unchanged (Adler 1981). What does
                 not say how draws afresh.
+            rows: whose covariances with all rows are wanted too, where coefficients are rows.
         """
 
     @abstractmethod

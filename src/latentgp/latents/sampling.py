@@ -9,12 +9,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.latents.base import SiteSampler, latent_diagonals, latent_grams, over_latents
+from latentgp.latents.base import (
+    Drawn,
+    SiteSampler,
+    latent_diagonals,
+    latent_grams,
+    over_latents,
+)
 from latentgp.linalg.cholesky import jittered_cholesky, lower_cholesky, solve_lower
 from latentgp.sites.base import Block, GaussianSites
 
@@ -36,28 +42,26 @@ class DenseSampler(SiteSampler):
         key: Key[Array, ""],
         start: Float[Array, "K M"],
         over_relaxation: float = 0.0,
-    ) -> Float[Array, "K M"]:
+        rows: Int[Array, "S"] | None = None,
+    ) -> Drawn:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
+        fresh = float(np.sqrt(1 - over_relaxation**2))
 
         def draw(gram, lower, linear, precision, noise, start):
             root, prior = jnp.sqrt(precision), lower @ noise[0]
             B = root[:, None] * gram * root
             factor = lower_cholesky(B + jnp.eye(B.shape[0], dtype=B.dtype))
-
-            def correction(right):
-                half = solve_lower(factor, right)
-                return (root * solve_lower(factor, half, transposed=True).T).T
-
-            of_mean, of_noise = root * (gram @ linear), root * prior + noise[1]
-            if over_relaxation == 0:
-                return prior + gram @ (linear - correction(of_mean + of_noise))
-            corrections = correction(jnp.stack([of_mean, of_noise], axis=1))
-            both = gram @ jnp.stack([linear - corrections[:, 0], corrections[:, 1]], axis=1)
-            mean, deviation = both[:, 0], prior - both[:, 1]
-            fresh = float(np.sqrt(1 - over_relaxation**2))
-            return mean - over_relaxation * (start - mean) + fresh * deviation
+            right = jnp.stack([root * (gram @ linear), root * prior + noise[1]], axis=1)
+            if rows is not None:
+                right = jnp.concatenate([right, root[:, None] * gram[:, rows]], axis=1)
+            half = solve_lower(factor, right)
+            corrections = gram @ (root[:, None] * solve_lower(factor, half, transposed=True))
+            mean, deviation = gram @ linear - corrections[:, 0], prior - corrections[:, 1]
+            coefficients = mean - over_relaxation * (start - mean) + fresh * deviation
+            covariance = None if rows is None else gram[:, rows] - corrections[:, 2:]
+            return Drawn(coefficients, covariance)
 
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
         noise = jnp.moveaxis(noise, 0, 1)
@@ -101,7 +105,8 @@ class InducingSampler(SiteSampler):
         key: Key[Array, ""],
         start: Float[Array, "K M"],
         over_relaxation: float = 0.0,
-    ) -> Float[Array, "K M"]:
+        rows: Int[Array, "S"] | None = None,
+    ) -> Drawn:
         columns = jnp.asarray(block)
         linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
         shape = (len(block), self.lower.shape[-1])
@@ -116,7 +121,7 @@ class InducingSampler(SiteSampler):
             return solve_lower(factor, half + noise, transposed=True)
 
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
-        return over_latents(draw, features, residual, linear, precision, noise)
+        return Drawn(over_latents(draw, features, residual, linear, precision, noise), None)
 
     def at_rows(
         self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]

@@ -1,0 +1,119 @@
+"""Some more Gibbs sampling of a few rows that mix slowly, inside a sweep.
+
+Where several rows may each be the outlier, their latents and auxiliary variables hold each other in
+place. With the other rows' latents integrated out, a few rows cost next to nothing to sample again
+and again: their latents given the other rows' sites are Gaussian with a small covariance.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.arrays import Array
+from latentgp.augmentations import Augmentation
+from latentgp.latents.base import Drawn, over_latents
+from latentgp.likelihoods import Likelihood
+from latentgp.linalg.cholesky import lower_cholesky, solve_lower
+from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.sites.copies import Copies
+
+_ROUNDS = 10
+
+
+def update_some_rows(
+    augmentation: Augmentation,
+    likelihood: Likelihood,
+    rows: Rows,
+    drawn: Drawn,
+    sites: GaussianSites,
+    f: Float[Array, "N Q"],
+    offset: Float[Array, "N Q"],
+    some: Int[Array, "S"],
+    block: Block,
+    key: Key[Array, ""],
+) -> Float[Array, "K N"]:
+    """The zero-mean part of a block after ten rounds of Gibbs sampling of some rows.
+
+    With C = cov(g, g_S) given all sites, the others' latents less C C_S^-1 g_S do not depend on
+    g_S and its sites; so these may be drawn anew with the rest held. Exact for any fixed S.
+
+    Args:
+        augmentation: draws the auxiliary variables.
+        likelihood: at its present parameters.
+        rows: the targets of these rows.
+        drawn: the block's g at all rows, and C.
+        sites: of all rows, for g, that g was drawn with.
+        f: latents at all rows, the block's not updated yet.
+        offset: prior means at all rows.
+        some: which rows, S.
+        block: which latents.
+        key: random key.
+    """
+    columns = jnp.asarray(block)
+    assert drawn.covariance is not None
+    linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
+    before = drawn.coefficients[:, some]
+
+    def without(covariance, linear, precision):
+        """Precision and linear term of g_S without its own sites."""
+        own = covariance[some]
+        lower = lower_cholesky(0.5 * (own + own.T))
+        half = solve_lower(lower, jnp.eye(len(own), dtype=own.dtype))
+        inverse = half.T @ half
+        shift = inverse @ (covariance.T @ linear) - linear[some]
+        return inverse, inverse - jnp.diag(precision[some]), shift
+
+    inverse, cavity, shift = over_latents(without, drawn.covariance, linear, precision)
+
+    def again(index: Int[Array, ""], g: Float[Array, "K S"]) -> Float[Array, "K S"]:
+        key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
+        latents = f[some].at[:, columns].set(offset[some][:, columns] + g.T)
+        w = augmentation.draw(likelihood, rows, latents, key_w, block)
+        own = augmentation.conditional_sites(likelihood, rows, w, latents, block)
+        own = own.about(offset[some])
+
+        def draw(cavity, shift, linear, precision, noise):
+            lower = lower_cholesky(cavity + jnp.diag(precision))
+            half = solve_lower(lower, shift + linear)
+            return solve_lower(lower, half + noise, transposed=True)
+
+        noise = jax.random.normal(key_g, g.shape, g.dtype)
+        parts = own.linear[:, columns].T, own.precision[:, columns].T
+        return over_latents(draw, cavity, shift, *parts, noise)
+
+    change = jax.lax.fori_loop(0, _ROUNDS, again, before) - before
+    return drawn.coefficients + over_latents(
+        lambda covariance, inverse, change: covariance @ (inverse @ change),
+        drawn.covariance,
+        inverse,
+        change,
+    )
+
+
+def rows_at(copies: Copies, some: Int[Array, "S"]) -> Rows:
+    """The targets of some rows, each of which has one copy."""
+    first = jnp.searchsorted(copies.origin, some)
+    return jax.tree.map(lambda column: jnp.asarray(column)[first], copies.rows)
+
+
+def slowest_rows(
+    moments: Sequence[Float[np.ndarray, "3 C N Q"]], sweeps: int, copies: Copies, number: int
+) -> Int[np.ndarray, "S"]:
+    """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
+
+    Args:
+        moments: sums over the sweeps of a piece of f, f^2 and f times f of the sweep before.
+        sweeps: how many went into all of the sums.
+        copies: says which rows have one copy.
+        number: of rows, S.
+    """
+    first, second, lagged = np.sum(moments, axis=0) / sweeps
+    centre = first.mean(axis=0)
+    spread = (second - 2 * centre * first).mean(axis=0) + centre**2
+    along = (lagged - 2 * centre * first).mean(axis=0) + centre**2
+    correlation = np.max(along / np.maximum(spread, np.finfo(float).tiny), axis=-1)
+    single = np.bincount(np.asarray(copies.origin), minlength=len(correlation)) == 1
+    return np.sort(np.argsort(np.where(single, -correlation, np.inf), kind="stable")[:number])
