@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 
 class Split(NamedTuple):
     X: np.ndarray  # N x D, each column with mean 0 and standard deviation 1
-    y: np.ndarray  # N: standardised likewise (regression), or 0 and 1 (classes)
+    y: np.ndarray  # N: standardised likewise (regression), or the number of the class
     X_test: np.ndarray
     y_test: np.ndarray
 
@@ -30,6 +30,21 @@ def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0)
     X = _standardised(X, train)
     y = (labels == labels.max()).astype(float)
     return Split(X[train], y[train], X[test], y[test])
+
+
+def multiclass(
+    data_dir: Path, name: str, n_train: int | None = None, n_test: int | None = None, seed: int = 0
+) -> Split:
+    """The same for the classes among the training rows, numbered from 0.
+
+    Held-out rows of other classes are left out, and at most `n_test` are kept.
+    """
+    X, labels = _load(data_dir, name)
+    train, test = _shuffled_rows(len(labels), n_train, seed)
+    X = _standardised(X, train)
+    known, y = np.unique(labels[train], return_inverse=True)
+    test = test[np.isin(labels[test], known)][:n_test]
+    return Split(X[train], y.astype(float), X[test], np.searchsorted(known, labels[test]))
 
 
 def inducing_points(X: np.ndarray, n_points: int, seed: int = 0) -> np.ndarray:

@@ -15,18 +15,21 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 OURS = "latentgp"
-PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax")
+PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax", "numpyro")
 ENVIRONMENTS = HERE / ".environments"
+MOST_OWN_SECONDS = 300.0
+
+Runs: TypeAlias = dict[str, list[dict[str, Any]]]  # results by contestant, the cold one first
 
 
 @dataclass(frozen=True)
@@ -135,10 +138,12 @@ class Session:
         options: Mapping[str, Any] | None = None,
         contestants: Sequence[Contestant] = (),
         ard: bool = True,
+        finish: Callable[[Runs], None] | None = None,
     ) -> None:
         """Run the contestants in turn (default: one a worker), then print their table.
 
-        A contestant that fails is run no more, and its row says why.
+        A contestant that fails is run no more, and its row says why. `finish` is given the runs
+        of those that did not, to add what takes several contestants' results to know.
         """
         folder = Path(self._folder.name, f"case-{len(self._report['cases'])}")
         folder.mkdir()
@@ -147,7 +152,7 @@ class Session:
         job = {"task": task, "folder": str(folder)} | start(arrays["X"].shape[1], ard)
         entrants = [c for c in contestants if c.worker in self._workers]
         entrants = entrants or [Contestant(name) for name in self._workers]
-        runs: dict[str, list[dict[str, Any]]] = {str(c): [] for c in entrants}
+        runs: Runs = {str(c): [] for c in entrants}
         for repeat in range(1 + self._repeats):
             for contestant in entrants:
                 done = runs[str(contestant)]
@@ -155,7 +160,10 @@ class Session:
                     continue
                 print(f"  {title}: {contestant}, run {repeat}", file=sys.stderr)
                 job["options"] = {**(options or {}), **contestant.options}
-                done.append(self._workers[contestant.worker].run(job))
+                worker = self._workers[contestant.worker]
+                done.append({"start_seconds": worker.start_seconds} | worker.run(job))
+        if finish:
+            finish({name: done for name, done in runs.items() if "failure" not in done[-1]})
         case = {"title": title, "task": task, "options": options, "runs": runs}
         self._report["cases"].append(case)
         print(f"\n{title}\n{table(runs, columns)}", flush=True)
@@ -172,6 +180,50 @@ def parser(description: str, peers: Sequence[str], repeats: int) -> argparse.Arg
     )
     result.add_argument("--json", type=Path, help="write every run's figures to this file")
     return result
+
+
+def add_training_arguments(
+    result: argparse.ArgumentParser,
+    *,
+    inducing: int,
+    batch_size: int,
+    learning_rate: float,
+    max_seconds: float,
+    natural: float | None = None,
+) -> None:
+    """Those of the benchmarks whose peers take mini-batch steps against the clock."""
+    result.add_argument("--inducing", type=int, default=inducing)
+    result.add_argument("--batch-size", type=int, default=batch_size)
+    result.add_argument("--learning-rate", type=float, default=learning_rate, help="Adam's")
+    result.add_argument("--max-seconds", type=float, default=max_seconds)
+    result.add_argument("--evaluate-every", type=float, default=0.25, help="seconds of training")
+    if natural is not None:
+        result.add_argument(
+            "--natural", type=float, default=natural, help="natural gradients' step; 0: Adam only"
+        )
+        result.add_argument("--learn-inducing", action="store_true", help="the peers do")
+
+
+def stops_by_itself(method: str, label: str = OURS) -> Contestant:
+    """One of ours, which the peers' time limit does not cut short."""
+    return Contestant(OURS, {"method": method, "max_seconds": MOST_OWN_SECONDS}, label)
+
+
+def training_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What of these a worker is told."""
+    names = ("batch_size", "learning_rate", "max_seconds", "evaluate_every", "learn_inducing")
+    return {name: value for name, value in vars(arguments).items() if name in names}
+
+
+def with_and_without_natural(
+    worker: str, natural: float, options: Mapping[str, Any] | None = None, label: str = ""
+) -> list[Contestant]:
+    """A peer with Adam on everything, and one with natural gradients for q."""
+    options, name = options or {}, f"{worker} {label}".strip()
+    both = [Contestant(worker, options, f"{name}, Adam")]
+    if natural:
+        both.append(Contestant(worker, {**options, "natural": natural}, f"{name}, natural"))
+    return both
 
 
 def start(n_inputs: int, ard: bool) -> dict[str, Any]:
@@ -228,6 +280,16 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], columns: Sequence[str
         )
         for row in rows
     )
+
+
+def seconds_to(result: Mapping[str, Any], score: str, target: float) -> float | None:
+    """Training time until a held-out score was first as low as the target; None if it never was."""
+    reached = (p["training_seconds"] for p in result["trace"] if p[score] <= target)
+    return next(reached, None)
+
+
+def lowest(result: Mapping[str, Any], score: str) -> float:
+    return min(point[score] for point in result["trace"])
 
 
 def median(values: Sequence[float | None]) -> float | None:

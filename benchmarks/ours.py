@@ -5,6 +5,7 @@ Timed from arrays in memory to a fitted model. No priors and the given start, ex
 job is the cold one; JAX keeps what it compiled.
 """
 
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 import jax
@@ -12,7 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from contestant import LossTrace, Problem, Result, bernoulli_scores, gaussian_scores, serve
+from contestant import (
+    Problem,
+    Result,
+    ScoreTrace,
+    bernoulli_scores,
+    class_scores,
+    gaussian_scores,
+    kept,
+    serve,
+    student_scores,
+)
 from latentgp.inference.driver import Driver, EndFit, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
 from latentgp.inference.priors import scales, search_bounds
@@ -23,6 +34,7 @@ from latentgp.posterior import Evidence
 from latentgp.sites.base import GaussianSites
 
 KEY = jax.random.key(0)
+SAMPLING_PIECE = 50  # sweeps in one compiled loop
 TOLERANCE = 1e-9  # nats a row, about what SciPy's default is for the peers
 
 
@@ -104,14 +116,18 @@ class TracedDriver(Driver):
     """Shows the trace every evaluation, with the rows and sites that the search has at hand."""
 
     def __init__(
-        self, problem: Problem, algorithm: SiteInference, space: ParameterSpace, data: lgp.Data
+        self,
+        problem: Problem,
+        algorithm: SiteInference,
+        space: ParameterSpace,
+        data: lgp.Data,
+        scores: Callable[[lgp.Posterior], Result],
     ):
         super().__init__(max_evaluations=200)
         self._algorithm, self._space = algorithm, space
         self._all, self._thinned = data, thinned(data)
-        self._X_test = problem.X_test
         self._current = None
-        self.trace = LossTrace(problem, self._probabilities)
+        self.trace = ScoreTrace(problem, lambda: scores(self._posterior()))
 
     def report(self, record: Record, sites: GaussianSites) -> Record:
         record = super().report(record, sites)
@@ -121,18 +137,22 @@ class TracedDriver(Driver):
             raise EndFit("the time is up")
         return record
 
-    def _probabilities(self) -> np.ndarray:
+    def _posterior(self) -> lgp.Posterior:
         state = self._algorithm.resume(*self._current)
         evidence = Evidence(float("nan"), "lower bound")
-        return lgp.Posterior(state.model, state.posterior, evidence).predict(self._X_test).mean
+        return lgp.Posterior(state.model, state.posterior, evidence)
 
 
-def sparse_binary(problem: Problem) -> Result:
-    """Held-out loss against time, with the sites as they stand after each evaluation."""
+def traced(
+    problem: Problem,
+    model: lgp.LatentGP,
+    scores: Callable[[lgp.Posterior], Result],
+    frozen: Sequence[str] = (),
+) -> Result:
+    """Held-out scores against time, with the sites as they stand after each evaluation."""
     with jax.enable_x64(True), one_blas_thread():
-        model = model_of(problem, lgp.Bernoulli())
         method = getattr(lgp, problem.options["method"])(lgp.Inducing(points=problem.Z))
-        algorithm, space = method.algorithm(model), ParameterSpace(model)
+        algorithm, space = method.algorithm(model), ParameterSpace(model, frozen=tuple(frozen))
         rows = lgp.Data(problem.X, problem.y)
         bounds = search_bounds(space, scales(model, rows))
         data = rows.to_device()
@@ -152,10 +172,106 @@ def sparse_binary(problem: Problem) -> Result:
         started = perf_counter()
         run(Driver(max_evaluations=1))
         compile_seconds = perf_counter() - started
-        driver = TracedDriver(problem, algorithm, space, data)
+        driver = TracedDriver(problem, algorithm, space, data, scores)
         run(driver)
         driver.trace.record()
-        return driver.trace.result() | {"compile_seconds": compile_seconds}
+        evaluations = len(driver.records)
+        return driver.trace.result() | {
+            "compile_seconds": compile_seconds,
+            "evaluations": evaluations,
+        }
+
+
+def sparse_binary(problem: Problem) -> Result:
+    def scores(posterior: lgp.Posterior) -> Result:
+        return bernoulli_scores(problem.y_test, posterior.predict(problem.X_test).mean)
+
+    return traced(problem, model_of(problem, lgp.Bernoulli()), scores)
+
+
+def sparse_multiclass(problem: Problem) -> Result:
+    """Logistic-softmax."""
+
+    def scores(posterior: lgp.Posterior) -> Result:
+        return class_scores(problem.y_test, posterior.predict(problem.X_test).probabilities)
+
+    model = model_of(problem, lgp.LogisticSoftmax(problem.options["classes"]))
+    return traced(problem, model, scores)
+
+
+def sparse_student(problem: Problem) -> Result:
+    """The scale is learned, the degrees of freedom are not."""
+    likelihood = lgp.StudentT(
+        scale=problem.noise_variance**0.5,
+        degrees_of_freedom=problem.options["degrees_of_freedom"],
+    )
+
+    def scores(posterior: lgp.Posterior) -> Result:
+        law, learned = posterior.predict_f(problem.X_test), posterior.model.likelihood
+        return student_scores(
+            problem.y_test,
+            law.mean,
+            law.variance,
+            float(learned.scale),
+            float(learned.degrees_of_freedom),
+        )
+
+    return traced(problem, model_of(problem, likelihood), scores, ["likelihood.degrees_of_freedom"])
+
+
+def sampling(problem: Problem) -> Result:
+    """`GibbsSampling`, one coefficient a row, hyper-parameters fixed."""
+    options = problem.options
+    if options["likelihood"] == "student":
+        likelihood = lgp.StudentT(
+            scale=options["scale"], degrees_of_freedom=options["degrees_of_freedom"]
+        )
+    else:
+        likelihood = lgp.Bernoulli()
+    model = model_of(problem, likelihood)
+
+    def fit(draws: int, warmup: int) -> tuple[lgp.Fit, dict[int, float]]:
+        """With the seconds after every piece, by its number of sweeps."""
+        seconds = {0: 0.0}
+        fitted = lgp.fit(
+            model,
+            lgp.Data(problem.X, problem.y),
+            method=lgp.GibbsSampling(chains=options["chains"], draws=draws, warmup=warmup),
+            learn_hyperparameters=False,
+            key=KEY,
+            callback=lambda progress: seconds.update({progress.sweeps: progress.seconds}),
+        )
+        return fitted, seconds
+
+    started = perf_counter()
+    fit(SAMPLING_PIECE, 0)
+    compile_seconds = perf_counter() - started
+    draws = options["draws"]
+    fitted, seconds = fit(draws, options["warmup"])
+    total = max(seconds)
+    warmup_seconds = seconds[total - draws]
+    return {
+        "compile_seconds": compile_seconds,
+        "warmup_seconds": warmup_seconds,
+        "draws_seconds": seconds[total] - warmup_seconds,
+        "draws": kept(problem, f_at_rows(fitted.posterior, problem.X, options["chains"])),
+    }
+
+
+def f_at_rows(posterior: lgp.SampledPosterior, X: np.ndarray, chains: int) -> np.ndarray:
+    """Chains x draws x rows: of all rows, where the posterior itself keeps 200 of them.
+
+    A fit sorts its rows, so they are matched by their inputs.
+    """
+    with jax.enable_x64(True):
+        centres, white = posterior.sampled.centres, posterior.sampled.white[:, 0]
+        sampler = lgp.Dense().sampler(posterior.model.kernel, jnp.asarray(centres), 0.0)
+        sorted_f = np.asarray(white @ sampler.lower[0].T)
+    rows, columns = np.lexsort(X.T), np.lexsort(np.asarray(centres).T)
+    assert np.array_equal(X[rows], np.asarray(centres)[columns])
+    f = np.empty_like(sorted_f)
+    f[:, rows] = sorted_f[:, columns]
+    return f.reshape(chains, -1, len(X))
 
 
 if __name__ == "__main__":
@@ -168,6 +284,9 @@ if __name__ == "__main__":
                 collapsed_bound,
                 collapsed_fit,
                 sparse_binary,
+                sparse_multiclass,
+                sparse_student,
+                sampling,
             )
         },
         packages=("latentgp", "jax", "jaxlib", "numpy"),

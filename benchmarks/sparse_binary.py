@@ -5,6 +5,8 @@ steps until `--max-seconds` of training; `first s` and `median s` are the traini
 `--target`, without compilation and without evaluating the loss. A dash: not reached.
 """
 
+from itertools import chain
+
 import harness
 from data import binary, inducing_points
 from harness import OURS, Contestant
@@ -21,33 +23,34 @@ COLUMNS = (
 
 def main() -> None:
     parser = harness.parser(__doc__, peers=("gpytorch", "gpflow", "gpjax"), repeats=0)
-    parser.add_argument("--inducing", type=int, default=100)
-    parser.add_argument("--batch-size", type=int, default=1000)
     # Of 0.02 and 0.05 for Adam on everything, and natural gradients of 0.1 with Adam on the kernel,
     # this took every peer to the target soonest, or as soon as any.
-    parser.add_argument("--learning-rate", type=float, default=0.05)
-    parser.add_argument("--max-seconds", type=float, default=60.0)
-    parser.add_argument("--evaluate-every", type=float, default=0.25, help="seconds of training")
+    harness.add_training_arguments(
+        parser, inducing=100, batch_size=1000, learning_rate=0.05, max_seconds=60.0
+    )
     parser.add_argument("--target", type=float, default=0.4346)
     arguments = parser.parse_args()
     split = binary(arguments.data_dir, "electricity")
     arrays = split._asdict() | {"Z": inducing_points(split.X, arguments.inducing)}
-    options = {
-        name: getattr(arguments, name)
-        for name in ("batch_size", "learning_rate", "max_seconds", "evaluate_every", "target")
-    }
     methods = ("AugmentedVI", "VariationalInference")
-    contestants = [Contestant(OURS, {"method": name}, f"{OURS} {name}") for name in methods]
+    contestants = [harness.stops_by_itself(name, f"{OURS} {name}") for name in methods]
     contestants += [Contestant(name) for name in arguments.peers]
     title = f"electricity, {len(split.y)} x {split.X.shape[1]}, M = {arguments.inducing}"
+
+    def finish(runs: harness.Runs) -> None:
+        for result in chain.from_iterable(runs.values()):
+            result["seconds"] = harness.seconds_to(result, "log_loss", arguments.target)
+            result["lowest_log_loss"] = harness.lowest(result, "log_loss")
+
     with harness.Session(arguments) as session:
         session.compare(
             f"{title}: seconds to a log loss of {arguments.target}",
             "sparse_binary",
             arrays,
             COLUMNS,
-            options,
+            harness.training_options(arguments),
             contestants,
+            finish=finish,
         )
 
 

@@ -9,7 +9,16 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from contestant import LossTrace, Problem, Result, gaussian_scores, serve
+from contestant import (
+    Problem,
+    Result,
+    ScoreTrace,
+    bernoulli_scores,
+    class_scores,
+    gaussian_scores,
+    serve,
+    student_scores,
+)
 
 STEPS_A_CALL = 10  # mini-batch steps inside one compiled call
 
@@ -64,15 +73,32 @@ def collapsed_fit(problem: Problem) -> Result:
     }
 
 
-def sparse_binary(problem: Problem) -> Result:
-    """Mini-batches, Adam on the whitened q and the kernel alike, logit link."""
+def trained(
+    problem: Problem,
+    likelihood: gpflow.likelihoods.Likelihood,
+    y: np.ndarray,
+    predict: Callable[[gpflow.models.SVGP], tuple[tf.Tensor, ...]],
+    scores: Callable[..., Result],
+    latents: int = 1,
+) -> Result:
+    """Mini-batches, Adam on the whitened q and the kernel alike.
+
+    With the option `natural`, q takes natural-gradient steps of that size instead.
+    """
     tf.random.set_seed(0)
-    n_rows, batch_size = len(problem.y), problem.options["batch_size"]
-    X, y = tf.constant(problem.X), tf.constant(problem.y[:, None])
-    likelihood = gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
-    model = gpflow.models.SVGP(latent_kernel(problem), likelihood, problem.Z, num_data=n_rows)
-    gpflow.set_trainable(model.inducing_variable, False)
-    adam = tf_keras.optimizers.Adam(problem.options["learning_rate"])
+    options = problem.options
+    n_rows, batch_size = len(y), min(options["batch_size"], len(y))
+    X, y = tf.constant(problem.X), tf.constant(y[:, None])
+    model = gpflow.models.SVGP(
+        latent_kernel(problem), likelihood, problem.Z, num_latent_gps=latents, num_data=n_rows
+    )
+    gpflow.set_trainable(model.inducing_variable, options.get("learn_inducing", False))
+    posterior = [(model.q_mu, model.q_sqrt)]
+    if options.get("natural"):
+        natural = gpflow.optimizers.NaturalGradient(options["natural"])
+        for parameter in posterior[0]:
+            gpflow.set_trainable(parameter, False)
+    adam = tf_keras.optimizers.Adam(options["learning_rate"])
     adam.build(model.trainable_variables)
 
     @tf.function
@@ -81,21 +107,65 @@ def sparse_binary(problem: Problem) -> Result:
             rows = tf.random.uniform([batch_size], maxval=n_rows, dtype=tf.int32)
             batch = tf.gather(X, rows), tf.gather(y, rows)
             loss = model.training_loss_closure(batch, compile=False)
+            if options.get("natural"):
+                natural.minimize(loss, posterior)
             adam.minimize(loss, model.trainable_variables)
 
-    predict = tf.function(lambda: model.predict_y(problem.X_test)[0])
+    compiled_predict = tf.function(lambda: predict(model))
 
-    def class_one() -> np.ndarray:
-        return predict().numpy()[:, 0]
+    def evaluate() -> Result:
+        return scores(*(part.numpy() for part in compiled_predict()))
 
     started = perf_counter()
     take(tf.constant(0))
-    class_one()
+    evaluate()
     compile_seconds = perf_counter() - started
-    trace = LossTrace(problem, class_one)
+    trace = ScoreTrace(problem, evaluate)
     while trace.tick():
         take(tf.constant(STEPS_A_CALL))
     return trace.result() | {"compile_seconds": compile_seconds}
+
+
+def sparse_binary(problem: Problem) -> Result:
+    """Logit link."""
+    return trained(
+        problem,
+        gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid),
+        problem.y,
+        lambda model: model.predict_y(problem.X_test),
+        lambda probability, _: bernoulli_scores(problem.y_test, probability[:, 0]),
+    )
+
+
+def sparse_multiclass(problem: Problem) -> Result:
+    """Robust-max by quadrature, softmax by its 100 Monte Carlo points."""
+    likelihoods = {
+        "robust-max": gpflow.likelihoods.MultiClass,
+        "softmax": gpflow.likelihoods.Softmax,
+    }
+    classes = problem.options["classes"]
+    return trained(
+        problem,
+        likelihoods[problem.options["likelihood"]](classes),
+        problem.y.astype(int),
+        lambda model: model.predict_y(problem.X_test),
+        lambda probabilities, _: class_scores(problem.y_test, probabilities),
+        latents=classes,
+    )
+
+
+def sparse_student(problem: Problem) -> Result:
+    """The scale is learned, the degrees of freedom are not."""
+    degrees_of_freedom = problem.options["degrees_of_freedom"]
+    likelihood = gpflow.likelihoods.StudentT(problem.noise_variance**0.5, degrees_of_freedom)
+
+    def scores(mean: np.ndarray, variance: np.ndarray) -> Result:
+        scale = float(likelihood.scale.numpy())
+        return student_scores(problem.y_test, mean[:, 0], variance[:, 0], scale, degrees_of_freedom)
+
+    return trained(
+        problem, likelihood, problem.y, lambda model: model.predict_f(problem.X_test), scores
+    )
 
 
 if __name__ == "__main__":
@@ -104,6 +174,8 @@ if __name__ == "__main__":
             "collapsed_bound": collapsed_bound,
             "collapsed_fit": collapsed_fit,
             "sparse_binary": sparse_binary,
+            "sparse_multiclass": sparse_multiclass,
+            "sparse_student": sparse_student,
         },
         packages=("gpflow", "tensorflow", "tensorflow-probability", "numpy"),
     )

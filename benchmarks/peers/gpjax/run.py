@@ -14,7 +14,7 @@ from gpjax.fit import get_batch
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import BernoulliLogits
 
-from contestant import LossTrace, Problem, Result, gaussian_scores, lbfgs, serve
+from contestant import Problem, Result, ScoreTrace, bernoulli_scores, gaussian_scores, lbfgs, serve
 
 jax.config.update("jax_enable_x64", True)
 STEPS_A_CALL = 10  # mini-batch steps inside one compiled call
@@ -101,7 +101,9 @@ def sparse_binary(problem: Problem) -> Result:
     started = perf_counter()
     jax.block_until_ready((steps(state, key), class_one(state)))
     compile_seconds = perf_counter() - started
-    trace = LossTrace(problem, lambda: np.asarray(class_one(state)))
+    trace = ScoreTrace(
+        problem, lambda: bernoulli_scores(problem.y_test, np.asarray(class_one(state)))
+    )
     while trace.tick():
         key, key_of_steps = jax.random.split(key)
         state = jax.block_until_ready(steps(state, key_of_steps))

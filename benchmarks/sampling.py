@@ -1,0 +1,98 @@
+"""Draws of the latents at fixed hyper-parameters: Gibbs sampling against NumPyro's NUTS.
+
+Boston, all 506 rows, Student's noise of 3 degrees of freedom and scale 0.3; and 270 rows of the
+diabetes set, logit link. RBF kernel of variance 1 and length-scale sqrt(D), inputs and targets
+standardised. NUTS works on white latents. `first s` and `median s` are seconds for 100 effective
+samples of the latent that has the fewest, from the time of the draws alone: warm-up and
+compilation are columns of their own. Effective samples are ArviZ's bulk ESS over all f at the
+rows; `largest_z` is that of the differences of the posterior means from the first contestant's,
+in Monte Carlo standard errors (of some hundred z a largest of 3 to 4 is chance).
+"""
+
+import numpy as np
+
+import harness
+from data import binary, regression
+from harness import OURS, Contestant
+from latentgp.inference.chains import import_arviz
+
+COLUMNS = (
+    "ess_min_per_s",
+    "ess_median_per_s",
+    "largest_z",
+    "r_hat_max",
+    "ess_min_per_draw",
+    "steps_a_draw",
+    "draws_seconds",
+    "warmup_seconds",
+    "compile_seconds",
+    "start_seconds",
+    "peak_MiB",
+)
+ENOUGH = 100  # effective samples
+
+
+def main() -> None:
+    parser = harness.parser(__doc__, peers=("numpyro",), repeats=0)
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain")
+    parser.add_argument("--warmup", type=int, default=500, help="of each chain")
+    parser.add_argument(
+        "--chain-methods", nargs="+", default=["vectorized"], help="how NumPyro runs its chains"
+    )
+    arguments = parser.parse_args()
+    options = {name: getattr(arguments, name) for name in ("chains", "draws", "warmup")}
+    contestants = [Contestant(OURS, {}, f"{OURS} Gibbs")]
+    contestants += [
+        Contestant("numpyro", {"chain_method": method}, f"numpyro NUTS, {method}")
+        for method in arguments.chain_methods
+    ]
+    student = {"likelihood": "student", "scale": 0.3, "degrees_of_freedom": 3.0}
+    cases = [
+        ("boston", regression(arguments.data_dir, "boston", 506), student),
+        ("diabetis", binary(arguments.data_dir, "ratsch_diabetis", 270), {"likelihood": "logit"}),
+    ]
+    with harness.Session(arguments) as session:
+        for name, split, likelihood in cases:
+            session.compare(
+                f"{name}, {len(split.y)} x {split.X.shape[1]}, {likelihood['likelihood']}: "
+                f"seconds for {ENOUGH} effective samples",
+                "sampling",
+                split._asdict(),
+                COLUMNS,
+                options | likelihood,
+                contestants,
+                ard=False,
+                finish=finish,
+            )
+
+
+def finish(runs: harness.Runs) -> None:
+    moments = {name: [assess(result) for result in results] for name, results in runs.items()}
+    first = next(iter(moments.values()))
+    for name, results in runs.items():
+        for result, own, base in zip(results, moments[name], first, strict=True):
+            (mean, error), (base_mean, base_error) = own, base
+            if own is not base:
+                z = (mean - base_mean) / np.hypot(error, base_error)
+                result["largest_z"] = float(np.max(np.abs(z)))
+
+
+def assess(result: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Add effective samples to a result; means of f and their Monte Carlo errors."""
+    arviz = import_arviz()
+    draws = arviz.convert_to_dataset({"f": np.load(result["draws"])})
+    effective = arviz.ess(draws, method="bulk")["f"].values
+    rates = effective / result["draws_seconds"]
+    result |= {
+        "seconds": ENOUGH / rates.min(),
+        "ess_min_per_s": rates.min(),
+        "ess_median_per_s": float(np.median(rates)),
+        "ess_min_per_draw": effective.min() / draws["f"][..., 0].size,
+        "r_hat_max": float(arviz.rhat(draws)["f"].max()),
+    }
+    return draws["f"].values.mean(axis=(0, 1)), arviz.mcse(draws)["f"].values
+
+
+if __name__ == "__main__":
+    main()
