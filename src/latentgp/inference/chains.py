@@ -1,15 +1,19 @@
 """Markov chains: run in pieces of a compiled loop, collected, and looked at as ArviZ does."""
 
+import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
+from latentgp.precision import double_precision
 
 _WATCHED_ROWS = 200
 _SILENT_SECONDS = 1.0
@@ -101,6 +105,27 @@ class ChainSummary(NamedTuple):
 def watched_rows(size: int) -> np.ndarray:
     """At most 200 rows, evenly spaced, whose latents are kept draw by draw."""
     return np.unique(np.linspace(0, size - 1, min(size, _WATCHED_ROWS)).astype(int))
+
+
+def groups_of(chains: int) -> int:
+    """Into how many equal groups chains are divided: at most one a core, one on a GPU.
+
+    A group is one compiled call; what is sequential in it leaves the other cores to the others.
+    """
+    cores = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores)
+
+
+def in_groups(function: Callable[..., Any], parts: Sequence[Any], *, at_once: bool) -> list[Any]:
+    """A function of each group's part; at once on a thread each, or one after another.
+
+    The first call of a compiled function is to be made one after another: it compiles.
+    """
+    function = double_precision(function)  # the context belongs to a thread
+    if not at_once or len(parts) == 1:
+        return [function(part) for part in parts]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(function, parts))
 
 
 def collect(

@@ -1,6 +1,7 @@
 """Gibbs sampling: auxiliary variables given the latents, latents given them, block by block."""
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +14,15 @@ from jaxtyping import Float, Int, Key
 from latentgp.arrays import Array
 from latentgp.augmentations import Automatic
 from latentgp.data import Data
-from latentgp.inference.chains import Chains, Draw, Driving, collect, watched_rows
+from latentgp.inference.chains import (
+    Chains,
+    Draw,
+    Driving,
+    collect,
+    groups_of,
+    in_groups,
+    watched_rows,
+)
 from latentgp.inference.local_updates import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.site_inference import prior_mean, rows_of
 from latentgp.inference.slice_sampling import metropolis_update, slice_update
@@ -326,23 +335,34 @@ def run_gibbs(
     slow = algorithm.first_slow_rows(copies, data.size)
     moments: list[np.ndarray] = []
 
-    def piece(states: GibbsState, index: int) -> tuple[GibbsState, Draw | None, Any]:
+    groups = groups_of(chains)
+    split = [jax.tree.map(lambda a, g=g: a[g::groups], states) for g in range(groups)]
+
+    def piece(states: list[GibbsState], index: int) -> tuple[list[GibbsState], Draw | None, Any]:
         nonlocal slow
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         warming = index < cold
         adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
-        states, kept, acceptance, sums = _piece(
-            algorithm, data, copies, sampler, states, watched, adapt, keys, slow, (number, thin)
-        )
+
+        def run(group: int) -> Any:
+            own, settings = keys[group::groups], (number, thin)
+            result = _piece(
+                algorithm, data, copies, sampler, states[group], watched, adapt, own, slow, settings
+            )
+            return jax.block_until_ready(result)
+
+        results = in_groups(run, range(groups), at_once=index > 0)
+        after, kept, acceptance, sums = zip(*results, strict=True)
         if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
-            moments.append(np.asarray(sums))
+            moments.append(np.concatenate(sums))
             sweeps = len(moments) * number * thin
             slow = jnp.asarray(slowest_rows(moments, sweeps, copies, len(slow)))
-        return states, None if warming else kept, np.asarray(acceptance)
+        draw = None if warming else Draw(*map(_interleave, zip(*kept, strict=True)))
+        return list(after), draw, _interleave(acceptance)
 
-    collected, infos, states = collect(piece, states, cold + warm, number * thin, driving)
+    collected, infos, split = collect(piece, split, cold + warm, number * thin, driving)
     columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in zip(*collected, strict=True)]
-    last = algorithm._sampler(algorithm.space.to_model(states.vector[0]), data, sampler)
+    last = algorithm._sampler(algorithm.space.to_model(split[0].vector[0]), data, sampler)
     return Chains(
         *columns,
         centres=np.asarray(last.centres),
@@ -352,6 +372,12 @@ def run_gibbs(
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,
     )
+
+
+def _interleave(parts: Sequence[Any]) -> np.ndarray:
+    """Chains in order again: group g has every chain g, g + groups, ..."""
+    stacked = np.stack([np.asarray(part) for part in parts], axis=1)
+    return stacked.reshape(stacked.shape[0] * stacked.shape[1], *stacked.shape[2:])
 
 
 @partial(jax.jit, static_argnames="fixed")
@@ -380,7 +406,7 @@ def _piece(
     keys: Key[Array, "C"],
     slow: Int[Array, "S"] | None,
     settings: tuple[int, int],
-) -> tuple[GibbsState, Draw, Float[Array, "C"], Float[Array, "3 C N Q"]]:
+) -> tuple[GibbsState, Draw, Float[Array, "C"], Float[Array, "C 3 N Q"]]:
     """Sweeps of all chains in one loop; keeps every so-manieth, and sums for `slowest_rows`."""
     number, thin = settings
 
@@ -403,7 +429,7 @@ def _piece(
         (state, sums), (kept, acceptance) = jax.lax.scan(keep, start, jax.random.split(key, number))
         return state, kept, jnp.mean(acceptance), sums
 
-    states, kept, acceptance, sums = jax.vmap(chain, out_axes=(0, 0, 0, 1))(states, keys)
+    states, kept, acceptance, sums = jax.vmap(chain)(states, keys)
     if sampler is not None:  # one factor for all draws: their white coefficients at once
         white = jnp.moveaxis(sampler.white(jnp.moveaxis(kept.white, 2, 0)), 0, 2)
         kept = kept._replace(white=white)

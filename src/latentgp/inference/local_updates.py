@@ -100,7 +100,7 @@ def rows_at(copies: Copies, some: Int[Array, "S"]) -> Rows:
 
 
 def slowest_rows(
-    moments: Sequence[Float[np.ndarray, "3 C N Q"]], sweeps: int, copies: Copies, number: int
+    moments: Sequence[Float[np.ndarray, "C 3 N Q"]], sweeps: int, copies: Copies, number: int
 ) -> Int[np.ndarray, "S"]:
     """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
 
@@ -110,7 +110,7 @@ def slowest_rows(
         copies: says which rows have one copy.
         number: of rows, S.
     """
-    first, second, lagged = np.sum(moments, axis=0) / sweeps
+    first, second, lagged = np.moveaxis(np.sum(moments, axis=0) / sweeps, 1, 0)
     centre = first.mean(axis=0)
     spread = (second - 2 * centre * first).mean(axis=0) + centre**2
     along = (lagged - 2 * centre * first).mean(axis=0) + centre**2
