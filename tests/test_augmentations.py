@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 from scipy.stats import norm, qmc
 
 import latentgp as lgp
@@ -14,7 +14,12 @@ from latentgp.augmentations import Automatic, augmentation_of
 from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
-from latentgp.inference.site_inference import SiteInference
+from latentgp.inference.site_inference import (
+    SiteInference,
+    initial_sites,
+    rows_of,
+    settle,
+)
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import Rows
 from latentgp.testing.numerics import hermite_nodes
@@ -216,6 +221,31 @@ def test_each_block_raises_a_bound_below_the_evidence(x64, likelihood, targets, 
     evidence, error = log_evidence(model, data)
     assert bounds[-1] < evidence + error
     assert evidence - bounds[-1] < 1.5
+
+
+@pytest.mark.parametrize("variance", [100.0, 1000.0])
+def test_a_wide_prior_does_not_lead_to_a_wide_stationary_point(x64, variance):
+    """The bound has several: sites made for the prior's variance stay weak, and nothing is told."""
+    inputs = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.digitize(inputs[:, 0], np.quantile(inputs[:, 0], [1 / 3, 2 / 3])).astype(float)
+    model = lgp.LatentGP(lgp.RBF(3.0, variance=variance), lgp.LogisticSoftmax(classes=3))
+    algorithm = lgp.AugmentedVI(tolerance=1e-9, max_updates=2000).algorithm(model)
+    data, shape = lgp.Data(inputs, y).to_device(), (60, 3)
+    wide = algorithm.rule.sites(
+        model.likelihood, rows_of(data), jnp.zeros(shape), jnp.full(shape, variance)
+    )
+    stuck = settle(algorithm, model, data, wide)
+    found = settle(algorithm, model, data, initial_sites(algorithm, model, data))
+    assert found.bound > stuck.bound + 20
+    losses = []
+    for posterior in (found.posterior, stuck.posterior):
+        mean, spread = posterior.marginals(inputs)
+        draws = np.random.default_rng(1).normal(size=(2000, *shape))
+        sigmoids = expit(mean + np.sqrt(spread) * draws)
+        probabilities = np.mean(sigmoids / sigmoids.sum(axis=2, keepdims=True), axis=0)
+        losses.append(-np.mean(np.log(probabilities[np.arange(60), y.astype(int)])))
+    assert losses[0] < 0.25
+    assert losses[1] > 1.0
 
 
 def test_every_augmentation_with_counts_is_integrated_back():

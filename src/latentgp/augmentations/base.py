@@ -74,6 +74,10 @@ class Augmentation(eqx.Module):
         """Which latents are updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)
 
+    def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        """What variance of f the first sites are made for; that of the prior unless overridden."""
+        return prior
+
     @property
     def is_exact(self) -> bool:
         """Whether no auxiliary variable is needed: the sites do not depend on f."""

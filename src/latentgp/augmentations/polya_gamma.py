@@ -97,6 +97,13 @@ class LogisticPowers(Augmentation):
         slope, values = jax.grad(total, has_aux=True)(rest)
         return -s * slope, values
 
+    def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        """Zero, because sites made for a wide prior lead to a poor one of the stationary points.
+
+        There precisions are so small, E f^2 being large, that the data tell next to nothing.
+        """
+        return jnp.zeros_like(prior)
+
     def expected_sites(
         self,
         likelihood: Likelihood,

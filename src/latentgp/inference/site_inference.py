@@ -80,7 +80,8 @@ class SiteInference(eqx.Module):
         """The state with sites made from the prior's marginals."""
         offset = prior_mean(model, data)
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
-        sites = self._new_sites(model, rows_of(data), offset, prior)
+        variance = self.rule.starting_variance(model.likelihood, prior)
+        sites = self._new_sites(model, rows_of(data), offset, variance)
         return SiteState(model, sites, self._condition(model, data, sites))
 
     def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:

@@ -30,7 +30,7 @@ class PriorPath(eqx.Module):
     """
 
     features: tuple[Features, ...]
-    weights: tuple[Float[Array, "_ R"], ...]
+    weights: tuple[Float[Array, "_ _"], ...]
     latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:

@@ -42,6 +42,11 @@ class AugmentationRule(SiteRule):
     def is_exact(self, likelihood: Likelihood) -> bool:
         return self.chosen(likelihood).is_exact
 
+    def starting_variance(
+        self, likelihood: Likelihood, prior: Float[Array, "N Q"]
+    ) -> Float[Array, "N Q"]:
+        return self.chosen(likelihood).starting_variance(prior)
+
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         return self.chosen(likelihood).blocks(likelihood)
 

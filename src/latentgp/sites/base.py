@@ -115,6 +115,12 @@ class SiteRule(eqx.Module):
     def is_exact(self, likelihood: Likelihood) -> bool:
         """Whether the sites are the likelihood itself, whatever is believed about f."""
 
+    def starting_variance(
+        self, likelihood: Likelihood, prior: Float[Array, "N Q"]
+    ) -> Float[Array, "N Q"]:
+        """What variance of f the first sites are made for; that of the prior unless overridden."""
+        return prior
+
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Which latents' sites are updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)
