@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data
+from latentgp.inference.acceleration import History, Update, accelerated
 from latentgp.latents.base import (
     LatentPosterior,
     Representation,
@@ -92,29 +93,37 @@ class SiteInference(eqx.Module):
         self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
     ) -> tuple[SiteState, SiteInfo]:
         """One damped update of all sites, block by block, and the posterior they give."""
-        return self._step(state, data, self.rule.step_size)
+        after, bound, _ = self._sweep(state, data, self.rule.step_size)
+        return after, SiteInfo(bound)
 
-    def _step(
-        self, state: SiteState, data: Data, step_size: float | Float[Array, ""]
-    ) -> tuple[SiteState, SiteInfo]:
+    def _sweep(
+        self, state: SiteState, data: Data, step_size: float
+    ) -> tuple[SiteState, Float[Array, ""], Update]:
+        """The state after a step, the bound before it, and the update as one of all blocks."""
         model, sites, posterior = state
         blocks = self.rule.blocks(model.likelihood)
-        bound = None
+        first = None
         for block in blocks:
 
             def update(rows, mean, variance, sites, offset, block=block):
                 target = self._new_sites(model, rows, mean + offset, variance)
                 terms = target.expected(mean + offset, variance)
                 new = sites.damped(target, step_size)
-                return new if len(blocks) == 1 else sites.with_columns(new, block), terms
+                new = new if len(blocks) == 1 else sites.with_columns(new, block)
+                return new, (terms, mean + offset, variance)
 
-            sites, after, terms = self.representation.update_sites(
+            sites, after, read = self.representation.update_sites(
                 posterior, data.X, rows_of(data), sites, prior_mean(model, data), update
             )
-            bound = terms - posterior.kl if bound is None else bound
+            first = first or (jnp.sum(read[0]) - posterior.kl, *read[1:])
             posterior = after
-        assert bound is not None
-        return SiteState(model, sites, posterior), SiteInfo(bound)
+        assert first is not None
+        bound, mean, variance = first
+        return (
+            SiteState(model, sites, posterior),
+            bound,
+            Update(state.sites, sites, mean, variance),
+        )
 
     def is_exact(self, model: LatentGP) -> bool:
         """Whether the log evidence is the model's own and not a lower bound."""
@@ -180,40 +189,38 @@ def evaluate(
     if algorithm.rule.is_exact(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)
     model, pull_model = jax.vjp(space.to_model, vector)
-    state, _, updates = _update_until_settled(algorithm, algorithm.resume(model, data, sites), data)
+    ascent = _ascend(algorithm, model, data, sites)
+    posterior, bound, update = ascent.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
-    pullback = algorithm.representation.pull_back(
-        state.posterior, data.X, state.sites.about(offset)
-    )
+    pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
     mean = pullback.mean + offset
 
-    def add_rows(carry: tuple[Array, LatentGP], rows: Any, real: Bool[Array, "B"]) -> Any:
+    def add_rows(in_model: LatentGP, rows: Any, real: Bool[Array, "B"]) -> tuple[LatentGP, None]:
         rows, mean, variance = rows
 
-        def terms(model: LatentGP) -> tuple[Float[Array, ""], GaussianSites]:
+        def terms(model: LatentGP) -> Float[Array, ""]:
             target = algorithm._new_sites(model, rows, mean, variance)
-            return jnp.sum(jnp.where(real, target.expected(mean, variance), 0.0)), target
+            return jnp.sum(jnp.where(real, target.expected(mean, variance), 0.0))
 
-        (value, target), in_model = jax.value_and_grad(terms, has_aux=True)(model)
-        return (carry[0] + value, jax.tree.map(jnp.add, carry[1], in_model)), target
+        return jax.tree.map(jnp.add, in_model, jax.grad(terms)(model)), None
 
-    nothing = jnp.zeros((), mean.dtype), jax.tree.map(jnp.zeros_like, model)
-    rows = rows_of(data), mean, pullback.variance
-    (terms, in_model), target = scan_rows(
-        add_rows, nothing, rows, columns=training_nodes(mean.shape[1])[0].size
+    in_model, _ = scan_rows(
+        add_rows,
+        jax.tree.map(jnp.zeros_like, model),
+        (rows_of(data), mean, pullback.variance),
+        columns=training_nodes(mean.shape[1])[0].size,
     )
-    (through_mean,) = pull_offset(state.sites.linear - state.sites.precision * mean)
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, pullback.kernel)
     (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
-    bound = terms - state.posterior.kl
     return Evaluation(
         bound + log_prior,
         bound,
         gradient + in_prior,
-        state.sites.damped(target, algorithm.rule.step_size),
-        updates + 1,
+        update.sites.damped(update.target, ascent.step_size),
+        ascent.updates,
     )
 
 
@@ -243,12 +250,9 @@ def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
         offset = prior_mean(model, data)
         bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
         return Settled(state.posterior, state.sites, bound, jnp.int32(1), jnp.zeros_like(bound))
-    state, bound, updates = _update_until_settled(
-        algorithm, algorithm.resume(model, data, sites), data
-    )
-    _, info = algorithm.step(state, data)
-    change = jnp.abs(info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
-    return Settled(state.posterior, state.sites, info.bound, updates, change)
+    ascent = _ascend(algorithm, model, data, sites)
+    posterior, bound, update = ascent.best
+    return Settled(posterior, update.sites, bound, ascent.updates, ascent.change)
 
 
 def _evaluate_exact(
@@ -271,33 +275,90 @@ def _evaluate_exact(
     return Evaluation(value, bound, gradient, sites, jnp.ones((), jnp.int32))
 
 
-def _update_until_settled(
-    algorithm: SiteInference, state: SiteState, data: Data
-) -> tuple[SiteState, Float[Array, ""], Int[Array, ""]]:
-    """Update sites until the bound changes by less than the tolerance, or often enough.
+class Best(NamedTuple):
+    """Of the site updates so far, the one from the highest bound.
 
-    A step that is too long makes the bound swing; each fall of the bound halves it.
+    Attributes:
+        posterior: given the sites that were updated.
+        bound: of that posterior, in nats.
+        update: of its sites.
     """
 
-    def unsettled(carry):
-        *_, change, updates, _ = carry
-        return (updates < algorithm.max_updates) & (change > algorithm.tolerance)
+    posterior: LatentPosterior
+    bound: Float[Array, ""]
+    update: Update
 
-    def update(carry):
-        sites, posterior, bound, _, updates, step_size = carry
-        before = SiteState(state.model, sites, posterior)
-        after, info = algorithm._step(before, data, step_size)
-        rise = (info.bound - bound) / jnp.maximum(jnp.abs(info.bound), 1.0)
-        fell = rise < -algorithm.tolerance
-        step_size = jnp.where(fell, jnp.maximum(0.5 * step_size, _SHORTEST_STEP), step_size)
-        return after.sites, after.posterior, info.bound, jnp.abs(rise), updates + 1, step_size
 
-    infinite = jnp.asarray(jnp.inf, data.X.dtype)
-    step_size = jnp.asarray(algorithm.rule.step_size, data.X.dtype)
-    count = jnp.zeros((), jnp.int32)
-    start = (state.sites, state.posterior, -infinite, infinite, count, step_size)
-    sites, posterior, bound, _, updates, _ = jax.lax.while_loop(unsettled, update, start)
-    return SiteState(state.model, sites, posterior), bound, updates
+class Ascent(NamedTuple):
+    """Site updates so far.
+
+    Attributes:
+        best: the one from the highest bound.
+        history: of the updates since the bound last fell.
+        step_size: of the next one.
+        change: of the bound in the last one, relative, as if it had been a full step.
+        updates: how many there were.
+    """
+
+    best: Best
+    history: History
+    step_size: Float[Array, ""]
+    change: Float[Array, ""]
+    updates: Int[Array, ""]
+
+
+def _ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Ascent:
+    """Update sites until the bound changes by less than the tolerance, or often enough.
+
+    Updates are accelerated. One that makes the bound fall is taken back: half a plain step from
+    the best sites comes in its place, and what past updates said is forgotten.
+    """
+    full = algorithm.rule.step_size
+    dtype = data.X.dtype
+
+    def at(sites: GaussianSites) -> Best:
+        state = algorithm.resume(model, data, sites)
+        _, bound, update = algorithm._sweep(state, data, 1.0)
+        return Best(state.posterior, bound, update)
+
+    def unsettled(ascent: Ascent) -> Bool[Array, ""]:
+        left = ascent.updates <= algorithm.max_updates
+        return left & (ascent.change > algorithm.tolerance)
+
+    def update(ascent: Ascent) -> Ascent:
+        best, history, step_size, _, updates = ascent
+        first = updates == 0
+        after = at(accelerated(history, best.update, step_size))
+        scale = jnp.maximum(jnp.abs(after.bound), 1.0)
+        rise = (after.bound - best.bound) / scale
+        fell = ~(first | (rise >= -algorithm.tolerance))
+        shortest = fell & (step_size <= _SHORTEST_STEP)
+        change = jnp.where(fell | first, jnp.inf, jnp.abs(rise) * full / step_size)
+        empty = History.empty(sites)
+        longer = history.between(best.update, after.update)
+        return Ascent(
+            _where(fell, best, after),
+            _where(fell | first, empty, longer),
+            jnp.where(fell, 0.5 * step_size, jnp.minimum(1.5 * step_size, full)),
+            jnp.where(shortest, 0.0, change),
+            updates + 1,
+        )
+
+    # Before the first update: stay where the sites are.
+    nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
+    stay = nowhere._replace(update=nowhere.update._replace(sites=sites, target=sites))
+    start = Ascent(
+        stay,
+        History.empty(sites),
+        jnp.asarray(full, dtype),
+        jnp.asarray(jnp.inf, dtype),
+        jnp.zeros((), jnp.int32),
+    )
+    return jax.lax.while_loop(unsettled, update, start)
+
+
+def _where(condition: Bool[Array, ""], one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)
 
 
 def rows_of(data: Data) -> Rows:

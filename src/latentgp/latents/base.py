@@ -23,7 +23,7 @@ from latentgp.sites.base import Block, GaussianSites, Rows
 
 SiteUpdate = Callable[
     [Rows, Float[Array, "B Q"], Float[Array, "B Q"], GaussianSites, Float[Array, "B Q"]],
-    tuple[GaussianSites, Float[Array, "B"]],
+    tuple[GaussianSites, PyTree],
 ]
 
 
@@ -113,7 +113,7 @@ class Representation(eqx.Module):
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, LatentPosterior, Float[Array, ""]]:
+    ) -> tuple[GaussianSites, LatentPosterior, PyTree]:
         """New sites from the posterior's marginals, the posterior they give, in one pass.
 
         Args:
@@ -122,10 +122,10 @@ class Representation(eqx.Module):
             rows: targets, weights and side information.
             sites: the sites, as functions of f.
             offset: prior means of f at the rows.
-            update: makes new sites of a chunk of rows, and the rows' terms of the bound.
+            update: makes new sites of a chunk of rows, and anything else, arrays of one a row.
 
         Returns:
-            New sites as functions of f, the posterior given them, and the sum of the terms.
+            New sites as functions of f, the posterior given them, and the other of all rows.
         """
 
     @abstractmethod

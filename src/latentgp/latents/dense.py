@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
@@ -116,12 +116,12 @@ class Dense(Representation):
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, DensePosterior, Float[Array, ""]]:
+    ) -> tuple[GaussianSites, DensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, X)
         mean, variance = _row_marginals(posterior, K)
-        sites, terms = update(rows, mean, variance, sites, offset)
+        sites, other = update(rows, mean, variance, sites, offset)
         posterior = _condition(posterior.kernel, X, K, sites.about(offset))
-        return sites, posterior, jnp.sum(terms)
+        return sites, posterior, other
 
     def pull_back(
         self, posterior: DensePosterior, X: Float[Array, "N D"], sites: GaussianSites

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
@@ -208,25 +208,25 @@ class Inducing(Representation):
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, InducingPosterior, Float[Array, ""]]:
+    ) -> tuple[GaussianSites, InducingPosterior, PyTree]:
         kernel, points = posterior.kernel, self._points()
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
             blocks, prior = _blocks(kernel, points, x)
             mean, variance = posterior.block_marginals(blocks, prior)
-            sites, terms = update(rows, mean, variance, sites, offset)
+            sites, other = update(rows, mean, variance, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear * real[:, None], about.precision * real[:, None]
-            return statistics.add(blocks, prior, linear, precision), (sites, terms)
+            return statistics.add(blocks, prior, linear, precision), (sites, other)
 
-        statistics, (sites, terms) = scan_rows(
+        statistics, (sites, other) = scan_rows(
             step,
             _no_rows(sites.linear.shape[1], points),
             (X, rows, sites, offset),
             columns=len(points),
         )
-        return sites, _posterior(kernel, points, statistics), jnp.sum(terms)
+        return sites, _posterior(kernel, points, statistics), other
 
     def pull_back(
         self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites

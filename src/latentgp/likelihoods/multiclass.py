@@ -13,11 +13,12 @@ from numpyro.distributions import constraints
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.quadrature import expectation, training_nodes
 from latentgp.parameters import parameter
 
 
 class MulticlassLikelihood(Likelihood):
-    """A law of y in {0, ..., K - 1}; a subclass says `class_log_probabilities`.
+    """A law of y in {0, ..., K - 1}, exp(t_y) / sum_k exp(t_k); a subclass says the `terms` t.
 
     Args:
         classes: K, at least two.
@@ -38,8 +39,33 @@ class MulticlassLikelihood(Likelihood):
         return self.classes
 
     @abstractmethod
-    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
+    def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
+        """One a class, given the latents: log probabilities up to a constant."""
+
+    def class_log_probabilities(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
         """Log probabilities of the classes given the latents."""
+        return jax.nn.log_softmax(self.terms(f), axis=-1)
+
+    def log_prob_of(
+        self, chosen: Float[Array, "*#S K"], f: Float[Array, "*S Q"]
+    ) -> Float[Array, "*S"]:
+        """Log probabilities of classes given as indicators.
+
+        A sum over indicators, because the derivative of an index is a scatter.
+        """
+        terms = self.terms(f)
+        return jnp.sum(chosen * terms, axis=-1) - jax.nn.logsumexp(terms, axis=-1)
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=mean.dtype)[:, None]
+        nodes = training_nodes(self.latent_size)
+        return expectation(lambda f: self.log_prob_of(chosen, f), mean, variance, nodes)
 
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -77,8 +103,8 @@ class MulticlassLikelihood(Likelihood):
 class Softmax(MulticlassLikelihood):
     """p(y = k | f) = exp(f_k) / sum_j exp(f_j), one latent a class."""
 
-    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
-        return jax.nn.log_softmax(f, axis=-1)
+    def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
+        return f
 
 
 class LogisticSoftmaxLikelihood(MulticlassLikelihood):
@@ -98,12 +124,31 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
     def pinned_term(self) -> float:
         """D."""
 
-    def class_log_probabilities(self, f: Float[Array, "*N Q"]) -> Float[Array, "*N K"]:
-        terms = jnp.log(jnp.asarray(self.class_weights, f.dtype)) + jax.nn.log_sigmoid(f)
+    def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
+        terms = self._log_weights(f) + jax.nn.log_sigmoid(f)
         if self.pinned_term > 0:
             last = jnp.full_like(terms[..., :1], jnp.log(self.pinned_term))
             terms = jnp.concatenate([terms, last], axis=-1)
-        return jax.nn.log_softmax(terms, axis=-1)
+        return terms
+
+    def log_prob_of(
+        self, chosen: Float[Array, "*#S K"], f: Float[Array, "*S Q"]
+    ) -> Float[Array, "*S"]:
+        """As for any class likelihood, with half the exponentials and logarithms."""
+        latents, last = chosen[..., : self.latent_size], chosen[..., self.latent_size :]
+        own = jax.nn.log_sigmoid(jnp.sum(latents * f, axis=-1)) * jnp.sum(latents, axis=-1)
+        own = own + jnp.sum(latents * self._log_weights(f), axis=-1)
+        # sum_k theta_k sigmoid(f_k), in units of exp(top) lest it underflow.
+        top = jax.lax.stop_gradient(jnp.minimum(jnp.max(f, axis=-1), 0.0))
+        if self.pinned_term > 0:
+            own = own + jnp.sum(last, axis=-1) * jnp.log(self.pinned_term)
+            top = jnp.zeros_like(top)
+        scaled = jnp.exp(jnp.minimum(f, 0.0) - top[..., None]) / (1 + jnp.exp(-jnp.abs(f)))
+        total = jnp.sum(jnp.asarray(self.class_weights, f.dtype) * scaled, axis=-1)
+        return own - top - jnp.log(total + self.pinned_term)
+
+    def _log_weights(self, f: Float[Array, "..."]) -> Float[Array, "Q"]:
+        return jnp.log(jnp.asarray(self.class_weights, f.dtype))
 
 
 class LogisticSoftmax(LogisticSoftmaxLikelihood):

@@ -15,10 +15,14 @@ Carry = TypeVar("Carry")
 # A block of chunk x M numbers should stay in a core's cache, and still be a large product.
 _BLOCK_SIZE = 1 << 20
 _MINIMAL_CHUNK, _MAXIMAL_CHUNK = 512, 8192
+# Where there is no product, but one element-wise operation after another.
+_CACHED = 1 << 18
 
 
-def chunk_size(columns: int) -> int:
+def chunk_size(columns: int, *, in_cache: bool = False) -> int:
     """How many rows a chunk has when each row needs `columns` numbers."""
+    if in_cache:
+        return max(1, _CACHED // max(columns, 1))
     return max(_MINIMAL_CHUNK, min(_MAXIMAL_CHUNK, _BLOCK_SIZE // max(columns, 1)))
 
 
@@ -28,6 +32,7 @@ def scan_rows(
     rows: PyTree,
     *,
     columns: int,
+    in_cache: bool = False,
 ) -> tuple[Carry, Any]:
     """`lax.scan` over chunks of rows.
 
@@ -38,12 +43,13 @@ def scan_rows(
         carry: what is summed.
         rows: arrays that share their first axis, N.
         columns: numbers needed a row, which sets the chunk.
+        in_cache: the numbers are no kernel block for a matrix product: smaller chunks pay.
 
     Returns:
         The last carry, and the outputs of all N rows.
     """
     size = jax.tree.leaves(rows)[0].shape[0]
-    chunks = -(-size // chunk_size(columns))
+    chunks = -(-size // chunk_size(columns, in_cache=in_cache))
     if chunks <= 1:
         return step(carry, rows, jnp.ones(size, bool))
     width = -(-size // chunks)

@@ -3,10 +3,12 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.quadrature import training_nodes
+from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
 
 
@@ -21,6 +23,21 @@ class VariationalRule(SiteRule):
     step_size: float = eqx.field(static=True, default=0.7)
 
     def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        def chunk(
+            carry: None, chunk: tuple[Rows, Array, Array], real: Bool[Array, "B"]
+        ) -> tuple[None, GaussianSites]:
+            return carry, self._chunk_sites(likelihood, *chunk)
+
+        numbers = training_nodes(mean.shape[1])[0].size
+        return scan_rows(chunk, None, (rows, mean, variance), columns=numbers, in_cache=True)[1]
+
+    def _chunk_sites(
         self,
         likelihood: Likelihood,
         rows: Rows,

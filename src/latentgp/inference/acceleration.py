@@ -1,0 +1,91 @@
+"""Anderson acceleration of site updates: where several past updates point to."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from latentgp.arrays import Array
+from latentgp.sites.base import GaussianSites
+
+_UPDATES_KEPT = 8
+_RIDGE = 1e-10
+
+
+class Update(NamedTuple):
+    """Sites, what one plain update makes of them, and the marginals that it was made from."""
+
+    sites: GaussianSites
+    target: GaussianSites
+    mean: Float[Array, "N Q"]
+    variance: Float[Array, "N Q"]
+
+
+class History(NamedTuple):
+    """Differences between updates that followed each other, the oldest overwritten.
+
+    Attributes:
+        moves: of the sites' linear terms and precisions, shape (5, 2, N, Q); zero where unused.
+        changes: of the updates' residuals, target less sites, likewise.
+        count: how many there have been.
+    """
+
+    moves: Float[Array, "H 2 N Q"]
+    changes: Float[Array, "H 2 N Q"]
+    count: Int[Array, ""]
+
+    @classmethod
+    def empty(cls, like: GaussianSites) -> "History":
+        """No updates yet."""
+        nothing = jnp.zeros((_UPDATES_KEPT, 2, *like.linear.shape), like.linear.dtype)
+        return cls(nothing, nothing, jnp.zeros((), jnp.int32))
+
+    def between(self, before: Update, after: Update) -> "History":
+        """This history and one more difference."""
+        slot = self.count % _UPDATES_KEPT
+        move = _parameters(after.sites) - _parameters(before.sites)
+        change = _residual(after) - _residual(before)
+        return History(
+            self.moves.at[slot].set(move), self.changes.at[slot].set(change), self.count + 1
+        )
+
+
+def accelerated(
+    history: History, update: Update, step_size: float | Float[Array, ""]
+) -> GaussianSites:
+    """Where the secant through past updates has the smallest residual, and a step from there.
+
+    Anderson (1965, 4.1). Residuals are measured by the Fisher information of N(mean, variance) in
+    its natural parameters, so the units of f do not matter. Without history it is a damped
+    step. Precisions stay at zero or above.
+    """
+    spread = jnp.sqrt(update.variance)
+
+    def white(parameters: Float[Array, "2 N Q"]) -> Float[Array, "2 N Q"]:
+        linear, precision = parameters
+        return jnp.stack(
+            [
+                spread * (linear - update.mean * precision),
+                jnp.sqrt(0.5) * update.variance * precision,
+            ]
+        )
+
+    residual = _residual(update)
+    changes = jax.lax.map(white, history.changes)
+    gram = jnp.einsum("akni,bkni->ab", changes, changes)
+    slopes = jnp.einsum("akni,kni->a", changes, white(residual))
+    ridge = _RIDGE * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny
+    weights = jnp.linalg.solve(gram + ridge * jnp.eye(_UPDATES_KEPT, dtype=gram.dtype), slopes)
+    along = jnp.einsum("a,akni->kni", weights, history.moves + step_size * history.changes)
+    plain = update.sites.damped(update.target, step_size)
+    linear, precision = _parameters(plain) - along
+    return GaussianSites(linear, jnp.maximum(precision, 0.0), plain.log_constant)
+
+
+def _parameters(sites: GaussianSites) -> Float[Array, "2 N Q"]:
+    return jnp.stack([sites.linear, sites.precision])
+
+
+def _residual(update: Update) -> Float[Array, "2 N Q"]:
+    return _parameters(update.target) - _parameters(update.sites)
