@@ -31,7 +31,7 @@ from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 
-_FINAL_TOLERANCE = 1e-8
+_FINAL_TOLERANCE = 1e-7
 _FINAL_UPDATES = 200
 _START_EVALUATIONS = 50
 _START_TOLERANCE = 1e-4
