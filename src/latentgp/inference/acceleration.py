@@ -10,7 +10,7 @@ from latentgp.arrays import Array
 from latentgp.sites.base import GaussianSites
 
 _UPDATES_KEPT = 8
-_RIDGE = 1e-10
+_RIDGE = 1e-12
 
 
 class Update(NamedTuple):
@@ -75,8 +75,10 @@ def accelerated(
     changes = jax.lax.map(white, history.changes)
     gram = jnp.einsum("akni,bkni->ab", changes, changes)
     slopes = jnp.einsum("akni,kni->a", changes, white(residual))
-    ridge = _RIDGE * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny
-    weights = jnp.linalg.solve(gram + ridge * jnp.eye(_UPDATES_KEPT, dtype=gram.dtype), slopes)
+    norms = jnp.sqrt(jnp.diagonal(gram))
+    norms = jnp.where(norms > 0, norms, 1.0)
+    correlations = gram / jnp.outer(norms, norms) + _RIDGE * jnp.eye(len(gram), dtype=gram.dtype)
+    weights = jnp.linalg.solve(correlations, slopes / norms) / norms
     along = jnp.einsum("a,akni->kni", weights, history.moves + step_size * history.changes)
     plain = update.sites.damped(update.target, step_size)
     linear, precision = _parameters(plain) - along

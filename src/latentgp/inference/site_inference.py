@@ -310,8 +310,9 @@ class Ascent(NamedTuple):
 def _ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Ascent:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 
-    Updates are accelerated. One that makes the bound fall is taken back: half a plain step from
-    the best sites comes in its place, and what past updates said is forgotten.
+    Updates are accelerated. One that makes the bound fall is taken back: what past updates said
+    is forgotten, and a plain step from the best sites comes in its place, half as long if it
+    was a plain step that failed.
     """
     full = algorithm.rule.step_size
     dtype = data.X.dtype
@@ -332,14 +333,15 @@ def _ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussi
         scale = jnp.maximum(jnp.abs(after.bound), 1.0)
         rise = (after.bound - best.bound) / scale
         fell = ~(first | (rise >= -algorithm.tolerance))
-        shortest = fell & (step_size <= _SHORTEST_STEP)
+        failed = fell & (history.count == 0)
+        shortest = failed & (step_size <= _SHORTEST_STEP)
         change = jnp.where(fell | first, jnp.inf, jnp.abs(rise) * full / step_size)
         empty = History.empty(sites)
         longer = history.between(best.update, after.update)
         return Ascent(
             _where(fell, best, after),
             _where(fell | first, empty, longer),
-            jnp.where(fell, 0.5 * step_size, jnp.minimum(1.5 * step_size, full)),
+            jnp.minimum(full, jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size),
             jnp.where(shortest, 0.0, change),
             updates + 1,
         )
