@@ -24,7 +24,7 @@ from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import Rows
 from latentgp.testing.numerics import hermite_nodes
 from problems import KERNEL, X
-from test_conformance_likelihoods import AUGMENTED
+from test_conformance_likelihoods import AUGMENTED, marked
 
 LATENTS = (-1.9, -0.4, 0.8)
 STEPS = 1601
@@ -123,7 +123,9 @@ def test_a_scale_mixture_integrates_back(x64, likelihood, targets):
         (lgp.ScaledLogisticPoisson(3.3), [0.0, 2.0, 6.0], None, 60),
         (lgp.LogisticSoftmax(2), [0.0, 1.0], None, 190),
         (lgp.BijectiveLogisticSoftmax(3), [0.0, 1.0, 2.0], None, 190),
-        (lgp.ScaledLogisticSoftmax(2, [0.5, 2.0]), [0.0, 1.0], None, 190),
+        pytest.param(
+            lgp.ScaledLogisticSoftmax(2, [0.5, 2.0]), [0.0, 1.0], None, 190, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_powers_of_the_logistic_function_integrate_back(x64, likelihood, targets, side, most):
@@ -202,7 +204,7 @@ def log_evidence(model, data):
 
 @pytest.mark.parametrize(
     ("likelihood", "targets", "side", "augmentation"),
-    [case for case in AUGMENTED if not isinstance(case[0], lgp.Gaussian)],
+    marked(case for case in AUGMENTED if not isinstance(case[0], lgp.Gaussian)),
 )
 def test_each_block_raises_a_bound_below_the_evidence(x64, likelihood, targets, side, augmentation):
     numbers = {name: np.full(3, value) for name, value in (side or {}).items()}

@@ -24,7 +24,7 @@ COMPLETE = [
     (lgp.LaplaceNoise(0.6), np.linspace(-30, 30, 24_001), True, None),
     (lgp.MaternNoise(0.6), GRID, True, None),
     (lgp.HeteroscedasticGaussian(9.0), GRID, True, None),
-    (lgp.HeteroscedasticStudentT(40.0, 9.0), WIDE, True, None),
+    (lgp.HeteroscedasticStudentT(40.0, 9.0), WIDE[::2], True, None),
     (lgp.Bernoulli(), [0.0, 1.0], False, None),
     (lgp.BayesianSVM(), [0.0, 1.0], False, None),
     (lgp.Binomial(), np.arange(6.0), False, TRIALS),
@@ -82,12 +82,21 @@ AUGMENTED = [
 ]
 
 
-@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), AUGMENTED)
+def marked(cases):
+    """Augmented likelihoods, those slow that share all but a number or two with another."""
+    again = lgp.BijectiveLogisticSoftmax, lgp.ScaledLogisticSoftmax
+    return [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[3] is KEPT and type(case[0]) in again))
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), marked(AUGMENTED))
 def test_augmentation_conforms(likelihood, targets, side, augmentation):
     check_augmentation(likelihood, targets, side_information=side, augmentation=augmentation)
 
 
-@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), AUGMENTED)
+@pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), marked(AUGMENTED))
 def test_the_augmentation_rule_conforms(likelihood, targets, side, augmentation):
     rule = AugmentationRule(augmentation=augmentation)
     check_rule(rule, likelihood, targets, side_information=side)

@@ -59,7 +59,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+SLOW = {"Student t, dense", "two latents, sparse"}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in CASES]
+)
 def test_method_conforms(case):
     method, model, y = CASES[case]
     weights = np.where(np.arange(len(y)) == 3, 2.5, 1.0)

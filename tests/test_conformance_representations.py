@@ -1,3 +1,5 @@
+from itertools import product
+
 import jax
 import pytest
 
@@ -19,8 +21,19 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("case", REPRESENTATIONS)
+QUICK = {
+    ("dense", "shared"),
+    ("dense", "own, different"),
+    ("inducing, every row", "own, alike"),
+    ("inducing, chosen", "own, different"),
+}
+PAIRS = [
+    pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK))
+    for pair in product(REPRESENTATIONS, KERNELS)
+]
+
+
+@pytest.mark.parametrize(("case", "kernel"), PAIRS)
 def test_representation_conforms(case, kernel):
     representation, exact = REPRESENTATIONS[case]
     check_representation(representation, KERNELS[kernel], X, exact=exact)
