@@ -1,10 +1,16 @@
 """Shape annotations are checked in every test; core-level tests run in double precision."""
 
 import os
+from pathlib import Path
 
-# Most of the time of the tests goes into compiling programs that then run for milliseconds. (JAX's
-# cache of compiled programs would save as much again, but jaxlib 0.10 crashes in writing some.)
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+# Most of the time of the tests goes into compiling programs that then run for milliseconds: little
+# optimisation, and what one process has compiled the others take over. Before JAX is imported.
+os.environ |= {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 
 import jax
 import jaxtyping
@@ -17,6 +23,13 @@ _CORE = (
     "means models parameters posterior precision questions sampled_posterior sites testing"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_programs():
+    """Each has memory maps of its own, and a process may have 65,530: one more is a crash."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture
