@@ -9,7 +9,9 @@ from jaxtyping import Float, Int
 from latentgp.arrays import Array
 from latentgp.sites.base import GaussianSites
 
-_UPDATES_KEPT = 8
+# Of many rows and latents fewer: the history is what takes most memory there.
+_UPDATES_KEPT, _UPDATES_KEPT_OF_MANY = 8, 2
+_MANY = 1 << 16
 _RIDGE = 1e-12
 
 
@@ -26,7 +28,7 @@ class History(NamedTuple):
     """Differences between updates that followed each other, the oldest overwritten.
 
     Attributes:
-        moves: of the sites' linear terms and precisions, shape (5, 2, N, Q); zero where unused.
+        moves: of the sites' linear terms and precisions, shape (H, 2, N, Q); zero where unused.
         changes: of the updates' residuals, target less sites, likewise.
         count: how many there have been.
     """
@@ -38,12 +40,13 @@ class History(NamedTuple):
     @classmethod
     def empty(cls, like: GaussianSites) -> "History":
         """No updates yet."""
-        nothing = jnp.zeros((_UPDATES_KEPT, 2, *like.linear.shape), like.linear.dtype)
+        kept = _UPDATES_KEPT if like.linear.size <= _MANY else _UPDATES_KEPT_OF_MANY
+        nothing = jnp.zeros((kept, 2, *like.linear.shape), like.linear.dtype)
         return cls(nothing, nothing, jnp.zeros((), jnp.int32))
 
     def between(self, before: Update, after: Update) -> "History":
         """This history and one more difference."""
-        slot = self.count % _UPDATES_KEPT
+        slot = self.count % len(self.moves)
         move = _parameters(after.sites) - _parameters(before.sites)
         change = _residual(after) - _residual(before)
         return History(
