@@ -106,7 +106,7 @@ class VariationalInference(SiteMethod):
     representation: Representation = Dense()
     step_size: float = eqx.field(static=True, default=0.7)
     tolerance: float = eqx.field(static=True, default=1e-5)
-    max_updates: int = eqx.field(static=True, default=4)
+    max_updates: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
         if not 0 < self.step_size <= 1:
