@@ -288,8 +288,10 @@ def seconds_to(result: Mapping[str, Any], score: str, target: float) -> float | 
     return next(reached, None)
 
 
-def lowest(result: Mapping[str, Any], score: str) -> float:
-    return min(point[score] for point in result["trace"])
+def note_time_to(result: dict[str, Any], score: str, target: float) -> None:
+    """A training run's `seconds` are those to the target; its lowest score goes in a column."""
+    result["seconds"] = seconds_to(result, score, target)
+    result[f"lowest_{score}"] = min(point[score] for point in result["trace"])
 
 
 def median(values: Sequence[float | None]) -> float | None:

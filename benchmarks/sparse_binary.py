@@ -39,8 +39,7 @@ def main() -> None:
 
     def finish(runs: harness.Runs) -> None:
         for result in chain.from_iterable(runs.values()):
-            result["seconds"] = harness.seconds_to(result, "log_loss", arguments.target)
-            result["lowest_log_loss"] = harness.lowest(result, "log_loss")
+            harness.note_time_to(result, "log_loss", arguments.target)
 
     with harness.Session(arguments) as session:
         session.compare(

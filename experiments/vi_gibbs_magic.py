@@ -9,7 +9,7 @@ figure only, its kernel values not stated.
 Chosen here: RBF kernel with one length-scale an input and a variance, learned by the augmented
 method on the first fold and then fixed for all; three of the ten folds; Gibbs with 2 chains of 300
 draws after 100. Natural gradients by quadrature stand for the original model. Seconds are those of
-a second, compiled fit of a fold: until the bound has settled to a relative change of 1e-8, or all
+a second, compiled fit of a fold: until the bound has settled to a relative change of 1e-7, or all
 sweeps of both chains.
 """
 

@@ -1,7 +1,6 @@
 """Gibbs sampling: auxiliary variables given the latents, latents given them, block by block."""
 
 import time
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -336,7 +335,9 @@ def run_gibbs(
     moments: list[np.ndarray] = []
 
     groups = groups_of(chains)
-    split = [jax.tree.map(lambda a, g=g: a[g::groups], states) for g in range(groups)]
+    size = chains // groups
+    members = [slice(g * size, (g + 1) * size) for g in range(groups)]
+    split = [jax.tree.map(lambda a, own=own: a[own], states) for own in members]
 
     def piece(states: list[GibbsState], index: int) -> tuple[list[GibbsState], Draw | None, Any]:
         nonlocal slow
@@ -345,7 +346,7 @@ def run_gibbs(
         adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
 
         def run(group: int) -> Any:
-            own, settings = keys[group::groups], (number, thin)
+            own, settings = keys[members[group]], (number, thin)
             result = _piece(
                 algorithm, data, copies, sampler, states[group], watched, adapt, own, slow, settings
             )
@@ -357,8 +358,8 @@ def run_gibbs(
             moments.append(np.concatenate(sums))
             sweeps = len(moments) * number * thin
             slow = jnp.asarray(slowest_rows(moments, sweeps, copies, len(slow)))
-        draw = None if warming else Draw(*map(_interleave, zip(*kept, strict=True)))
-        return list(after), draw, _interleave(acceptance)
+        draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
+        return list(after), draw, np.concatenate(acceptance)
 
     collected, infos, split = collect(piece, split, cold + warm, number * thin, driving)
     columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in zip(*collected, strict=True)]
@@ -372,12 +373,6 @@ def run_gibbs(
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,
     )
-
-
-def _interleave(parts: Sequence[Any]) -> np.ndarray:
-    """Chains in order again: group g has every chain g, g + groups, ..."""
-    stacked = np.stack([np.asarray(part) for part in parts], axis=1)
-    return stacked.reshape(stacked.shape[0] * stacked.shape[1], *stacked.shape[2:])
 
 
 @partial(jax.jit, static_argnames="fixed")

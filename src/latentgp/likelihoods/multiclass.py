@@ -13,7 +13,6 @@ from numpyro.distributions import constraints
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.likelihoods.quadrature import expectation, training_nodes
 from latentgp.parameters import parameter
 
 
@@ -46,31 +45,13 @@ class MulticlassLikelihood(Likelihood):
         """Log probabilities of the classes given the latents."""
         return jax.nn.log_softmax(self.terms(f), axis=-1)
 
-    def log_prob_of(
-        self, chosen: Float[Array, "*#S K"], f: Float[Array, "*S Q"]
-    ) -> Float[Array, "*S"]:
-        """Log probabilities of classes given as indicators.
-
-        A sum over indicators, because the derivative of an index is a scatter.
-        """
-        terms = self.terms(f)
-        return jnp.sum(chosen * terms, axis=-1) - jax.nn.logsumexp(terms, axis=-1)
-
-    def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
-    ) -> Float[Array, "N"]:
-        chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=mean.dtype)[:, None]
-        nodes = training_nodes(self.latent_size)
-        return expectation(lambda f: self.log_prob_of(chosen, f), mean, variance, nodes)
-
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return self.class_log_probabilities(f)[y.astype(int)]
+        # A sum over indicators, because the derivative of an index is a scatter.
+        terms = self.terms(f)
+        chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=terms.dtype)
+        return jnp.sum(chosen * terms) - jax.nn.logsumexp(terms)
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         return jnp.exp(self.class_log_probabilities(f))
@@ -131,20 +112,21 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
             terms = jnp.concatenate([terms, last], axis=-1)
         return terms
 
-    def log_prob_of(
-        self, chosen: Float[Array, "*#S K"], f: Float[Array, "*S Q"]
-    ) -> Float[Array, "*S"]:
-        """As for any class likelihood, with half the exponentials and logarithms."""
-        latents, last = chosen[..., : self.latent_size], chosen[..., self.latent_size :]
-        own = jax.nn.log_sigmoid(jnp.sum(latents * f, axis=-1)) * jnp.sum(latents, axis=-1)
-        own = own + jnp.sum(latents * self._log_weights(f), axis=-1)
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        # As for any class likelihood, with half the exponentials and logarithms.
+        chosen = jax.nn.one_hot(y.astype(int), self.latent_size, dtype=f.dtype)
+        has_latent = jnp.sum(chosen)
+        own = has_latent * jax.nn.log_sigmoid(jnp.sum(chosen * f))
+        own = own + jnp.sum(chosen * self._log_weights(f))
         # sum_k theta_k sigmoid(f_k), in units of exp(top) lest it underflow.
-        top = jax.lax.stop_gradient(jnp.minimum(jnp.max(f, axis=-1), 0.0))
+        top = jax.lax.stop_gradient(jnp.minimum(jnp.max(f), 0.0))
         if self.pinned_term > 0:
-            own = own + jnp.sum(last, axis=-1) * jnp.log(self.pinned_term)
+            own = own + (1 - has_latent) * jnp.log(self.pinned_term)
             top = jnp.zeros_like(top)
-        scaled = jnp.exp(jnp.minimum(f, 0.0) - top[..., None]) / (1 + jnp.exp(-jnp.abs(f)))
-        total = jnp.sum(jnp.asarray(self.class_weights, f.dtype) * scaled, axis=-1)
+        scaled = jnp.exp(jnp.minimum(f, 0.0) - top) / (1 + jnp.exp(-jnp.abs(f)))
+        total = jnp.sum(jnp.asarray(self.class_weights, f.dtype) * scaled)
         return own - top - jnp.log(total + self.pinned_term)
 
     def _log_weights(self, f: Float[Array, "..."]) -> Float[Array, "Q"]:
