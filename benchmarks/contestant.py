@@ -23,6 +23,7 @@ from scipy.special import gammaln, logsumexp
 
 Result: TypeAlias = dict[str, Any]
 CALIBRATION_BINS = 15
+_SPACING = 0.1  # between evaluations of the scores, of the time so far
 
 
 @dataclass(frozen=True, eq=False)  # hashed by identity, so compiled functions can be kept by it
@@ -160,7 +161,7 @@ class ScoreTrace:
         time_is_up = elapsed >= self._max_seconds
         if elapsed >= self._due or time_is_up:
             self.record()
-            self._due = elapsed + self._interval
+            self._due = elapsed + min(self._interval, _SPACING * elapsed)
         return not time_is_up
 
     def record(self) -> None:

@@ -196,7 +196,9 @@ def add_training_arguments(
     result.add_argument("--batch-size", type=int, default=batch_size)
     result.add_argument("--learning-rate", type=float, default=learning_rate, help="Adam's")
     result.add_argument("--max-seconds", type=float, default=max_seconds)
-    result.add_argument("--evaluate-every", type=float, default=0.25, help="seconds of training")
+    result.add_argument(
+        "--evaluate-every", type=float, default=0.25, help="seconds of training, at most"
+    )
     if natural is not None:
         result.add_argument(
             "--natural", type=float, default=natural, help="natural gradients' step; 0: Adam only"

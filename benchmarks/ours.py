@@ -132,13 +132,15 @@ class TracedDriver(Driver):
     def report(self, record: Record, sites: GaussianSites) -> Record:
         record = super().report(record, sites)
         rows = self._thinned if record.restart == THINNED_RUN else self._all
-        self._current = (self._space.to_model(jnp.asarray(record.vector)), rows, sites)
+        self._current = record.vector, rows, sites
         if not self.trace.tick():
             raise EndFit("the time is up")
         return record
 
     def _posterior(self) -> lgp.Posterior:
-        state = self._algorithm.resume(*self._current)
+        vector, rows, sites = self._current
+        model = self._space.to_model(jnp.asarray(vector))
+        state = self._algorithm.resume(model, rows, sites)
         evidence = Evidence(float("nan"), "lower bound")
         return lgp.Posterior(state.model, state.posterior, evidence)
 

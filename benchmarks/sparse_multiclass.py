@@ -1,19 +1,22 @@
 """Sparse multi-class classification: training time to logistic-softmax's own held-out log loss.
 
-latentgp: logistic-softmax by augmented updates. GPflow: robust-max and softmax; GPyTorch: softmax;
-each with Adam on everything, and with natural gradients for q (robust-max fails with these at 0.02
-and 0.1). The peers take mini-batch steps until `--max-seconds` of training; latentgp stops by
-itself. One kernel for all classes, 200 shared k-means points held fixed unless `--learn-inducing`
-(the peers' only). Held-out rows: all others, at most 5,000. `first s` and `median s` are the
-training time to the log loss that latentgp ended at, without compilation and without evaluating
-the scores. A dash: not reached.
+latentgp: logistic-softmax by augmented updates, and by natural gradients with quasi-Monte Carlo.
+GPflow: robust-max and softmax; GPyTorch: softmax; each with Adam on everything, and with natural
+gradients for q (robust-max fails with these at 0.02 and 0.1). The peers take mini-batch steps until
+`--max-seconds` of training; latentgp stops by itself. One kernel for all classes, 200 shared
+k-means points held fixed unless `--learn-inducing` (the peers' only). Held-out rows: all others, at
+most 5,000. `first s` and `median s` are the training time to the log loss that augmented updates
+ended at, `variational_s` to that which natural gradients ended at, without compilation and without
+evaluating the scores. A dash: not reached.
 """
 
 import harness
 from data import inducing_points, multiclass
 from harness import OURS
 
+OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
 COLUMNS = (
+    "variational_s",
     "start_seconds",
     "compile_seconds",
     "training_seconds",
@@ -35,7 +38,9 @@ def main() -> None:
         parser, inducing=200, batch_size=500, learning_rate=0.05, max_seconds=60.0, natural=0.1
     )
     arguments = parser.parse_args()
-    contestants = [harness.stops_by_itself("AugmentedVI", f"{OURS} logistic-softmax")]
+    contestants = [
+        harness.stops_by_itself(method, f"{OURS} {name}") for name, method in OWN.items()
+    ]
     for worker, likelihood in (
         ("gpflow", "robust-max"),
         ("gpflow", "softmax"),
@@ -51,7 +56,7 @@ def main() -> None:
             classes = int(split.y.max()) + 1
             session.compare(
                 f"{name}, {len(split.y)} x {split.X.shape[1]}, K = {classes}, "
-                f"M = {arguments.inducing}: seconds to the first row's log loss",
+                f"M = {arguments.inducing}: seconds to the first two rows' log losses",
                 "sparse_multiclass",
                 arrays,
                 COLUMNS,
@@ -62,11 +67,13 @@ def main() -> None:
 
 
 def finish(runs: harness.Runs) -> None:
-    """Everyone's time to the log loss that the first contestant ended at."""
-    first = next(iter(runs.values()))
+    """Everyone's time to the log losses that latentgp's methods ended at."""
     for results in runs.values():
-        for base, result in zip(first, results, strict=True):
-            harness.note_time_to(result, "log_loss", base["log_loss"])
+        for index, result in enumerate(results):
+            own = [runs.get(f"{OURS} {name}") for name in OWN]
+            targets = [done[index]["log_loss"] if done else float("-inf") for done in own]
+            harness.note_time_to(result, "log_loss", targets[0])
+            result["variational_s"] = harness.seconds_to(result, "log_loss", targets[1])
 
 
 if __name__ == "__main__":
