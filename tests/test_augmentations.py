@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm, qmc
 
 import latentgp as lgp
-from latentgp.augmentations import Automatic, augmentation_of
+from latentgp.augmentations import Automatic, augmentation_of, check_completely_monotone
 from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
@@ -248,6 +249,67 @@ def test_a_wide_prior_does_not_lead_to_a_wide_stationary_point(x64, variance):
         losses.append(-np.mean(np.log(probabilities[np.arange(60), y.astype(int)])))
     assert losses[0] < 0.25
     assert losses[1] > 1.0
+
+
+class Broken(lgp.LaplaceNoise):
+    """Its phi is what `wrong` says."""
+
+    wrong: str = eqx.field(static=True, default="")
+
+    def log_phi(self, r):
+        return {
+            "factor": lambda: 1 - r,
+            "sign": lambda: -(r**2),
+            "real": lambda: -jax.scipy.special.gammaln(1 + r),
+        }[self.wrong]()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("factor", "log_phi.0. is 1 where"),
+        ("sign", "derivative 2 of phi has the wrong sign at r = 0.0001"),
+        ("real", "complex arguments"),
+    ],
+)
+def test_what_is_no_scale_mixture_is_told_why(x64, wrong, says):
+    with pytest.raises(lgp.InputError, match=says):
+        check_completely_monotone(Broken(wrong=wrong))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "augmentation"),
+    [
+        (lgp.Bernoulli(), lgp.GammaPoissonPolyaGamma()),
+        (lgp.StudentT(), augmentation_of(lgp.Bernoulli())),
+        (lgp.LogisticSoftmax(3), augmentation_of(lgp.Bernoulli())),
+    ],
+)
+def test_an_augmentation_of_another_likelihood_is_refused(likelihood, augmentation):
+    model, data = lgp.LatentGP(lgp.RBF(), likelihood), lgp.Data([0.0, 1.0, 2.0], [0.0, 1.0, 1.0])
+    method = lgp.AugmentedVI(augmentation=augmentation)
+    with pytest.raises(lgp.InputError, match="is no augmentation of"):
+        lgp.fit(model, data, key=jax.random.key(0), method=method)
+
+
+@pytest.mark.parametrize("representation", [lgp.Dense(), lgp.Inducing(number=4)])
+@pytest.mark.parametrize("likelihood", [lgp.StudentT(), lgp.LogisticSoftmax(3)])
+def test_the_gap_is_what_the_bound_falls_short_of_the_other(x64, likelihood, representation):
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 12) * 1.0
+    data = lgp.Data(generator.normal(size=(12, 1)), y, weights=generator.integers(1, 4, 12) * 1.0)
+    model = lgp.LatentGP(lgp.RBF(), likelihood)
+    settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+    posterior = lgp.fit(model, data, method=lgp.AugmentedVI(representation), **settings).posterior
+    gap = lgp.augmentation_gap(posterior, data)
+    mean, variance = (part.reshape(12, -1) for part in posterior.predict_f(data.X))
+    expected = likelihood.expected_log_prob(data.y, mean, variance, {}) @ data.weights
+    kl = posterior.latent.kl
+    error = 0.02 if likelihood.latent_size > 2 else 1e-3  # of 256 points in three dimensions
+    np.testing.assert_allclose(
+        gap.total, expected - kl - posterior.log_evidence.value, rtol=error, atol=error
+    )
+    assert np.all(gap.rows >= 0)
 
 
 def test_every_augmentation_with_counts_is_integrated_back():

@@ -129,6 +129,12 @@ def learned():
     return lgp.fit(regression(), lgp.Data(X, SMOOTH), key=KEY, method=GIBBS)
 
 
+def log_mean_and_error(draws):
+    """Of the logarithm, the error from ten batches a chain; draws of shape (C, S)."""
+    batches = np.log(draws).reshape(len(draws) * 10, -1).mean(axis=1)
+    return batches.mean(), batches.std(ddof=1) / np.sqrt(len(batches))
+
+
 def chance_of_one(f):
     """Of the support vector machine's two values, divided by their sum."""
     return expit(2 * np.maximum(1 + f, 0) - 2 * np.maximum(1 - f, 0))
@@ -212,9 +218,33 @@ class TestAnswersAreAveragesOverDraws:
             error = np.sqrt(law.variance / 2000)
             assert np.abs((draws.mean(axis=0) - law.mean) / error).max() < LIMIT
 
-    def test_a_sampler_knows_no_evidence(self, binary):
+    def test_joint_draws_at_the_rows_are_those_of_the_chains(self, binary):
+        posterior = binary.posterior
+        draws = posterior.sample_f(posterior.sampled.centres, key=KEY, number=500)
+        known = posterior.f.reshape(-1, len(X))
+        nearest = np.abs(draws[:, None] - known).max(axis=2).min(axis=1)
+        assert nearest.max() < 2e-3  # jitter of 1.5e-8 of the prior variance
+
+    def test_rows_are_independent_however_many(self, binary):
+        draws = binary.posterior.predict(np.zeros((1024, 2))).sample(key=KEY, number=4)
+        assert set(np.unique(draws)) == {0.0, 1.0}
+        for size in (64, 488, 512):
+            assert not np.array_equal(draws[:, :size], draws[:, size : 2 * size][:, :size])
+
+    def test_a_sampler_knows_no_evidence_and_no_paths(self, binary):
         with pytest.raises(lgp.InputError, match="gives no log evidence"):
             _ = binary.posterior.log_evidence
+        with pytest.raises(lgp.InputError, match="use sample_f"):
+            binary.posterior.sample_paths(key=KEY)
+
+    def test_two_samplers_find_the_same_hyperparameters(self):
+        model, data = lgp.LatentGP(KERNEL, lgp.Bernoulli()), lgp.Data(X, BINARY)
+        methods = (lgp.GibbsSampling(chains=2, draws=1000), lgp.NUTS(chains=2, draws=300))
+        found = [lgp.fit(model, data, key=KEY, method=m).posterior.hyperparameters for m in methods]
+        assert found[0].keys() == found[1].keys()
+        for path in found[0]:
+            (a, a_error), (b, b_error) = (log_mean_and_error(draws[path]) for draws in found)
+            assert abs(a - b) < LIMIT * np.hypot(a_error, b_error), path
 
 
 class TestRuns:

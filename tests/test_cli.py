@@ -109,6 +109,22 @@ class TestTheWayItIsMeant:
         assert written["predicted_lower"].lt(written["predicted_upper"]).all()
         assert (written["predicted_prediction"] == written["price"]).mean() > 0.8
 
+    def test_more_than_two_classes(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv")
+        frame["price"] = pd.qcut(frame["price"], 3, labels=["high", "low", "middle"]).astype(str)
+        data, model, path = (tmp_path / name for name in ("three.csv", "three.m", "out.csv"))
+        frame.to_csv(data, index=False)
+        assert run("fit", data, "--target", "price", "--out", model)[0] == 0
+        assert run("predict", model, data, "--out", path)[0] == 0
+        written = pd.read_csv(path)
+        names = [f"probability_{label}" for label in ("high", "low", "middle")]
+        assert list(written) == ["prediction", *names]
+        np.testing.assert_allclose(written[names].sum(axis=1), 1)
+        code, out, _ = run("evaluate", model, data, "--plot", tmp_path / "picture.png")
+        assert code == 0
+        assert "log loss" in out
+        assert (tmp_path / "picture.png").stat().st_size > 1000
+
     def test_the_level_widens_the_interval(self, run, house, tmp_path):
         widths = []
         for level in (0.5, 0.99):

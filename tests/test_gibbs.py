@@ -3,6 +3,7 @@
 Every statistical check comes short, and long for `make test-slow`.
 """
 
+from fractions import Fraction
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -22,10 +23,11 @@ from latentgp.latents import Representation
 from latentgp.linalg.cholesky import lower_cholesky
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.sites.augmentation import AugmentationRule
-from latentgp.sites.base import Rows
+from latentgp.sites.base import GaussianSites, Rows
 from latentgp.sites.copies import Copies, copies_of
 from test_conformance_likelihoods import AUGMENTED, CarelessDraws, HalfSites
 
+KEY = jax.random.key(0)
 LIMIT = 4.5  # standard errors: one in 1,500 among a hundred figures
 SLOW = pytest.mark.slow
 LENGTHS = ["short", pytest.param("long", marks=SLOW)]
@@ -315,6 +317,17 @@ class TestAgreesWithNUTS:
         found = difference(draws_of(name, gibbs(length)), draws_of(name, nuts(length)))
         assert np.abs(found).max() < LIMIT
 
+    def test_kernels_of_each_latents_own(self):
+        own = lgp.PerLatent(lgp.RBF(0.5, 2.0), lgp.RBF(2.0, 0.5))
+        likelihood = lgp.HeteroscedasticGaussian()
+        model = lgp.LatentGP(own, likelihood)
+        data = problem(type(likelihood).__name__).data
+        first, second = (
+            fixed_fit(data, method, model).posterior.f for method in (gibbs("short"), nuts("short"))
+        )
+        first, second = (f.reshape(*f.shape[:2], -1) for f in (first, second))
+        assert np.abs(difference(first, second)).max() < LIMIT
+
     @pytest.mark.slow  # at every change it is the density that is checked
     @pytest.mark.parametrize("name", ["StudentT", "LaplaceNoise"])
     def test_augmented_nuts(self, name):
@@ -339,6 +352,50 @@ class TestAgreesWithNUTS:
         total = jax.scipy.special.logsumexp(values) + 2 * jnp.log(line[1] - line[0])
         expected = plain(Position(jnp.zeros(0), white, jnp.zeros(0)))
         np.testing.assert_allclose(total, expected, atol=1e-6)
+
+
+class TestPreciseSites:
+    """A scale mixture's auxiliary variable may be very large: that row's site is all but exact."""
+
+    def test_covariances_keep_their_digits(self, x64):
+        X, precision = np.linspace(0, 1, 5), np.array([1e12, 0.3, 1e-9, 4.0, 1e7])
+        own = lgp.Dense().sampler(lgp.RBF(0.5), X[:, None])
+        sites = GaussianSites(jnp.ones((5, 1)), jnp.asarray(precision)[:, None], jnp.zeros(5))
+        rows = np.array([0, 2, 4])
+        drawn = own.draw(sites, (0,), KEY, jnp.zeros((1, 5)), rows=jnp.asarray(rows))
+        exact = posterior_in_fractions(np.asarray(own.gram[0]), precision)
+        root = np.sqrt(precision[rows])
+        found = drawn.covariances
+        scale = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))[:, rows]
+        np.testing.assert_allclose(found.with_all[0] / scale, exact[:, rows] / scale, atol=1e-6)
+        outside = own.gram[0] - own.gram[0] @ np.linalg.solve(
+            own.gram[0] + np.diag(1 / precision), own.gram[0]
+        )
+        assert np.abs(outside[:, rows] / scale - exact[:, rows] / scale).max() > 1e-5
+        shrinkage = np.eye(3) - root[:, None] * exact[np.ix_(rows, rows)] * root
+        np.testing.assert_allclose(np.diag(found.shrinkage[0])[1:2], np.diag(shrinkage)[1:2])
+
+    def test_noise_far_below_the_prior_does_no_harm(self):
+        X = np.linspace(0, 4, 30)
+        model = lgp.LatentGP(lgp.RBF(0.7), lgp.LaplaceNoise(scale=1e-5))
+        data, method = lgp.Data(X, np.sin(2 * X)), lgp.GibbsSampling(draws=300)
+        posterior = fixed_fit(data, method, model).posterior
+        rows = posterior.sampled.centres[:, 0]
+        assert np.abs(posterior.f[..., 0] - np.sin(2 * rows)).max() < 2e-3
+
+
+def posterior_in_fractions(gram, precision):
+    """(K^-1 + W)^-1 = (I + K W)^-1 K without any rounding, by elimination."""
+    size = len(gram)
+    K = [[Fraction(float(k)) for k in row] for row in gram]
+    W = [Fraction(float(w)) for w in precision]
+    rows = [[K[i][j] * W[j] + (i == j) for j in range(size)] + K[i] for i in range(size)]
+    for i in range(size):
+        rows[i] = [value / rows[i][i] for value in rows[i]]
+        for k in range(size):
+            if k != i:
+                rows[k] = [a - rows[k][i] * b for a, b in zip(rows[k], rows[i], strict=True)]
+    return np.array([[float(value) for value in row[size:]] for row in rows])
 
 
 class TestAgreesWithQuadrature:

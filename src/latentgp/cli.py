@@ -106,12 +106,14 @@ def evaluate(
 def info(model: ModelFile) -> None:
     """Say what a model file holds."""
     from latentgp.parameters import summary
+    from latentgp.posterior import Posterior
 
     table_model = _table_model(model)
     estimator = table_model.estimator
     typer.echo(f"{type(estimator).__name__} of {table_model.target!r}")
-    evidence = estimator.posterior_.log_evidence
-    typer.echo(f"log evidence: {evidence.value:.2f} nats ({evidence.kind})")
+    if isinstance(estimator.posterior_, Posterior):  # draws give none
+        evidence = estimator.posterior_.log_evidence
+        typer.echo(f"log evidence: {evidence.value:.2f} nats ({evidence.kind})")
     typer.echo(estimator.diagnostics_.verdict)
     for note in table_model.notes:
         typer.echo(f"- {note}")

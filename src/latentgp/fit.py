@@ -103,7 +103,7 @@ def fit(
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
         max_evaluations: of the bound, each run.
-        max_seconds: for the whole search.
+        max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on.
         callback: called with a `Progress` after every evaluation, or a `ChainProgress` now and
             then; true ends the search or the sampling with what there is.
@@ -136,6 +136,7 @@ def fit(
     )
     likelihood.check_side_information(data.side_information)
     likelihood.check_targets(data.y)
+    likelihood.check_rows(data.y, data.side_information)
     data = data.merged()
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
@@ -276,7 +277,7 @@ def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) ->
     if learn_hyperparameters and space.size:
         start = dataclasses.replace(method.starting_method(), representation=ready)
         model = _by_sites(
-            task._replace(method=start, driving=Driving(verbose=task.driving.verbose)),
+            task._replace(method=start, driving=task.driving._replace(callback=None)),
             start,
             learn_hyperparameters=True,
             restarts=0,
@@ -287,7 +288,11 @@ def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) ->
         space = eqx.tree_at(lambda s: s.model, space, model)
     else:
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
-    chains = method.run(ready, space, data.to_device(), key, task.driving)
+    driving = task.driving
+    if driving.max_seconds is not None:
+        left = driving.max_seconds - (time.perf_counter() - task.started)
+        driving = driving._replace(max_seconds=left)
+    chains = method.run(ready, space, data.to_device(), key, driving)
     posterior = sampled_posterior(space, chains)
     diagnostics = judge_chains(
         method=method,

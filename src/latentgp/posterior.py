@@ -328,7 +328,9 @@ def _joint_samples(
 ) -> Float[Array, "S N Q"]:
     mean = latent.mean(X) + model.mean(X)
     factors = over_latents(
-        lambda covariance: jittered_cholesky(covariance).factor.lower, latent.covariance(X)
+        lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
+        latent.covariance(X),
+        latent_diagonals(latent.kernel, X),
     )
     noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
     return mean + jnp.einsum("qij,sjq->siq", factors, noise)

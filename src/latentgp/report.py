@@ -155,9 +155,9 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
 def _calibration(estimator: GPRegressor | GPClassifier, X: np.ndarray, y: np.ndarray) -> Any:
     if isinstance(estimator, GPClassifier):
         bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
-        return plots.reliability_diagram(
-            None, y, estimator.predict_proba(X)[:, 1], bins, classes=estimator.classes_
-        )
+        probabilities = estimator.predict_proba(X)
+        judged = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
+        return plots.reliability_diagram(None, y, judged, bins, classes=estimator.classes_)
     observed = [
         metrics.interval_coverage(y, *estimator.predict_interval(X, level)) for level in _LEVELS
     ]

@@ -127,6 +127,17 @@ class SampledPosterior(eqx.Module):
         f, picked = self._joint_draws(X, key_f, number)
         return np.asarray(_observe(self._models(picked), f, side, key_y, self._axis))
 
+    def sample_paths(self, *, key: Key[Array, ""], number: int = 1) -> Any:
+        """Not to be had: draws as functions need a Gaussian posterior.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "Draws as functions are not to be had from a sampler's posterior; use sample_f at the "
+            "inputs that are wanted, or fit with AugmentedVI or VariationalInference."
+        )
+
     def shifted(self, centre: float) -> "SampledPosterior":
         """With a zero prior mean moved by a constant, and the first latent function with it."""
         latents = self.f.shape[-1]
@@ -270,7 +281,8 @@ class SampledPredictive:
     def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N"]:
         """Draws of y, rows independent of each other, shape (S, N)."""
         settings = jax.random.split(key, number)
-        draws = self._posterior._apply(_samples, *self._rows, settings=settings)
+        numbers = np.arange(len(self._rows[0]))
+        draws = self._posterior._apply(_samples, *self._rows, numbers, settings=settings)
         return np.asarray(draws).T
 
     @cached_property
@@ -434,20 +446,20 @@ def _draws_of_y(
 def _samples(
     axis: int | None, sampled: Sampled, keys: Key[Array, "T"], rows: Any
 ) -> Float[Array, "N T"]:
-    X, side = rows
+    X, side, numbers = rows
     f = _f_points(axis, sampled, X)
-    draws, each, size = f.shape[:3]
+    draws, each = f.shape[:2]
 
-    def one(key: Key[Array, ""]) -> Float[Array, "N"]:
-        key_pick, key_y = jax.random.split(key)
-        picked = jax.random.randint(key_pick, (2, size), 0, jnp.array([[draws], [each]]))
+    def one(key: Key[Array, ""], number: Any, f: Float[Array, "S R Q"], side: Any) -> Array:
+        # Rows come in pieces: a key of a row's own is its number's among all of them.
+        key_pick, key_y = jax.random.split(jax.random.fold_in(key, number))
+        draw, point = jax.random.randint(key_pick, (2,), 0, jnp.array([draws, each]))
         likelihood = sampled.models.likelihood
-        likelihoods = jax.tree.map(lambda a: a[picked[0]], likelihood) if axis == 0 else likelihood
-        own = f[picked[0], picked[1], jnp.arange(size)]
-        draw = jax.vmap(lambda likelihood, *row: likelihood.sample(*row), (axis, 0, 0, 0))
-        return draw(likelihoods, jax.random.split(key_y, size), own, side)
+        own = jax.tree.map(lambda a: a[draw], likelihood) if axis == 0 else likelihood
+        return own.sample(key_y, f[draw, point], side)
 
-    return jax.vmap(one)(keys).T
+    along_rows = jax.vmap(one, (None, 0, 2, 0))
+    return jax.vmap(along_rows, (0, None, None, None))(keys, numbers, f, side).T
 
 
 @partial(jax.jit, static_argnums=3)
@@ -460,11 +472,12 @@ def _joint(
         model, white, key = (sampled.models if axis is None else draw[0]), draw[1], draw[2]
         half = _half(model, sampled.centres, X)
         mean = over_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
-        root = over_latents(
-            lambda prior, half: jittered_cholesky(prior - half.T @ half).factor.lower,
-            latent_grams(model.kernel, X),
-            half,
-        )
+
+        def factor(prior: Array, half: Array) -> Array:
+            scale = jnp.mean(jnp.diagonal(prior))
+            return jittered_cholesky(prior - half.T @ half, scale).factor.lower
+
+        root = over_latents(factor, latent_grams(model.kernel, X), half)
         noise = jax.random.normal(key, mean.T.shape, mean.dtype)
         return mean + over_latents(lambda root, noise: root @ noise, root, noise).T
 

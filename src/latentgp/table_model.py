@@ -89,8 +89,8 @@ class TableModel:
         """Predictions, one a row of the table.
 
         Regression gives `mean`, `std`, `lower`, `upper` of the target. Classification gives
-        `prediction`, a `probability` for each class, and `lower`, `upper`: the interval that holds
-        the probability of the second class, given how uncertain the latent function is.
+        `prediction`, a `probability` for each class, and, of two classes, `lower`, `upper`: the
+        interval that holds the second's probability, given how uncertain the latent function is.
         """
         import pandas as pd
 
@@ -101,15 +101,16 @@ class TableModel:
             columns = {"mean": mean, "std": std, "lower": lower, "upper": upper}
             return pd.DataFrame(columns, index=frame.index)
         probabilities = self.estimator.predict_proba(X)
-        latent = self.estimator.posterior_.predict_f(X)
-        reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
         names = [f"probability_{label}" for label in self.estimator.classes_]
         columns = {
             "prediction": self.estimator.predict(X),
             **dict(zip(names, probabilities.T, strict=True)),
-            "lower": expit(latent.mean - reach),
-            "upper": expit(latent.mean + reach),
         }
+        if len(names) == 2:
+            latent = self.estimator.posterior_.predict_f(X)
+            reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
+            columns["lower"] = expit(latent.mean - reach)
+            columns["upper"] = expit(latent.mean + reach)
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(self, frame: "pd.DataFrame") -> tuple[np.ndarray, np.ndarray]:

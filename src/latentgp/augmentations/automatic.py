@@ -38,6 +38,9 @@ class Automatic(Augmentation):
     -(log phi)' there (2020, algorithm 1).
     """
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, ScaleMixture)
+
     def expected_sites(
         self,
         likelihood: Likelihood,
@@ -133,7 +136,10 @@ def check_completely_monotone(likelihood: CompletelyMonotone) -> None:
     decay = np.abs(np.asarray(log_phi_slope(likelihood, jnp.asarray(_RADII)))) * _RADII
     angles = 2j * np.pi * np.arange(_POINTS) / _POINTS
     circle = _RADII[:, None] * (1 + (_REACH / (1 + decay))[:, None] * np.exp(angles))
-    relative = np.asarray(likelihood.log_phi(jnp.asarray(circle)))
+    try:
+        relative = np.asarray(likelihood.log_phi(jnp.asarray(circle)))
+    except TypeError:  # a function of JAX's that takes real arrays only
+        relative = np.full(circle.shape, np.nan)
     relative = np.exp(relative - np.asarray(likelihood.log_phi(jnp.asarray(_RADII)))[:, None])
     if not np.all(np.isfinite(relative)):
         raise InputError(

@@ -70,6 +70,10 @@ class Augmentation(eqx.Module):
     ) -> Float[Array, "N"]:
         """Log p(w | y, f) with respect to a measure on w that does not depend on f."""
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        """Whether this is an augmentation of the likelihood."""
+        return True
+
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Which latents are updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)

@@ -13,6 +13,9 @@ from latentgp.sites.base import Block, GaussianSites, Rows
 class Conjugate(Augmentation):
     """No auxiliary variable: N(y | f, s) as a function of f, term by term."""
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian)
+
     def expected_sites(
         self,
         likelihood: Likelihood,

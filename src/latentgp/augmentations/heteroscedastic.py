@@ -43,6 +43,9 @@ class NoiseAuxiliary(NamedTuple):
 class HeteroscedasticAugmentation(Augmentation):
     """The two blocks, noise first: the signal's integrates the counts out (2022, algorithm 2)."""
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Heteroscedastic)
+
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         return (_NOISE, _SIGNAL)
 

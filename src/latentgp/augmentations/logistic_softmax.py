@@ -24,6 +24,9 @@ _NEWTON_STEPS = 12
 class NegativeMultinomialPolyaGamma(LogisticPowers):
     """Negative multinomial counts: no inner loop, the tighter bound (2022, algorithms 4 and 5)."""
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, LogisticSoftmaxLikelihood)
+
     def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
         assert isinstance(likelihood, LogisticSoftmaxLikelihood)
         theta, pinned = _weights(likelihood, rows.y.dtype), likelihood.pinned_term

@@ -175,6 +175,9 @@ class PolyaGamma(LogisticPowers):
     et al. 2019, eq. 11).
     """
 
+    def fits(self, likelihood: Likelihood) -> bool:
+        return known_powers.dispatch(type(likelihood)) is not known_powers.dispatch(Likelihood)
+
     def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
         return known_powers(likelihood, rows)
 
@@ -224,6 +227,9 @@ class PoissonPolyaGamma(LogisticPowers):
 
     Donner & Opper (2018) for point processes; here for counts.
     """
+
+    def fits(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, ScaledLogisticPoisson)
 
     def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
         assert isinstance(likelihood, ScaledLogisticPoisson)

@@ -38,7 +38,7 @@ class Driving(NamedTuple):
 
     Attributes:
         callback: told now and then; true ends the sampling with the draws there are.
-        max_seconds: no piece is begun after it.
+        max_seconds: no piece is begun after it once there are draws.
         verbose: 1 shows a progress line for anything longer than a second.
     """
 

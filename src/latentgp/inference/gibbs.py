@@ -184,7 +184,7 @@ class Gibbs(eqx.Module):
             about, start = sites.about(offset), coefficients[columns]
             result = own.draw(about, block, key_draw, start, over_relaxation, slow)
             drawn = result.coefficients
-            if slow is not None and result.covariance is not None:
+            if slow is not None and result.covariances is not None:
                 drawn = update_some_rows(
                     augmentation,
                     model.likelihood,

@@ -37,14 +37,15 @@ def update_some_rows(
 ) -> Float[Array, "K N"]:
     """The zero-mean part of a block after ten rounds of Gibbs sampling of some rows.
 
-    With C = cov(g, g_S) given all sites, the others' latents less C C_S^-1 g_S do not depend on
-    g_S and its sites; so these may be drawn anew with the rest held. Exact for any fixed S.
+    With V = cov(g, g_S) given the other rows' sites, the others' latents less V V_S^-1 g_S do not
+    depend on g_S and its sites; so these may be drawn anew with the rest held. Exact for any
+    fixed S.
 
     Args:
         augmentation: draws the auxiliary variables.
         likelihood: at its present parameters.
         rows: the targets of these rows.
-        drawn: the block's g at all rows, and C.
+        drawn: the block's g at all rows, and covariances of these rows.
         sites: of all rows, for g, that g was drawn with.
         f: latents at all rows, the block's not updated yet.
         offset: prior means at all rows.
@@ -53,20 +54,30 @@ def update_some_rows(
         key: random key.
     """
     columns = jnp.asarray(block)
-    assert drawn.covariance is not None
+    assert drawn.covariances is not None
     linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
     before = drawn.coefficients[:, some]
+    others = jnp.ones(len(f), f.dtype).at[some].set(0.0)
 
-    def without(covariance, linear, precision):
-        """Precision and linear term of g_S without its own sites."""
-        own = covariance[some]
+    def without(covariances, linear, precision):
+        """V, V_S^-1 and the mean of g_S given the others' sites.
+
+        With M = I - R C_S R, R^2 = W, for C = cov(g, g_S) given all sites: V = C + C R M^-1 R C_S,
+        a sum of positive terms however precise the sites are; likewise the mean.
+        """
+        C, shrinkage = covariances
+        root = jnp.sqrt(precision[some])
+        mean = C.T @ (others * linear)
+        lower = lower_cholesky(0.5 * (shrinkage + shrinkage.T))
+        half = solve_lower(lower, root[:, None] * jnp.column_stack([C[some], mean]))
+        back = root[:, None] * solve_lower(lower, half, transposed=True)
+        cavity = C + C @ back[:, :-1]
+        own = cavity[some]
         lower = lower_cholesky(0.5 * (own + own.T))
         half = solve_lower(lower, jnp.eye(len(own), dtype=own.dtype))
-        inverse = half.T @ half
-        shift = inverse @ (covariance.T @ linear) - linear[some]
-        return inverse, inverse - jnp.diag(precision[some]), shift
+        return cavity, half.T @ half, mean + C[some] @ back[:, -1]
 
-    inverse, cavity, shift = over_latents(without, drawn.covariance, linear, precision)
+    cavity, inverse, mean = over_latents(without, drawn.covariances, linear, precision)
 
     def again(index: Int[Array, ""], g: Float[Array, "K S"]) -> Float[Array, "K S"]:
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
@@ -75,21 +86,18 @@ def update_some_rows(
         own = augmentation.conditional_sites(likelihood, rows, w, latents, block)
         own = own.about(offset[some])
 
-        def draw(cavity, shift, linear, precision, noise):
-            lower = lower_cholesky(cavity + jnp.diag(precision))
-            half = solve_lower(lower, shift + linear)
+        def draw(inverse, mean, linear, precision, noise):
+            lower = lower_cholesky(inverse + jnp.diag(precision))
+            half = solve_lower(lower, inverse @ mean + linear)
             return solve_lower(lower, half + noise, transposed=True)
 
         noise = jax.random.normal(key_g, g.shape, g.dtype)
         parts = own.linear[:, columns].T, own.precision[:, columns].T
-        return over_latents(draw, cavity, shift, *parts, noise)
+        return over_latents(draw, inverse, mean, *parts, noise)
 
     change = jax.lax.fori_loop(0, _ROUNDS, again, before) - before
     return drawn.coefficients + over_latents(
-        lambda covariance, inverse, change: covariance @ (inverse @ change),
-        drawn.covariance,
-        inverse,
-        change,
+        lambda cavity, inverse, change: cavity @ (inverse @ change), cavity, inverse, change
     )
 
 

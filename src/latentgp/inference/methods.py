@@ -227,8 +227,8 @@ class GibbsSampling(SamplingMethod):
         if len(rule.blocks(model.likelihood)) > 1 or self.alpha > 0:
             raise InputError(
                 "Hyper-parameters are sampled through inducing points only with alpha=0 and a "
-                "likelihood whose latents are drawn together; pass learn_hyperparameters=False, "
-                "or use Dense()."
+                "likelihood whose latents are drawn together; pass learn_hyperparameters=False "
+                "to fit, or use Dense() with some thousand rows at most."
             )
 
     def run(

@@ -295,7 +295,7 @@ class Ascent(NamedTuple):
     Attributes:
         best: the one from the highest bound.
         history: of the updates since the bound last fell.
-        step_size: of the next one.
+        step_size: of the next one; there is none where it is too short.
         change: of the bound in the last one, relative, as if it had been a full step.
         updates: how many there were.
     """
@@ -323,7 +323,7 @@ def _ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussi
         return Best(state.posterior, bound, update)
 
     def unsettled(ascent: Ascent) -> Bool[Array, ""]:
-        left = ascent.updates <= algorithm.max_updates
+        left = (ascent.updates <= algorithm.max_updates) & (ascent.step_size >= _SHORTEST_STEP)
         return left & (ascent.change > algorithm.tolerance)
 
     def update(ascent: Ascent) -> Ascent:
@@ -334,15 +334,17 @@ def _ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussi
         rise = (after.bound - best.bound) / scale
         fell = ~(first | (rise >= -algorithm.tolerance))
         failed = fell & (history.count == 0)
-        shortest = failed & (step_size <= _SHORTEST_STEP)
-        change = jnp.where(fell | first, jnp.inf, jnp.abs(rise) * full / step_size)
+        shorter = jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size
+        # Where even a short step fails, this is what the bound fell by in it.
+        change = jnp.where(first, jnp.inf, jnp.abs(rise) * full / step_size)
+        goes_on = fell & (shorter >= _SHORTEST_STEP)
         empty = History.empty(sites)
         longer = history.between(best.update, after.update)
         return Ascent(
             _where(fell, best, after),
             _where(fell | first, empty, longer),
-            jnp.minimum(full, jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size),
-            jnp.where(shortest, 0.0, change),
+            jnp.minimum(full, shorter),
+            jnp.where(goes_on, jnp.inf, change),
             updates + 1,
         )
 

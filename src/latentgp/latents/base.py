@@ -169,11 +169,23 @@ class Representation(eqx.Module):
         )
 
 
+class Covariances(NamedTuple):
+    """Posterior covariances of some rows' g, exact to rounding however precise their sites are.
+
+    Attributes:
+        with_all: C = cov(g, g_S), shape (K, M, S).
+        shrinkage: I - W^1/2 C_S W^1/2 for the sites' precisions W of these rows, (K, S, S).
+    """
+
+    with_all: Float[Array, "K M S"]
+    shrinkage: Float[Array, "K S S"]
+
+
 class Drawn(NamedTuple):
-    """A draw of coefficients, shape (K, M), and covariances with some rows, shape (K, M, S)."""
+    """A draw of coefficients, shape (K, M), and covariances of some rows if wanted."""
 
     coefficients: Float[Array, "K M"]
-    covariance: Float[Array, "K M S"] | None
+    covariances: Covariances | None
 
 
 class SiteSampler(eqx.Module):
@@ -209,7 +221,7 @@ class SiteSampler(eqx.Module):
             over_relaxation: a in [0, 1): the draw is m - a (start - m) + sqrt(1 - a^2) e with
                 mean m and e ~ N(0, S), which leaves N(m, S) unchanged (Adler 1981). What does
                 not say how draws afresh.
-            rows: whose covariances with all rows are wanted too, where coefficients are rows.
+            rows: whose covariances are wanted too, where coefficients are rows.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ from latentgp.latents.base import (
     over_latents,
     over_sharing,
 )
-from latentgp.latents.sampling import DenseSampler, dense_sampler
+from latentgp.latents.sampling import DenseSampler, dense_sampler, split_linear
 from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -171,18 +171,15 @@ def _condition(
     root_precision = jnp.sqrt(sites.precision).T
 
     def solve(K, linear, root):
-        """With l = W^(1/2) r + l_0, r of rows that say more than the prior, l_0 of the others.
+        """With l = W^(1/2) r + l_0, l' S l = r' r + l_0' K l_0 - |h|^2, L h = r - W^(1/2) K l_0.
 
-        Then l' S l = r' r + l_0' K l_0 - |h|^2 with L h = r - W^(1/2) K l_0. Sites of great
-        precision have great l' l / W, which cancels in the evidence: it must not be found as a
-        sum over a badly conditioned S.
+        Sites of great precision have great l' l / W, which cancels in the evidence: it must not
+        be found as a sum over a badly conditioned S.
         """
         root_K = root[:, None] * K
         B = jnp.eye(len(K), dtype=K.dtype) + root_K * root
         factor = cholesky(B)
-        strong = jnp.diagonal(B) > 2
-        ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)
-        rest = jnp.where(strong, 0.0, linear)
+        ratio, rest = split_linear(linear, root, jnp.diagonal(B))
         root_K_rest = root_K @ rest
         half = factor.inverse @ (ratio - root_K_rest)
         weights = rest + root * (factor.inverse.T @ half)

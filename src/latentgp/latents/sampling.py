@@ -15,6 +15,7 @@ from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import (
+    Covariances,
     Drawn,
     SiteSampler,
     latent_diagonals,
@@ -51,17 +52,29 @@ class DenseSampler(SiteSampler):
 
         def draw(gram, lower, linear, precision, noise, start):
             root, prior = jnp.sqrt(precision), lower @ noise[0]
-            B = root[:, None] * gram * root
-            factor = lower_cholesky(B + jnp.eye(B.shape[0], dtype=B.dtype))
-            right = jnp.stack([root * (gram @ linear), root * prior + noise[1]], axis=1)
+            identity = jnp.eye(len(gram), dtype=gram.dtype)
+            B = identity + root[:, None] * gram * root
+            factor = lower_cholesky(B)
+            ratio, rest = split_linear(linear, root, jnp.diagonal(B))
+            right = jnp.stack([ratio - root * (gram @ rest), root * prior + noise[1]], axis=1)
             if rows is not None:
-                right = jnp.concatenate([right, root[:, None] * gram[:, rows]], axis=1)
-            half = solve_lower(factor, right)
-            corrections = gram @ (root[:, None] * solve_lower(factor, half, transposed=True))
-            mean, deviation = gram @ linear - corrections[:, 0], prior - corrections[:, 1]
+                own = [root[:, None] * gram[:, rows], identity[:, rows]]
+                right = jnp.concatenate([right, *own], axis=1)
+            solved = solve_lower(factor, solve_lower(factor, right), transposed=True)
+            mean = gram @ (rest + root * solved[:, 0])
+            deviation = prior - gram @ (root * solved[:, 1])
             coefficients = mean - over_relaxation * (start - mean) + fresh * deviation
-            covariance = None if rows is None else gram[:, rows] - corrections[:, 2:]
-            return Drawn(coefficients, covariance)
+            if rows is None:
+                return Drawn(coefficients, None)
+            of_gram, inverse = jnp.split(solved[:, 2:], 2, axis=1)
+            # W^1/2 C W^1/2 = I - B^-1, which is exact where sites are precise.
+            from_gram = gram[:, rows] - gram @ (root[:, None] * of_gram)
+            scale = root[:, None] * root[rows]
+            spread = jnp.sqrt(jnp.diagonal(gram))
+            precise = scale * spread[:, None] * spread[rows] > 1
+            from_sites = (identity[:, rows] - inverse) / jnp.where(precise, scale, 1.0)
+            with_all = jnp.where(precise, from_sites, from_gram)
+            return Drawn(coefficients, Covariances(with_all, inverse[rows]))
 
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
         noise = jnp.moveaxis(noise, 0, 1)
@@ -167,6 +180,23 @@ def inducing_sampler(
     features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
     residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
     return InducingSampler(points, features, residual, factor, jnp.max(jitter), alpha)
+
+
+def split_linear(
+    linear: Float[Array, "N"], root: Float[Array, "N"], diagonal: Float[Array, "N"]
+) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    """L = W^1/2 r + l_0: r of rows that say more than the prior, l_0 of the others.
+
+    Sites of great precision have great l, which cancels wherever it is multiplied by K.
+
+    Args:
+        linear: l.
+        root: W^1/2.
+        diagonal: of B = I + W^1/2 K W^1/2.
+    """
+    strong = diagonal > 2
+    ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)
+    return ratio, jnp.where(strong, 0.0, linear)
 
 
 def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:

@@ -77,6 +77,9 @@ class Likelihood(Parametrised):
             "write that method to predict classes."
         )
 
+    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+        """Raise InputError where a target does not go together with its row's numbers."""
+
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         """A typical standard deviation of f (one number, or one a latent), given that of y.
 

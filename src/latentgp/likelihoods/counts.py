@@ -77,6 +77,16 @@ class Binomial(CountLikelihood):
         if np.any((trials < 1) | (trials != np.floor(trials))):
             raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
 
+    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
+        rows = np.flatnonzero(y > trials)
+        if rows.size:
+            raise InputError(
+                f"Binomial targets must be at most the trials of their row, but row {rows[0]} has "
+                f"{y[rows[0]]:g} successes in {trials[rows[0]]:g} trial(s) ({rows.size} such "
+                "row(s)); give Data(..., trials=...)."
+            )
+
     def trials(self, side: SideInformation) -> Float[Array, "*N"]:
         """Number of trials of the rows, one unless given."""
         return jnp.asarray(side.get("trials", 1.0))

@@ -183,12 +183,19 @@ def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:
     return jnp.min(jnp.diagonal(factor.lower)) ** 2 >= 0.5 * unit * scale
 
 
-def jittered_cholesky(K: Float[Array, "M M"]) -> JitteredFactor:
+def jittered_cholesky(
+    K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
+) -> JitteredFactor:
     """Factor of a covariance matrix, with as much jitter as makes it safe to invert.
 
     A well-conditioned matrix is factorised exactly as it is.
+
+    Args:
+        K: the matrix.
+        scale: what jitter is relative to, the mean of the diagonal unless given. Of a conditional
+            covariance it is that of the prior, because its rounding errors are.
     """
-    scale = jnp.mean(jnp.diagonal(K))
+    scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
     identity = jnp.eye(K.shape[0], dtype=K.dtype)
 
     def attempt(jitter: Float[Array, ""]) -> tuple[Factor, Bool[Array, ""]]:

@@ -54,12 +54,17 @@ class AugmentationRule(SiteRule):
         """The augmentation that is used.
 
         Raises:
-            InputError: the likelihood has none.
+            InputError: the likelihood has none, or this one is not for it.
         """
         augmentation = self.augmentation or augmentation_of(likelihood)
         if augmentation is None:
             raise InputError(
                 f"{type(likelihood).__name__} has no augmentation, which this method needs; "
                 "use VariationalInference, or register one with augmentation_of.register."
+            )
+        if not augmentation.fits(likelihood):
+            raise InputError(
+                f"{type(augmentation).__name__} is no augmentation of {type(likelihood).__name__}; "
+                "leave the augmentation out to get the registered one."
             )
         return augmentation
