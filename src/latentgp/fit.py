@@ -271,10 +271,11 @@ def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) ->
     Chains that sample hyper-parameters start around the most probable ones by coordinate ascent.
     """
     model, data, key = task.model, task.data, task.key
-    method.check(model, learn_hyperparameters)
-    ready = method.representation.initialise(data.X, data.weights, model.kernel, key)
     space = task.space(scales(model, data))
-    if learn_hyperparameters and space.size:
+    learns = learn_hyperparameters and space.size > 0
+    method.check(model, learns)
+    ready = method.representation.initialise(data.X, data.weights, model.kernel, key)
+    if learns:
         start = dataclasses.replace(method.starting_method(), representation=ready)
         model = _by_sites(
             task._replace(method=start, driving=task.driving._replace(callback=None)),

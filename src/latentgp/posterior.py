@@ -15,7 +15,13 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.data import as_rows
-from latentgp.latents.base import LatentPosterior, block_means, latent_grams, over_latents
+from latentgp.latents.base import (
+    LatentPosterior,
+    block_means,
+    latent_diagonals,
+    latent_grams,
+    over_latents,
+)
 from latentgp.latents.paths import PriorPath, prior_path
 from latentgp.likelihoods import Likelihood, SideInformation
 from latentgp.linalg.cholesky import jittered_cholesky
@@ -330,7 +336,7 @@ def _joint_samples(
     factors = over_latents(
         lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
         latent.covariance(X),
-        latent_diagonals(latent.kernel, X),
+        latent_diagonals(model.kernel, X),
     )
     noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
     return mean + jnp.einsum("qij,sjq->siq", factors, noise)
