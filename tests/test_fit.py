@@ -352,3 +352,9 @@ def test_a_search_led_astray_has_not_converged(monkeypatch):
     monkeypatch.setattr(hyperparameters, "evaluate", uphill)
     fitted = lgp.fit(regression(), lgp.Data(X, SMOOTH), key=KEY)
     assert not fitted.diagnostics.converged
+
+
+def test_more_successes_than_trials_are_refused():
+    data = lgp.Data([0.0, 1.0, 2.0], [0.0, 3.0, 5.0], trials=[1.0, 4.0, 4.0])
+    with pytest.raises(lgp.InputError, match="row 2 has 5 successes in 4 trial"):
+        lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Binomial()), data, key=KEY)

@@ -511,3 +511,8 @@ class TestWeights:
     def test_fractions_are_refused(self, method):
         with pytest.raises(lgp.InputError, match="whole numbers"):
             fixed_fit(lgp.Data(X, Y, weights=np.full(15, 0.5)), method, REGRESSION)
+
+
+def test_nuts_needs_a_warm_up():
+    with pytest.raises(lgp.InputError, match="at least 1"):
+        lgp.NUTS(warmup=0)

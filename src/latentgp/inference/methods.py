@@ -293,6 +293,8 @@ class NUTS(SamplingMethod):
             raise InputError(
                 f"NUTS.target_acceptance must be in (0, 1), got {self.target_acceptance}."
             )
+        if self.warmup < 1:
+            raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
         if not isinstance(self.representation, Dense):
             raise InputError("NUTS works with one coefficient a row: leave it Dense().")
 
