@@ -25,6 +25,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 OURS = "latentgp"
+OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
 PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax", "numpyro")
 ENVIRONMENTS = HERE / ".environments"
 MOST_OWN_SECONDS = 300.0
@@ -204,6 +205,11 @@ def add_training_arguments(
             "--natural", type=float, default=natural, help="natural gradients' step; 0: Adam only"
         )
         result.add_argument("--learn-inducing", action="store_true", help="the peers do")
+
+
+def own_methods() -> list[Contestant]:
+    """Ours by each of `OWN`, labelled with its name."""
+    return [stops_by_itself(method, f"{OURS} {name}") for name, method in OWN.items()]
 
 
 def stops_by_itself(method: str, label: str = OURS) -> Contestant:

@@ -12,9 +12,8 @@ evaluating the scores. A dash: not reached.
 
 import harness
 from data import inducing_points, multiclass
-from harness import OURS
+from harness import OURS, OWN
 
-OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
 COLUMNS = (
     "variational_s",
     "start_seconds",
@@ -38,9 +37,7 @@ def main() -> None:
         parser, inducing=200, batch_size=500, learning_rate=0.05, max_seconds=60.0, natural=0.1
     )
     arguments = parser.parse_args()
-    contestants = [
-        harness.stops_by_itself(method, f"{OURS} {name}") for name, method in OWN.items()
-    ]
+    contestants = harness.own_methods()
     for worker, likelihood in (
         ("gpflow", "robust-max"),
         ("gpflow", "softmax"),
@@ -68,9 +65,9 @@ def main() -> None:
 
 def finish(runs: harness.Runs) -> None:
     """Everyone's time to the log losses that latentgp's methods ended at."""
+    own = [runs.get(f"{OURS} {name}") for name in OWN]
     for results in runs.values():
         for index, result in enumerate(results):
-            own = [runs.get(f"{OURS} {name}") for name in OWN]
             targets = [done[index]["log_loss"] if done else float("-inf") for done in own]
             harness.note_time_to(result, "log_loss", targets[0])
             result["variational_s"] = harness.seconds_to(result, "log_loss", targets[1])

@@ -12,9 +12,8 @@ are the training time until the contestant was first as good as its own last hel
 
 import harness
 from data import inducing_points, regression
-from harness import OURS
+from harness import OURS, OWN
 
-OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
 COLUMNS = (
     *(f"{name}_seconds" for name in OWN),
     "start_seconds",
@@ -37,9 +36,7 @@ def main() -> None:
         parser, inducing=200, batch_size=500, learning_rate=0.05, max_seconds=30.0, natural=0.1
     )
     arguments = parser.parse_args()
-    contestants = [
-        harness.stops_by_itself(method, f"{OURS} {name}") for name, method in OWN.items()
-    ]
+    contestants = harness.own_methods()
     for worker in ("gpflow", "gpytorch"):
         contestants += harness.with_and_without_natural(worker, arguments.natural)
     options = harness.training_options(arguments) | {"degrees_of_freedom": DEGREES_OF_FREEDOM}

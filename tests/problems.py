@@ -55,3 +55,10 @@ class Heteroscedastic(lgp.Likelihood):
         return -0.5 * (
             jnp.log(2 * jnp.pi) + log_variance + (y - f[0]) ** 2 * jnp.exp(-log_variance)
         )
+
+
+def mean_and_error(draws):
+    """Means over chains and draws, and their standard errors from ten batches a chain."""
+    chains, number = draws.shape[:2]
+    batches = draws[:, : number // 10 * 10].reshape(chains * 10, number // 10, -1).mean(axis=1)
+    return batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))

@@ -25,6 +25,7 @@ from latentgp.parameters import ParameterSpace, parameters
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import GaussianSites, Rows
 from latentgp.sites.copies import Copies, copies_of
+from problems import mean_and_error
 from test_conformance_likelihoods import AUGMENTED, CarelessDraws, HalfSites
 
 KEY = jax.random.key(0)
@@ -287,13 +288,6 @@ def difference(first, second):
     return (a - b) / np.hypot(a_error, b_error)
 
 
-def mean_and_error(draws):
-    """Means over chains and draws, and their standard errors from ten batches a chain."""
-    chains, number = draws.shape[:2]
-    batches = draws[:, : number // 10 * 10].reshape(chains * 10, number // 10, -1).mean(axis=1)
-    return batches.mean(axis=0), batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
-
-
 DRAWS = {"short": 500, "long": 3000}
 
 
@@ -363,7 +357,7 @@ class TestPreciseSites:
         sites = GaussianSites(jnp.ones((5, 1)), jnp.asarray(precision)[:, None], jnp.zeros(5))
         rows = np.array([0, 2, 4])
         drawn = own.draw(sites, (0,), KEY, jnp.zeros((1, 5)), rows=jnp.asarray(rows))
-        exact = posterior_in_fractions(np.asarray(own.gram[0]), precision)
+        exact, resolvent = posterior_in_fractions(np.asarray(own.gram[0]), precision)
         root = np.sqrt(precision[rows])
         found = drawn.covariances
         scale = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))[:, rows]
@@ -372,8 +366,9 @@ class TestPreciseSites:
             own.gram[0] + np.diag(1 / precision), own.gram[0]
         )
         assert np.abs(outside[:, rows] / scale - exact[:, rows] / scale).max() > 1e-5
-        shrinkage = np.eye(3) - root[:, None] * exact[np.ix_(rows, rows)] * root
-        np.testing.assert_allclose(np.diag(found.shrinkage[0])[1:2], np.diag(shrinkage)[1:2])
+        shrinkage = root[:, None] * resolvent[np.ix_(rows, rows)] / root
+        sizes = np.sqrt(np.outer(np.diag(shrinkage), np.diag(shrinkage)))
+        np.testing.assert_allclose(found.shrinkage[0] / sizes, shrinkage / sizes, atol=1e-6)
 
     def test_noise_far_below_the_prior_does_no_harm(self):
         X = np.linspace(0, 4, 30)
@@ -385,17 +380,19 @@ class TestPreciseSites:
 
 
 def posterior_in_fractions(gram, precision):
-    """(K^-1 + W)^-1 = (I + K W)^-1 K without any rounding, by elimination."""
+    """(K^-1 + W)^-1 = (I + K W)^-1 K, and (I + K W)^-1, without any rounding, by elimination."""
     size = len(gram)
     K = [[Fraction(float(k)) for k in row] for row in gram]
     W = [Fraction(float(w)) for w in precision]
-    rows = [[K[i][j] * W[j] + (i == j) for j in range(size)] + K[i] for i in range(size)]
+    one = [[Fraction(int(i == j)) for j in range(size)] for i in range(size)]
+    rows = [[K[i][j] * W[j] + one[i][j] for j in range(size)] + K[i] + one[i] for i in range(size)]
     for i in range(size):
         rows[i] = [value / rows[i][i] for value in rows[i]]
         for k in range(size):
             if k != i:
                 rows[k] = [a - rows[k][i] * b for a, b in zip(rows[k], rows[i], strict=True)]
-    return np.array([[float(value) for value in row[size:]] for row in rows])
+    found = np.array([[float(value) for value in row[size:]] for row in rows])
+    return found[:, :size], found[:, size:]
 
 
 class TestAgreesWithQuadrature:

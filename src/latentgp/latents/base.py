@@ -293,6 +293,23 @@ def over_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
     return jax.vmap(lambda *leaves: function(*jax.tree.unflatten(structure, leaves)), axes)(*leaves)
 
 
+def split_linear(
+    linear: Float[Array, "N"], root: Float[Array, "N"], diagonal: Float[Array, "N"]
+) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    """Split l = W^1/2 r + l_0: r of rows that say more than the prior, l_0 of the others.
+
+    Sites of great precision have great l, which cancels wherever it is multiplied by K.
+
+    Args:
+        linear: l.
+        root: W^1/2.
+        diagonal: of B = I + W^1/2 K W^1/2.
+    """
+    strong = diagonal > 2
+    ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)
+    return ratio, jnp.where(strong, 0.0, linear)
+
+
 def block_means(
     blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]
 ) -> Float[Array, "N Q"]:

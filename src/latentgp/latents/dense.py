@@ -20,8 +20,9 @@ from latentgp.latents.base import (
     latent_grams,
     over_latents,
     over_sharing,
+    split_linear,
 )
-from latentgp.latents.sampling import DenseSampler, dense_sampler, split_linear
+from latentgp.latents.sampling import DenseSampler, dense_sampler
 from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.sites.base import GaussianSites, Rows
 

@@ -21,6 +21,7 @@ from latentgp.latents.base import (
     latent_diagonals,
     latent_grams,
     over_latents,
+    split_linear,
 )
 from latentgp.linalg.cholesky import jittered_cholesky, lower_cholesky, solve_lower
 from latentgp.sites.base import Block, GaussianSites
@@ -180,23 +181,6 @@ def inducing_sampler(
     features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
     residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
     return InducingSampler(points, features, residual, factor, jnp.max(jitter), alpha)
-
-
-def split_linear(
-    linear: Float[Array, "N"], root: Float[Array, "N"], diagonal: Float[Array, "N"]
-) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-    """L = W^1/2 r + l_0: r of rows that say more than the prior, l_0 of the others.
-
-    Sites of great precision have great l, which cancels wherever it is multiplied by K.
-
-    Args:
-        linear: l.
-        root: W^1/2.
-        diagonal: of B = I + W^1/2 K W^1/2.
-    """
-    strong = diagonal > 2
-    ratio = jnp.where(strong, linear / jnp.where(strong, root, 1.0), 0.0)
-    return ratio, jnp.where(strong, 0.0, linear)
 
 
 def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
