@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 
 import latentgp
 from latentgp import cli
+from latentgp.table_model import TableModel
 
 ROWS = 40
 _generator = np.random.default_rng(0)
@@ -152,6 +153,26 @@ class TestTheWayItIsMeant:
         assert code == 0
         for words in ("of 'price'", "log evidence", "Converged", "colour = red", "lengthscale"):
             assert words in out
+
+    @pytest.mark.slow
+    def test_info_and_predictions_of_draws(self, run, house, tmp_path):
+        frame = pd.read_parquet(house / "classification.parquet")
+        with pytest.warns(UserWarning, match="chain"):
+            model = TableModel.fit(
+                *(frame, "price"),
+                method=latentgp.GibbsSampling(chains=2, draws=20, warmup=10),
+            )
+        path = latentgp.save(model, tmp_path / "drawn.latentgp")
+        code, out, _ = run("info", path)
+        assert code == 0
+        assert "log evidence" not in out
+        assert "R-hat" in out
+        code, _, _ = run(
+            *("predict", path, house / "classification.parquet", "--out", tmp_path / "p.csv")
+        )
+        assert code == 0
+        written = pd.read_csv(tmp_path / "p.csv")
+        assert written["lower"].lt(written["upper"]).all()
 
     def test_weights_are_no_input(self, run, house, tmp_path):
         code, _, _ = run(
