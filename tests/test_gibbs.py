@@ -288,7 +288,7 @@ def difference(first, second):
     return (a - b) / np.hypot(a_error, b_error)
 
 
-DRAWS = {"short": 500, "long": 3000}
+DRAWS = {"short": 500, "long": 6000}
 
 
 def gibbs(length, **settings):
