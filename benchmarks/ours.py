@@ -27,7 +27,8 @@ from contestant import (
 from latentgp.inference.driver import Driver, EndFit, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
 from latentgp.inference.priors import scales, search_bounds
-from latentgp.inference.site_inference import SiteInference, evaluate, initial_sites
+from latentgp.inference.profile import evaluate, initial_sites
+from latentgp.inference.site_inference import SiteInference
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.parameters import ParameterSpace
 from latentgp.posterior import Evidence

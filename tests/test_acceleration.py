@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.inference.acceleration import History, Update, accelerated
-from latentgp.inference.site_inference import initial_sites, settle
+from latentgp.inference.profile import initial_sites, settle
 from latentgp.sites.base import GaussianSites
 
 ROWS, LATENTS = 3, 2

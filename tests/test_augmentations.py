@@ -15,14 +15,10 @@ from latentgp.augmentations import Automatic, augmentation_of, check_completely_
 from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
-from latentgp.inference.site_inference import (
-    SiteInference,
-    initial_sites,
-    rows_of,
-    settle,
-)
+from latentgp.inference.profile import initial_sites, settle
+from latentgp.inference.site_inference import SiteInference, rows_of
 from latentgp.sites.augmentation import AugmentationRule
-from latentgp.sites.base import Rows
+from latentgp.sites.base import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
 from problems import KERNEL, X
 from test_conformance_likelihoods import AUGMENTED, marked
@@ -234,9 +230,9 @@ def test_a_wide_prior_does_not_lead_to_a_wide_stationary_point(x64, variance):
     model = lgp.LatentGP(lgp.RBF(3.0, variance=variance), lgp.LogisticSoftmax(classes=3))
     algorithm = lgp.AugmentedVI(tolerance=1e-9, max_updates=2000).algorithm(model)
     data, shape = lgp.Data(inputs, y).to_device(), (60, 3)
-    wide = algorithm.rule.sites(
-        model.likelihood, rows_of(data), jnp.zeros(shape), jnp.full(shape, variance)
-    )
+    nothing, prior = jnp.zeros(shape), jnp.full(shape, variance)
+    none = GaussianSites.none(nothing)
+    wide = algorithm.rule.sites(model.likelihood, rows_of(data), nothing, prior, none)
     stuck = settle(algorithm, model, data, wide)
     found = settle(algorithm, model, data, initial_sites(algorithm, model, data))
     assert found.bound > stuck.bound + 20

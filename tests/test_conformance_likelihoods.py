@@ -1,6 +1,8 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
 
 import latentgp as lgp
 from classes import concrete_classes
@@ -9,6 +11,8 @@ from latentgp.augmentations.polya_gamma import PolyaGamma
 from latentgp.likelihoods import Likelihood
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import SiteRule
+from latentgp.sites.laplace import LaplaceRule
+from latentgp.sites.moments import MomentRule
 from latentgp.sites.variational import VariationalRule
 from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from problems import Heteroscedastic, StudentT
@@ -16,7 +20,14 @@ from problems import Heteroscedastic, StudentT
 GRID = np.linspace(-25, 25, 4001)
 WIDE = np.linspace(-400, 400, 64_001)
 CLASSES = [0.0, 1.0, 2.0]
-KNOWN_NOISE, TRIALS = {"noise_variance": 0.4}, {"trials": 5.0}
+KNOWN_NOISE, TRIALS, EXPOSURE = {"noise_variance": 0.4}, {"trials": 5.0}, {"exposure": 2.5}
+POSITIVE = np.exp(np.linspace(-25, 12, 12_001))
+SIGNED = np.sinh(np.linspace(-20, 20, 12_001)) * 1e-3
+SHARES = 1 / (1 + np.exp(-30 * np.linspace(-1, 1, 8_001) ** 3))
+WARP = lgp.WarpedGaussian([1.5, 0.4], [0.8, 3.0], [-1.0, 0.5], 0.3)
+LOGISTIC_NOISE = lgp.CustomLikelihood(
+    lambda y, f: jax.nn.log_sigmoid(y - f[0]) + jax.nn.log_sigmoid(f[0] - y)
+)
 COMPLETE = [
     (lgp.Gaussian(0.3), GRID, True, None),
     (lgp.Gaussian(0.3), GRID, True, KNOWN_NOISE),
@@ -26,11 +37,23 @@ COMPLETE = [
     (lgp.HeteroscedasticGaussian(9.0), GRID, True, None),
     (lgp.HeteroscedasticStudentT(40.0, 9.0), WIDE[::2], True, None),
     (lgp.Bernoulli(), [0.0, 1.0], False, None),
+    (lgp.BernoulliProbit(), [0.0, 1.0], False, None),
     (lgp.BayesianSVM(), [0.0, 1.0], False, None),
     (lgp.Binomial(), np.arange(6.0), False, TRIALS),
     (lgp.NegativeBinomial(1.7), np.arange(20_000.0), False, None),
     (lgp.ScaledLogisticPoisson(3.3), np.arange(60.0), False, None),
+    (lgp.Poisson(), np.arange(2_000.0), False, None),
+    (lgp.Poisson(), np.arange(2_000.0), False, EXPOSURE),
+    (lgp.LogNegativeBinomial(1.7), np.arange(20_000.0), False, EXPOSURE),
+    (lgp.Ordinal([-0.7, 0.2, 1.6]), [*CLASSES, 3.0], False, None),
+    (lgp.StochasticVolatility(), SIGNED, True, None),
+    (lgp.LogNoiseGaussian(6.0), SIGNED, True, None),
+    (lgp.Gamma(2.3), POSITIVE, True, None),
+    (lgp.Weibull(1.6), POSITIVE, True, None),
+    (lgp.Beta(40.0), SHARES, True, None),
+    (WARP, GRID, True, None),
     (lgp.Softmax(3), CLASSES, False, None),
+    (lgp.RobustMax(3), CLASSES, False, None),
     (lgp.LogisticSoftmax(3), CLASSES, False, None),
     (lgp.BijectiveLogisticSoftmax(3), CLASSES, False, None),
     (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, False, None),
@@ -49,14 +72,72 @@ def test_likelihood_conforms_and_is_complete(likelihood, targets, continuous, si
 
 @pytest.mark.parametrize(
     ("likelihood", "grid"),
-    [(StudentT(scale=0.6), np.linspace(-80, 80, 6001)), (Heteroscedastic(), GRID[::2])],
+    [
+        (StudentT(scale=0.6), np.linspace(-80, 80, 6001)),
+        (Heteroscedastic(), GRID[::2]),
+        (LOGISTIC_NOISE, np.linspace(-80, 80, 6001)),
+    ],
 )
 def test_a_likelihood_of_log_prob_alone_conforms(likelihood, grid):
     assert check_likelihood(likelihood, grid, continuous=True) == OPTIONAL
 
 
 def test_every_likelihood_is_checked():
-    assert {type(case[0]).__name__ for case in COMPLETE} == concrete_classes(Likelihood)
+    # A function has no moments; the last one is the limit of robust-max.
+    apart = {"CustomLikelihood", "HeavisideMulticlass"}
+    assert {type(case[0]).__name__ for case in COMPLETE} | apart == concrete_classes(Likelihood)
+
+
+@pytest.mark.usefixtures("x64")
+class TestLargestLatent:
+    MEAN, VARIANCE = np.array([[0.2, -0.5, 0.7]]), np.array([[0.6, 1.1, 0.3]])
+
+    def chances(self):
+        """Of each latent to be the largest, by many draws."""
+        draws = np.random.default_rng(0).normal(size=(400_000, 3))
+        largest = np.argmax(self.MEAN + np.sqrt(self.VARIANCE) * draws, axis=1)
+        return np.bincount(largest) / len(draws)
+
+    def test_heaviside_probabilities(self):
+        given = lgp.HeavisideMulticlass(3).predictive_probabilities(self.MEAN, self.VARIANCE, {})
+        np.testing.assert_allclose(given[0], self.chances(), atol=4e-3)
+        np.testing.assert_allclose(np.sum(given), 1, atol=1e-12)
+
+    def test_robust_max_approaches_heaviside(self):
+        likelihood = lgp.RobustMax(3, epsilon=1e-9)
+        given = likelihood.predictive_probabilities(self.MEAN, self.VARIANCE, {})
+        np.testing.assert_allclose(given[0], self.chances(), atol=4e-3)
+
+    def test_there_is_no_variational_bound_of_what_can_be_zero(self):
+        model = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
+        with pytest.raises(lgp.InputError, match="no variational bound; use Expectation"):
+            lgp.VariationalInference().algorithm(model)
+
+
+@pytest.mark.usefixtures("x64")
+def test_ordinal_keeps_its_digits_in_the_tails():
+    likelihood = lgp.Ordinal([-1.0, 2.0])
+    for f, y in [(40.0, 0.0), (40.0, 1.0), (-40.0, 1.0), (-40.0, 2.0), (0.0, 1.0)]:
+        lower, upper = (-np.inf, -1.0, 2.0, np.inf)[int(y) : int(y) + 2]
+        # On the side where both ends are in the lower tail.
+        ends = (lower - f, upper - f) if f >= 0 else (f - upper, f - lower)
+        low, high = log_ndtr(ends)
+        truth = high + np.log1p(-np.exp(low - high))
+        value, slope = jax.value_and_grad(lambda f, y=y: likelihood.log_prob(jnp.array(y), f, {}))(
+            jnp.array([f])
+        )
+        np.testing.assert_allclose(value, truth, rtol=1e-10)
+        assert np.all(np.isfinite(slope))
+
+
+def test_unsmooth_likelihoods_have_no_laplace_approximation():
+    with pytest.raises(lgp.InputError, match="kinks or steps"):
+        lgp.Laplace().algorithm(lgp.LatentGP(lgp.RBF(), lgp.LaplaceNoise()))
+
+
+def test_moments_of_a_pseudo_likelihood_are_refused():
+    with pytest.raises(lgp.InputError, match="pseudo-likelihood"):
+        lgp.ExpectationPropagation().algorithm(lgp.LatentGP(lgp.RBF(), lgp.BayesianSVM()))
 
 
 KEPT = lgp.GammaPoissonPolyaGamma()
@@ -80,6 +161,39 @@ AUGMENTED = [
     (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, None),
     (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, KEPT),
 ]
+
+
+OF_RULES = [
+    *(case[:3] for case in AUGMENTED if case[3] is None),
+    (lgp.BernoulliProbit(), [0.0, 1.0], None),
+    (lgp.Poisson(), [0.0, 3.0], {"exposure": 2.5}),
+    (lgp.LogNegativeBinomial(1.7), [0.0, 3.0], {"exposure": 2.5}),
+    (lgp.Ordinal([-0.7, 0.2, 1.6]), [0.0, 1.0, 3.0], None),
+    (lgp.StochasticVolatility(), [-1.0, 0.5], None),
+    (lgp.LogNoiseGaussian(4.0), [-1.0, 0.5], None),
+    (lgp.Gamma(2.3), [0.2, 1.5], None),
+    (lgp.Weibull(1.6), [0.2, 1.5], {"censored": 1.0}),
+    (lgp.Beta(6.0), [0.2, 0.7], None),
+    (WARP, [-1.0, 0.5], None),
+    (lgp.Softmax(3), CLASSES, None),
+    (lgp.RobustMax(3), CLASSES, None),
+]
+
+
+AT_EVERY_CHANGE = lgp.StudentT, lgp.BernoulliProbit, lgp.Poisson, lgp.Ordinal, lgp.Softmax
+
+
+def slow_but_some(cases):
+    """At every change a likelihood of each kind; all in the slow form."""
+    return [
+        pytest.param(*c, marks=[pytest.mark.slow] * (not isinstance(c[0], AT_EVERY_CHANGE)))
+        for c in cases
+    ]
+
+
+def test_every_likelihood_is_given_to_every_rule():
+    given = {type(case[0]) for case in OF_RULES}
+    assert {type(case[0]) for case in COMPLETE} == given
 
 
 def marked(cases):
@@ -116,7 +230,7 @@ def test_every_likelihood_with_an_augmentation_is_checked():
     assert {type(case[0]).__name__ for case in AUGMENTED} == augmented
 
 
-@pytest.mark.parametrize(("likelihood", "targets", "side"), [case[:3] for case in AUGMENTED[::4]])
+@pytest.mark.parametrize(("likelihood", "targets", "side"), slow_but_some(OF_RULES))
 def test_the_variational_rule_conforms(likelihood, targets, side):
     tolerance = 0.03 if likelihood.latent_size > 2 else 1e-4
     check_rule(VariationalRule(), likelihood, targets, side_information=side, tolerance=tolerance)
@@ -127,8 +241,38 @@ def test_the_variational_rule_takes_any_likelihood(likelihood):
     check_rule(VariationalRule(), likelihood, [-0.4, 0.9], tolerance=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "side"),
+    slow_but_some(case for case in OF_RULES if case[0].is_smooth),
+)
+def test_the_laplace_rule_conforms(likelihood, targets, side):
+    for rule in (LaplaceRule(), LaplaceRule().at_the_mode()):
+        check_rule(rule, likelihood, targets, side_information=side)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.4])
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "side"),
+    slow_but_some(
+        [
+            *(case for case in OF_RULES if case[0].is_normalised),
+            (lgp.HeavisideMulticlass(3), CLASSES, None),
+        ]
+    ),
+)
+def test_the_moment_rule_conforms(likelihood, targets, side, power):
+    tolerance = 0.03 if likelihood.latent_size > 2 else 1e-4
+    rule = MomentRule(fraction=power)
+    check_rule(rule, likelihood, targets, side_information=side, tolerance=tolerance)
+
+
 def test_every_rule_is_checked():
-    assert {"AugmentationRule", "VariationalRule"} == concrete_classes(SiteRule)
+    assert {
+        "AugmentationRule",
+        "LaplaceRule",
+        "MomentRule",
+        "VariationalRule",
+    } == concrete_classes(SiteRule)
 
 
 class Unnormalised(lgp.Gaussian):
@@ -216,8 +360,8 @@ def test_a_likelihood_without_augmentation_is_caught():
 
 
 class HalfPrecision(VariationalRule):
-    def sites(self, likelihood, rows, mean, variance):
-        sites = super().sites(likelihood, rows, mean, variance)
+    def sites(self, likelihood, rows, mean, variance, current):
+        sites = super().sites(likelihood, rows, mean, variance, current)
         wrong = sites._replace(precision=0.5 * sites.precision)
         change = wrong.expected(mean, variance) - sites.expected(mean, variance)
         return wrong._replace(log_constant=wrong.log_constant - change)

@@ -46,6 +46,28 @@ CASES = {
         lgp.LatentGP(KERNEL, StudentT(scale=0.6), OFFSET),
         SMOOTH,
     ),
+    "Laplace, dense": (lgp.Laplace(), classification(mean=OFFSET), BINARY),
+    "Laplace, sparse, Student t": (
+        lgp.Laplace(POINTS),
+        lgp.LatentGP(KERNEL, lgp.StudentT(0.3, 4.0), OFFSET),
+        SMOOTH,
+    ),
+    "Laplace, classes": (
+        lgp.Laplace(),
+        lgp.LatentGP(KERNEL, lgp.Softmax(3), OFFSET),
+        np.arange(11.0) % 3,
+    ),
+    "EP, dense": (lgp.ExpectationPropagation(), classification(mean=OFFSET), BINARY),
+    "EP, sparse, Student t": (
+        lgp.ExpectationPropagation(POINTS),
+        lgp.LatentGP(KERNEL, lgp.StudentT(0.3, 4.0), OFFSET),
+        SMOOTH,
+    ),
+    "power EP, sparse": (
+        lgp.ExpectationPropagation(POINTS, power=0.5),
+        lgp.LatentGP(KERNEL, lgp.BernoulliProbit(), OFFSET),
+        BINARY,
+    ),
     "two latents, dense": (
         lgp.VariationalInference(step_size=0.5),
         lgp.LatentGP(KERNEL, Heteroscedastic(), lgp.ConstantMean(-0.3)),
@@ -59,7 +81,12 @@ CASES = {
 }
 
 
-SLOW = {"Student t, dense", "two latents, sparse"}
+SLOW = {
+    "Student t, dense",
+    "two latents, sparse",
+    "Laplace, classes",
+    "EP, sparse, Student t",
+}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +94,7 @@ SLOW = {"Student t, dense", "two latents, sparse"}
 )
 def test_method_conforms(case):
     method, model, y = CASES[case]
-    weights = np.where(np.arange(len(y)) == 3, 2.5, 1.0)
+    weights = np.where(np.arange(len(y)) == 3, 2.0, 1.0)
     check_method(method, model, lgp.Data(X, y, weights=weights))
 
 

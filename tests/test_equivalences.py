@@ -8,18 +8,27 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
-from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
-from latentgp.inference.site_inference import evaluate, initial_sites, settle
+from latentgp.inference.profile import evaluate, initial_sites, settle
 from latentgp.parameters import ParameterSpace
-from latentgp.testing.numerics import hermite_nodes
+from latentgp.sites.base import GaussianSites
+from latentgp.testing.numerics import hermite_nodes, require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 
+SIGNED = {"signed": True, "power": 0.0}
+EP = lgp.ExpectationPropagation
 ROWS = lgp.Inducing(points=X)
+OUTLIER = np.where(np.arange(len(X)) == 4, SMOOTH + 4, SMOOTH)
 FEW = lgp.Inducing(points=X[:4] + 0.1)
 NEW = np.random.default_rng(5).normal(size=(5, 2))
+
+
+def robust(kernel=KERNEL):
+    """A model that is not log-concave."""
+    return lgp.LatentGP(kernel, lgp.StudentT(0.2, 3.0))
 
 
 def settled(method, model, data):
@@ -47,15 +56,31 @@ def assert_same(one, other, *, mean_and_variance=1e-6):
         (lgp.ExactGP(), lgp.CollapsedVI(ROWS), regression(), SMOOTH),
         (lgp.AugmentedVI(), lgp.AugmentedVI(ROWS), classification(), BINARY),
         (lgp.VariationalInference(), lgp.VariationalInference(ROWS), classification(), BINARY),
+        (lgp.Laplace(), lgp.Laplace(ROWS), classification(), BINARY),
+        (EP(), EP(ROWS), classification(), BINARY),
+        (EP(power=0.5), EP(ROWS, power=0.5), robust(), OUTLIER),
+        (lgp.Laplace(), lgp.Laplace(ROWS), robust(), OUTLIER),
+        (lgp.VariationalInference(), lgp.VariationalInference(ROWS), robust(), OUTLIER),
     ],
-    ids=["Gaussian", "augmented", "variational"],
+    ids=[
+        "Gaussian",
+        "augmented",
+        "variational",
+        "Laplace",
+        "EP",
+        "power EP, Student-t",
+        "Laplace, Student-t",
+        "variational, Student-t",
+    ],
 )
 def test_sparse_with_every_row_is_dense(x64, dense, sparse, model, y):
     data = lgp.Data(X, y)
     assert_same(settled(dense, model, data), settled(sparse, model, data))
 
 
-@pytest.mark.parametrize("method", [lgp.AugmentedVI(), lgp.VariationalInference()])
+@pytest.mark.parametrize(
+    "method", [lgp.AugmentedVI(), lgp.VariationalInference(), lgp.Laplace(), EP(), EP(power=0.5)]
+)
 def test_every_method_is_exact_for_gaussian_noise(x64, method):
     data = lgp.Data(X, SMOOTH)
     assert_same(settled(lgp.ExactGP(), regression(), data), settled(method, regression(), data))
@@ -274,3 +299,138 @@ def test_known_noise_variance_adds_to_the_learned_one(x64):
     expected = multivariate_normal(np.zeros(len(X)), covariance).logpdf(SMOOTH)
     for method in (lgp.ExactGP(), lgp.CollapsedVI(ROWS), lgp.VariationalInference()):
         np.testing.assert_allclose(settled(method, regression(), data).bound, expected, rtol=1e-8)
+
+
+def test_laplace_equals_scikit_learn(x64):
+    peer = GaussianProcessClassifier(
+        sklearn_kernels.ConstantKernel(1.4) * sklearn_kernels.RBF(0.6), optimizer=None
+    ).fit(X, BINARY)
+    value, gradient = peer.log_marginal_likelihood(peer.kernel_.theta, eval_gradient=True)
+    model, data = classification(kernel=lgp.RBF(0.6, 1.4)), lgp.Data(X, BINARY)
+    space, algorithm = ParameterSpace(model), lgp.Laplace().algorithm(model)
+    rows = data.to_device()
+    sites = initial_sites(algorithm, model, rows)
+    ours = evaluate(algorithm, space, jnp.asarray(space.to_vector()), rows, sites)
+    np.testing.assert_allclose(ours.bound, value, rtol=1e-8)
+    np.testing.assert_allclose(ours.gradient, gradient[::-1], rtol=1e-6)
+    posterior = lgp.fit(
+        *(model, data),
+        key=jax.random.key(0),
+        method=lgp.Laplace(),
+        learn_hyperparameters=False,
+    ).posterior
+    # Theirs is a sum of five error functions in the logistic's place, good to some 1e-4.
+    theirs = peer.predict_proba(NEW)
+    np.testing.assert_allclose(posterior.predict(NEW).probabilities, theirs, atol=3e-4)
+    mean = KERNEL.gram(NEW, X) @ (BINARY - peer.base_estimator_.pi_)
+    np.testing.assert_allclose(posterior.predict_f(NEW).mean, mean, rtol=1e-6)
+
+
+def test_laplace_ends_at_a_mode_of_what_is_not_log_concave(x64):
+    model, data = robust(1.4 * lgp.RBF(2.0)), lgp.Data(X, OUTLIER)
+    found = settled(lgp.Laplace(), model, data)
+    K = np.asarray(model.kernel.gram(X, X))
+    f = np.asarray(found.posterior.mean(X))[:, 0]
+
+    def log_prob(f):
+        return jnp.sum(jax.vmap(lambda y, f: model.likelihood.log_prob(y, f[None], {}))(OUTLIER, f))
+
+    slope = np.asarray(jax.grad(log_prob)(f)) - np.linalg.solve(K, f)
+    curvature = np.asarray(jax.hessian(log_prob)(f)) - np.linalg.inv(K)
+    assert np.abs(slope).max() < 1e-7
+    assert np.linalg.eigvalsh(curvature).max() < 0
+    assert found.sites.precision.min() < 0
+    evidence = log_prob(f) - 0.5 * f @ np.linalg.solve(K, f)
+    evidence -= 0.5 * np.linalg.slogdet(-K @ curvature)[1]
+    np.testing.assert_allclose(found.bound, evidence, rtol=1e-8)
+
+
+@pytest.mark.parametrize(("model", "y"), [(classification(), BINARY), (robust(), OUTLIER)])
+def test_a_power_towards_zero_is_variational(x64, model, y):
+    data = lgp.Data(X, y)
+    limit = settled(lgp.VariationalInference(), model, data)
+    errors = [abs(settled(EP(power=p), model, data).bound - limit.bound) for p in (0.1, 0.01)]
+    assert errors[1] < 0.2 * errors[0]
+    assert errors[1] < 5e-3
+
+
+def test_expectation_propagation_is_nearest_to_the_evidence(x64):
+    """On three rows, whose evidence is found by quadrature."""
+    model, data = classification(kernel=4.0 * lgp.RBF(1.0)), lgp.Data(X[:3], BINARY[:3])
+    nodes, weights = hermite_nodes(60, 3)
+    f = nodes @ np.linalg.cholesky(np.asarray(model.kernel.gram(X[:3], X[:3]))).T
+    truth = np.log(weights @ np.exp(-np.logaddexp(0, (1 - 2 * BINARY[:3]) * f).sum(axis=1)))
+    evidence = {
+        type(method).__name__: float(settled(method, model, data).bound)
+        for method in (EP(), lgp.VariationalInference(), lgp.Laplace())
+    }
+    errors = {name: abs(value - truth) for name, value in evidence.items()}
+    assert errors["ExpectationPropagation"] < 5e-3
+    assert errors["ExpectationPropagation"] < errors["VariationalInference"] < errors["Laplace"]
+    assert evidence["VariationalInference"] < truth
+
+
+@pytest.mark.parametrize("power", [1.0, 0.3])
+def test_sparse_power_ep_of_gaussian_noise_has_its_closed_form(x64, power):
+    """Bui, Yan & Turner (2017, eq. 16): between the collapsed bound and FITC."""
+    data, model = lgp.Data(X, SMOOTH), regression()
+    Z = FEW.points
+    Kmn = np.asarray(KERNEL.gram(Z, X))
+    Q = Kmn.T @ np.linalg.solve(np.asarray(KERNEL.gram(Z, Z)), Kmn)
+    left = np.asarray(KERNEL.diagonal(X)) - np.diag(Q)
+    total = Q + np.diag(power * left + 0.3)
+    truth = multivariate_normal(np.zeros(len(X)), total).logpdf(SMOOTH)
+    truth -= 0.5 * (1 - power) / power * np.sum(np.log1p(power * left / 0.3))
+    np.testing.assert_allclose(settled(EP(FEW, power=power), model, data).bound, truth, rtol=1e-8)
+
+
+@pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.suited(**SIGNED)])
+def test_negative_precisions_are_what_linear_algebra_says(x64, representation):
+    generator = np.random.default_rng(3)
+    linear = generator.normal(size=(len(X), 1))
+    precision = generator.uniform(-0.2, 2.0, size=(len(X), 1))
+    assert precision.min() < 0
+    sites = GaussianSites(*map(jnp.asarray, (linear, precision, np.zeros(len(X)))))
+    posterior = representation.condition(KERNEL, X, sites)
+    K, cross = (np.asarray(KERNEL.gram(X, other)) for other in (X, NEW))
+    covariance = np.linalg.inv(np.linalg.inv(K) + np.diag(precision[:, 0]))
+    projection = np.linalg.solve(K, cross)
+    joint = np.asarray(KERNEL.gram(NEW, NEW)) - projection.T @ (K - covariance) @ projection
+    mean, variance = posterior.marginals(NEW)
+    np.testing.assert_allclose(mean, projection.T @ covariance @ linear, rtol=1e-8)
+    np.testing.assert_allclose(variance[:, 0], np.diag(joint), rtol=1e-8)
+    np.testing.assert_allclose(posterior.covariance(NEW)[0], joint, rtol=1e-6, atol=1e-10)
+    half_ratio = 0.5 * (np.linalg.slogdet(K)[1] - np.linalg.slogdet(covariance)[1])
+    evidence = 0.5 * linear[:, 0] @ covariance @ linear[:, 0] - half_ratio
+    np.testing.assert_allclose(posterior.log_evidence, evidence, rtol=1e-8)
+    at_rows = covariance @ linear[:, 0]
+    kl = 0.5 * (np.trace(np.linalg.solve(K, covariance)) - len(X))
+    kl += 0.5 * at_rows @ np.linalg.solve(K, at_rows) + half_ratio
+    np.testing.assert_allclose(posterior.kl, kl, rtol=1e-8)
+
+    def value(kernel):
+        return representation.condition(kernel, X, sites).log_evidence
+
+    gradient = representation.pull_back(posterior, X, sites).kernel
+    require_gradient(value, KERNEL, gradient, "The evidence's gradient in the kernel")
+    keys = jax.random.split(jax.random.key(0), 4000)
+    paths = jax.vmap(lambda key: drawn_values(posterior, key))(keys)
+    spread = np.cov(np.asarray(paths).T)
+    np.testing.assert_allclose(spread, joint, atol=6 * np.diag(joint).max() / np.sqrt(4000))
+
+
+def drawn_values(posterior, key):
+    """A draw at new inputs by Matheron's rule, the prior's part exact."""
+    centres = posterior.centres
+    everywhere = jnp.concatenate([centres, NEW])
+    key_prior, key_update = jax.random.split(key)
+    gram = KERNEL.gram(everywhere, everywhere) + 1e-10 * jnp.eye(len(everywhere))
+    prior = jnp.linalg.cholesky(gram) @ jax.random.normal(key_prior, (len(everywhere),))
+    at_centres = prior[: len(centres), None]
+    weights = posterior.pathwise_update(key_update, lambda _: at_centres)
+    return prior[len(centres) :] + weights[0] @ KERNEL.gram(centres, NEW)
+
+
+def test_what_no_posterior_is_has_no_evidence(x64):
+    sites = GaussianSites(jnp.ones((len(X), 1)), jnp.full((len(X), 1), -5.0), jnp.zeros(len(X)))
+    assert np.isnan(lgp.Dense(signed=True).condition(KERNEL, X, sites).log_evidence)

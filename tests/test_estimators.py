@@ -12,7 +12,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latentgp as lgp
-from latentgp import GPClassifier, GPRegressor, InputError
+from latentgp import (
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+    InputError,
+)
 from latentgp.estimators import MULTICLASS, REGRESSION
 
 ROWS = 30
@@ -247,8 +253,78 @@ class TestClassifier:
         assert set(np.unique(classifier.sample_y(X[:3], 20))) <= set(labels)
 
 
+class TestCounts:
+    @pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
+    def test_exposure_scales_the_count(self, name):
+        X = inputs(rows=60)
+        exposure = np.random.default_rng(3).uniform(1, 5, size=60)
+        rate = np.exp(1 + np.sin(2 * X[:, 0]))
+        y = np.random.default_rng(4).poisson(exposure * rate)
+        counts = GPCountRegressor(likelihood=name, random_state=0).fit(X, y, exposure=exposure)
+        one, five = counts.predict(X), counts.predict(X, exposure=np.full(60, 5.0))
+        np.testing.assert_allclose(five, 5 * one, rtol=1e-10)
+        assert np.corrcoef(one, rate)[0, 1] > 0.9
+        lower, upper = counts.predict_interval(X, 0.9, exposure=exposure)
+        assert np.mean((lower <= y) & (y <= upper)) > 0.8
+        assert np.all(counts.log_predictive_density(X, y, exposure=exposure) < 0)
+        draws = counts.sample_y(X[:2], 500, exposure=[1.0, 5.0])
+        assert draws[1].mean() == pytest.approx(five[1], rel=0.2)
+
+    def test_counts_of_a_million_and_none(self):
+        X = inputs()
+        for y in (np.zeros(ROWS), np.full(ROWS, 1e6) + np.arange(ROWS)):
+            counts = GPCountRegressor(random_state=0).fit(X, y)
+            np.testing.assert_allclose(counts.predict(X), y, rtol=0.01, atol=0.2)
+
+    @pytest.mark.parametrize(
+        ("y", "exposure", "says"),
+        [
+            (-1.0, 1.0, "must be counts 0, 1, 2"),
+            (0.5, 1.0, "must be counts 0, 1, 2"),
+            (1.0, 0.0, "exposure must be positive"),
+        ],
+    )
+    def test_what_is_no_count_is_refused(self, y, exposure, says):
+        X = inputs()
+        with pytest.raises(InputError, match=says):
+            GPCountRegressor().fit(X, np.full(ROWS, y), exposure=np.full(ROWS, exposure))
+
+
+class TestOrdinal:
+    GRADES = ("low", "middle", "high")
+
+    def test_labels_in_an_order(self):
+        X = inputs(rows=60)
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        ordinal = GPOrdinalClassifier(order=self.GRADES, random_state=0).fit(X, grades)
+        assert ordinal.classes_.tolist() == list(self.GRADES)
+        assert ordinal.score(X, grades) > 0.9
+        probabilities = ordinal.predict_proba(X)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+        chosen = probabilities[np.arange(60), np.digitize(X[:, 0], [-0.5, 0.5])]
+        density = ordinal.log_predictive_density(X, grades)
+        np.testing.assert_allclose(density, np.log(chosen), rtol=1e-10)
+        assert set(ordinal.sample_y(X, 3).ravel()) <= set(self.GRADES)
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            ({"order": ["low", "high"]}, "missing from"),
+            ({"order": ["low", "middle", "high", "low"]}, "twice in"),
+            ({"likelihood": lgp.Ordinal([0.0])}, "3 ordered classes"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, settings, says):
+        X = inputs()
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        with pytest.raises(InputError, match=says):
+            GPOrdinalClassifier(**settings).fit(X, grades)
+
+
 class TestLikelihood:
-    @pytest.mark.parametrize("name", sorted(set(REGRESSION) - {"gaussian"}))
+    @pytest.mark.parametrize(
+        "name", sorted(set(REGRESSION) - {"gaussian", "beta", "stochastic-volatility", "weibull"})
+    )
     def test_every_name_fits_a_regressor(self, name):
         X = inputs()
         y = 1000 * targets(X)
@@ -262,6 +338,29 @@ class TestLikelihood:
         lower, upper = estimator.predict_interval(X, 0.9)
         assert 0.7 < np.mean((lower < y) & (y < upper)) <= 1
         assert np.all(np.isfinite(estimator.log_predictive_density(X, y)))
+
+    def test_shares_and_volatility(self):
+        X = inputs()
+        f = np.sin(2 * X[:, 0])
+        shares = GPRegressor(likelihood="beta", random_state=0).fit(X, 1 / (1 + np.exp(-f)))
+        assert np.abs(shares.predict(X) - 1 / (1 + np.exp(-f))).max() < 0.05
+        noise = np.random.default_rng(2).normal(size=ROWS)
+        moving = GPRegressor(likelihood="stochastic-volatility", random_state=0)
+        std = moving.fit(X, 100 * np.exp(2 * f) * noise).predict(X, return_std=True)[1]
+        assert np.corrcoef(np.log(std), f)[0, 1] > 0.5
+
+    def test_censored_times(self):
+        X = np.linspace(0, 1, 80)[:, None]
+        generator = np.random.default_rng(0)
+        times = 10 * generator.weibull(1.5, size=80)
+        ends = 10 * generator.weibull(1.5, size=80)
+        seen, censored = np.minimum(times, ends), (ends < times).astype(float)
+        told = GPRegressor(likelihood="weibull", random_state=0).fit(X, seen, censored=censored)
+        untold = GPRegressor(likelihood="weibull", random_state=0).fit(X, seen)
+        truth = times.mean()
+        assert abs(told.predict(X).mean() - truth) < 0.25 * truth < truth - untold.predict(X).mean()
+        with pytest.raises(InputError, match="must be positive, but are not in 1 row"):
+            told.fit(X, np.where(np.arange(80) == 3, 0.0, seen))
 
     @pytest.mark.parametrize("name", ["logistic-softmax"])
     def test_a_name_fits_a_classifier(self, name):

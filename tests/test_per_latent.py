@@ -11,7 +11,7 @@ import pytest
 import latentgp as lgp
 from latentgp import persistence
 from latentgp.inference.priors import scales, search_bounds, weak_priors
-from latentgp.inference.site_inference import evaluate, initial_sites, settle
+from latentgp.inference.profile import evaluate, initial_sites, settle
 from latentgp.latents import log_evidence
 from latentgp.latents.paths import prior_path
 from latentgp.latents.selection import select_points

@@ -22,7 +22,8 @@ from latentgp.inference.driver import Callback, Driver, Record
 from latentgp.inference.hyperparameters import learn
 from latentgp.inference.methods import Method, SamplingMethod, SiteMethod, choose_method
 from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
-from latentgp.inference.site_inference import SiteInference, initial_sites, settle
+from latentgp.inference.profile import initial_sites, settle
+from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
@@ -236,7 +237,11 @@ def _by_sites(
             key=key,
         )
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
-    final = dataclasses.replace(algorithm, tolerance=_FINAL_TOLERANCE, max_updates=_FINAL_UPDATES)
+    final = dataclasses.replace(
+        algorithm,
+        tolerance=min(algorithm.tolerance, _FINAL_TOLERANCE),
+        max_updates=max(algorithm.max_updates, _FINAL_UPDATES),
+    )
     sites = initial_sites(algorithm, model, rows)
     if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
@@ -246,9 +251,7 @@ def _by_sites(
             "The log evidence is not a finite number at these hyper-parameters; start from other "
             "values, or change the units of the data."
         )
-    evidence = Evidence(
-        float(settled.bound), "exact" if algorithm.is_exact(model) else "lower bound"
-    )
+    evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
     posterior = Posterior(model, settled.posterior, evidence)
     diagnostics = judge(
         posterior=posterior,

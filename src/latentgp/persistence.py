@@ -209,4 +209,4 @@ def _name(cls: type) -> str:
 
 
 def _is_estimator(cls: type) -> bool:
-    return any(_name(base) == "latentgp.estimators:_GPEstimator" for base in cls.__mro__)
+    return any(_name(base) == "latentgp.estimators.base:GPEstimator" for base in cls.__mro__)

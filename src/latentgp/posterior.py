@@ -5,7 +5,7 @@ is not a standard deviation. Everything handed out is a NumPy array in the units
 """
 
 from functools import cached_property, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,6 +30,7 @@ from latentgp.means import constant_first
 from latentgp.models import LatentGP
 from latentgp.precision import double_precision
 from latentgp.questions import checked_inputs, checked_levels, checked_side, interval_levels
+from latentgp.sites.base import EvidenceKind
 
 _NODES_A_ROW = 1024  # of quadrature, for several latents
 
@@ -38,7 +39,7 @@ class Evidence(NamedTuple):
     """The log evidence of the model, in nats, total over rows, named for what it is."""
 
     value: float
-    kind: Literal["exact", "lower bound"]
+    kind: EvidenceKind
 
     def __float__(self) -> float:
         return self.value

@@ -55,29 +55,20 @@ class History(NamedTuple):
 
 
 def accelerated(
-    history: History, update: Update, step_size: float | Float[Array, ""]
+    history: History,
+    update: Update,
+    step_size: float | Float[Array, ""],
+    *,
+    signed: bool = False,
 ) -> GaussianSites:
     """Where the secant through past updates has the smallest residual, and a step from there.
 
-    Anderson (1965, 4.1). Residuals are measured by the Fisher information of N(mean, variance) in
-    its natural parameters, so the units of f do not matter. Without history it is a damped
-    step. Precisions stay at zero or above.
+    Anderson (1965, 4.1). Without history it is a damped step. Precisions stay at zero or above
+    unless they are signed.
     """
-    spread = jnp.sqrt(update.variance)
-
-    def white(parameters: Float[Array, "2 N Q"]) -> Float[Array, "2 N Q"]:
-        linear, precision = parameters
-        return jnp.stack(
-            [
-                spread * (linear - update.mean * precision),
-                jnp.sqrt(0.5) * update.variance * precision,
-            ]
-        )
-
-    residual = _residual(update)
-    changes = jax.lax.map(white, history.changes)
+    changes = jax.lax.map(lambda change: _white(update, change), history.changes)
     gram = jnp.einsum("akni,bkni->ab", changes, changes)
-    slopes = jnp.einsum("akni,kni->a", changes, white(residual))
+    slopes = jnp.einsum("akni,kni->a", changes, _white(update, _residual(update)))
     norms = jnp.sqrt(jnp.diagonal(gram))
     norms = jnp.where(norms > 0, norms, 1.0)
     correlations = gram / jnp.outer(norms, norms) + _RIDGE * jnp.eye(len(gram), dtype=gram.dtype)
@@ -85,7 +76,25 @@ def accelerated(
     along = jnp.einsum("a,akni->kni", weights, history.moves + step_size * history.changes)
     plain = update.sites.damped(update.target, step_size)
     linear, precision = _parameters(plain) - along
-    return GaussianSites(linear, jnp.maximum(precision, 0.0), plain.log_constant)
+    precision = precision if signed else jnp.maximum(precision, 0.0)
+    return GaussianSites(linear, precision, plain.log_constant)
+
+
+def residual_norm(update: Update) -> Float[Array, ""]:
+    """How far a plain update goes, squared: about twice the KL divergence of its marginals."""
+    return jnp.sum(_white(update, _residual(update)) ** 2)
+
+
+def _white(update: Update, parameters: Float[Array, "2 N Q"]) -> Float[Array, "2 N Q"]:
+    """Differences of sites by the Fisher information of N(mean, variance): units do not matter."""
+    linear, precision = parameters
+    spread = jnp.sqrt(update.variance)
+    return jnp.stack(
+        [
+            spread * (linear - update.mean * precision),
+            jnp.sqrt(0.5) * update.variance * precision,
+        ]
+    )
 
 
 def _parameters(sites: GaussianSites) -> Float[Array, "2 N Q"]:

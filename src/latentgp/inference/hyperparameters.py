@@ -11,12 +11,8 @@ from scipy.optimize import OptimizeResult, minimize
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.driver import Driver, EndFit, EndRun, Record
-from latentgp.inference.site_inference import (
-    SiteInference,
-    evaluate,
-    initial_sites,
-    spread_sites,
-)
+from latentgp.inference.profile import evaluate, initial_sites, spread_sites
+from latentgp.inference.site_inference import SiteInference
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites
 

@@ -1,7 +1,7 @@
 """Methods are values: which algorithm, with which settings. They hold no data and no result."""
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import numpy as np
@@ -23,6 +23,8 @@ from latentgp.likelihoods.robust import SymmetricNoise
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.augmentation import AugmentationRule
+from latentgp.sites.laplace import LaplaceRule
+from latentgp.sites.moments import MomentRule
 from latentgp.sites.variational import VariationalRule
 
 
@@ -32,6 +34,8 @@ class Method(eqx.Module):
 
 class SiteMethod(Method):
     """A method whose posterior is Gaussian, by sites."""
+
+    representation: eqx.AbstractVar[Representation]
 
     @abstractmethod
     def algorithm(self, model: LatentGP) -> SiteInference:
@@ -45,8 +49,10 @@ class SiteMethod(Method):
 class ExactGP(SiteMethod):
     """Regression with Gaussian noise in closed form (Rasmussen & Williams 2006, 2.2): O(N^3)."""
 
+    representation: Representation = Dense()
+
     def algorithm(self, model: LatentGP) -> SiteInference:
-        return _conjugate_inference(self, model, Dense())
+        return _conjugate_inference(self, model)
 
 
 class CollapsedVI(SiteMethod):
@@ -58,10 +64,10 @@ class CollapsedVI(SiteMethod):
         representation: how many inducing points, and how they are chosen.
     """
 
-    representation: Inducing = Inducing(number=500)
+    representation: Representation = Inducing(number=500)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        return _conjugate_inference(self, model, self.representation)
+        return _conjugate_inference(self, model)
 
 
 class AugmentedVI(SiteMethod):
@@ -83,8 +89,7 @@ class AugmentedVI(SiteMethod):
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         rule = AugmentationRule(augmentation=self.augmentation)
-        rule.check(model.likelihood)
-        return SiteInference(self.representation, rule, self.tolerance, self.max_updates)
+        return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)
 
 
 class VariationalInference(SiteMethod):
@@ -109,15 +114,70 @@ class VariationalInference(SiteMethod):
     max_updates: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
-        if not 0 < self.step_size <= 1:
-            raise InputError(
-                f"VariationalInference.step_size must be in (0, 1], got {self.step_size}; "
-                "0.7 is a good start, lower it if the bound oscillates."
-            )
+        _check_share(self, "step_size", "0.7 is a good start, lower it if the bound oscillates")
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         rule = VariationalRule(step_size=self.step_size)
-        return SiteInference(self.representation, rule, self.tolerance, self.max_updates)
+        return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)
+
+
+class Laplace(SiteMethod):
+    """Laplace's approximation: the mode of the latents and the curvature there (R&W 2006, 3.4).
+
+    Newton's method, its steps shortened where the posterior density would fall, so that it ends
+    at a mode for likelihoods that are not log-concave too. The gradient of the evidence has the
+    implicit term of the mode. Of several latents the curvature's diagonal is used: what ties
+    the latents of one row together at the mode is left out of the covariance. With `Inducing`
+    the prior is that of FITC.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        tolerance: relative change of the log density below which Newton's method stops.
+        max_updates: at most so many Newton steps an evaluation of the hyper-parameters.
+    """
+
+    representation: Representation = Dense()
+    tolerance: float = eqx.field(static=True, default=1e-10)
+    max_updates: int = eqx.field(static=True, default=50)
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        return SiteInference.of(
+            model, self.representation, LaplaceRule(), self.tolerance, self.max_updates
+        )
+
+
+class ExpectationPropagation(SiteMethod):
+    """Expectation propagation (Minka 2001) and its powers (Minka 2004), parallel and damped.
+
+    Site updates go on until they stand still; one that would move the sites more than the last
+    is taken back and shortened. Rows whose cavity is improper keep their site for that time. With
+    `Inducing` it is the sparse power expectation propagation of Bui, Yan & Turner (2017): power 1
+    has FITC's prior.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        power: in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational.
+        step_size: of the updates, in (0, 1].
+        tolerance: size of an update, relative to the log evidence, below which they stop.
+        max_updates: at most so many site updates an evaluation of the hyper-parameters.
+
+    Raises:
+        InputError: a power or step size outside (0, 1].
+    """
+
+    representation: Representation = Dense()
+    power: float = eqx.field(static=True, default=1.0)
+    step_size: float = eqx.field(static=True, default=0.8)
+    tolerance: float = eqx.field(static=True, default=1e-8)
+    max_updates: int = eqx.field(static=True, default=50)
+
+    def __check_init__(self) -> None:
+        _check_share(self, "power", "1 is expectation propagation")
+        _check_share(self, "step_size", "0.8 is a good start, lower it if updates do not settle")
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        rule = MomentRule(step_size=self.step_size, fraction=self.power)
+        return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)
 
 
 class SamplingMethod(Method):
@@ -338,6 +398,19 @@ class NUTS(SamplingMethod):
         return VariationalInference()
 
 
+MethodName = Literal[
+    "auto",
+    "exact",
+    "collapsed",
+    "augmented",
+    "variational",
+    "laplace",
+    "ep",
+    "gibbs",
+    "nuts",
+]
+
+
 class Choice(NamedTuple):
     """A method and why it was chosen, in a sentence."""
 
@@ -412,6 +485,10 @@ def method_from_name(
         return Choice(AugmentedVI(representation), "asked for")
     if name == "variational":
         return Choice(VariationalInference(representation), "asked for")
+    if name == "laplace":
+        return Choice(Laplace(representation), "asked for")
+    if name == "ep":
+        return Choice(ExpectationPropagation(representation), "asked for")
     if name == "gibbs":
         if n_inducing is None and rows <= _DENSE_SAMPLING:
             representation = Dense()
@@ -423,15 +500,18 @@ def method_from_name(
         return Choice(CollapsedVI(Inducing(number=min(rows, number))), "asked for")
     if name == "exact":
         return Choice(ExactGP(), "asked for")
-    raise InputError(
-        f"method must be one of auto, exact, collapsed, augmented, variational, gibbs, nuts, got "
-        f"{name!r}."
-    )
+    raise InputError(f"method must be one of {', '.join(get_args(MethodName))}, got {name!r}.")
 
 
-def _conjugate_inference(
-    method: Method, model: LatentGP, representation: Representation
-) -> SiteInference:
+def _check_share(method: SiteMethod, name: str, advice: str) -> None:
+    value = getattr(method, name)
+    if not 0 < value <= 1:
+        raise InputError(
+            f"{type(method).__name__}.{name} must be in (0, 1], got {value}; {advice}."
+        )
+
+
+def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     rule = AugmentationRule()
     rule.check(model.likelihood)
     if not rule.is_exact(model.likelihood):
@@ -439,4 +519,4 @@ def _conjugate_inference(
             f"{type(method).__name__} needs Gaussian noise, but the likelihood is "
             f"{type(model.likelihood).__name__}; use AugmentedVI or VariationalInference."
         )
-    return SiteInference(representation, rule)
+    return SiteInference.of(model, method.representation, rule)

@@ -11,7 +11,7 @@ from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.driver import Record
 from latentgp.inference.hyperparameters import Learned
 from latentgp.inference.methods import Method
-from latentgp.inference.site_inference import Settled
+from latentgp.inference.profile import Settled
 from latentgp.latents.base import latent_diagonals
 from latentgp.likelihoods import Gaussian
 from latentgp.parameters import ParameterSpace
@@ -21,7 +21,6 @@ _SAMPLED_ROWS = 500
 _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
 _SETTLED = 1e-4
-_PULL = 1e-6
 _DEFICIT_A_ROW = 0.02
 _NOISE_RATIO = 1e-2
 _R_HAT = 1.01
@@ -199,12 +198,6 @@ def judge(
             f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
             "length-scale."
         )
-    held = _held_sites(settled)
-    if held:
-        warnings.append(
-            f"The likelihood is not log-concave at {held} row(s), whose sites are held at "
-            "precision zero; the gradient that led the search is only approximate there."
-        )
     sharpness = float(np.max(scales * np.max(settled.sites.precision, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(
@@ -225,13 +218,6 @@ def judge(
         seconds=seconds,
         warnings=tuple(warnings),
     )
-
-
-def _held_sites(settled: Settled) -> int:
-    """Rows that pull at f although their precision was cut off at zero."""
-    linear, precision = np.abs(settled.sites.linear), np.asarray(settled.sites.precision)
-    pulls = linear > _PULL * np.max(linear, initial=0.0)
-    return int(np.sum(np.any((precision <= 0) & pulls, axis=1)))
 
 
 def _at_bounds(

@@ -98,6 +98,25 @@ class Representation(eqx.Module):
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
+    def suited(self, *, signed: bool, power: float) -> "Representation":
+        """This representation for the sites of a rule.
+
+        Args:
+            signed: whether precisions can be negative.
+            power: of the prior that coefficients leave open, in [0, 1], where there is any: 0 is
+                the variational treatment, 1 that of an independent latent a row (FITC), between
+                them power expectation propagation (Bui, Yan & Turner 2017).
+
+        Raises:
+            InputError: it has no way with such sites.
+        """
+        if signed or power:
+            raise InputError(
+                f"{type(self).__name__} takes neither negative precisions nor powers of its prior; "
+                "use Dense() or Inducing(...), or write its suited(...)."
+            )
+        return self
+
     @abstractmethod
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites

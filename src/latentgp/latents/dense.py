@@ -1,7 +1,9 @@
 """The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,8 +39,10 @@ class DensePosterior(LatentPosterior):
     Attributes:
         X: inputs of the rows, shape (N, D).
         weights: K^-1 times the posterior mean, shape (Q, N).
-        root_precision: W^1/2, shape (Q, N).
+        root_precision: W^1/2, shape (Q, N); zero where a precision is negative.
         factor: of B, shapes (Q, N, N).
+        raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
+            shape (Q, N, N); (Q, 0, N) where no precision can be negative.
     """
 
     kernel: LatentKernel
@@ -46,6 +50,7 @@ class DensePosterior(LatentPosterior):
     weights: Float[Array, "Q N"]
     root_precision: Float[Array, "Q N"]
     factor: Factor
+    raised: Float[Array, "Q S N"]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
@@ -55,21 +60,25 @@ class DensePosterior(LatentPosterior):
         return block_means(latent_grams(self.kernel, self.X, X), self.weights)
 
     def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        def variance(cross, prior, root_precision, inverse):
+        def variance(cross, prior, root_precision, inverse, raised):
             explained = jnp.sum((inverse @ (root_precision[:, None] * cross)) ** 2, axis=0)
-            return jnp.clip(prior - explained, 0.0, prior)
+            return jnp.clip(prior - explained, 0.0, prior) + jnp.sum((raised @ cross) ** 2, axis=0)
 
         cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
-        variances = over_latents(variance, cross, prior, self.root_precision, self.factor.inverse)
+        variances = over_latents(
+            variance, cross, prior, self.root_precision, self.factor.inverse, self.raised
+        )
         return block_means(cross, self.weights), variances.T
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        def covariance(cross, prior, root_precision, inverse):
-            half = inverse @ (root_precision[:, None] * cross)
-            return prior - half.T @ half
+        def covariance(cross, prior, root_precision, inverse, raised):
+            half, added = inverse @ (root_precision[:, None] * cross), raised @ cross
+            return prior - half.T @ half + added.T @ added
 
         cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
-        return over_latents(covariance, cross, prior, self.root_precision, self.factor.inverse)
+        return over_latents(
+            covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
+        )
 
     @property
     def centres(self) -> Float[Array, "M D"]:
@@ -79,20 +88,38 @@ class DensePosterior(LatentPosterior):
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
+        more = jax.random.normal(
+            jax.random.fold_in(key, 1), self.raised.shape[:2], self.weights.dtype
+        )
         prior = prior_path(self.X).T
 
-        def weights(weights, root_precision, factor, prior, noise):
+        def weights(weights, root_precision, factor, raised, prior, noise, more):
             # Sites have pseudo-targets l / w with variance 1 / w; the sampled ones are
             # prior + noise / sqrt(w), and W^1/2 B^-1 W^1/2 = (K + W^-1)^-1.
             residual = root_precision * prior + noise
             correction = factor.inverse.T @ (factor.inverse @ residual)
-            return weights - root_precision * correction
+            return weights - root_precision * correction + more @ raised
 
-        return over_latents(weights, self.weights, self.root_precision, self.factor, prior, noise)
+        return over_latents(
+            weights,
+            self.weights,
+            self.root_precision,
+            self.factor,
+            self.raised,
+            prior,
+            noise,
+            more,
+        )
 
 
 class Dense(Representation):
-    """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory."""
+    """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory.
+
+    Args:
+        signed: whether precisions of sites can be negative; a method sets it.
+    """
+
+    signed: bool = eqx.field(static=True, default=False)
 
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
@@ -104,10 +131,13 @@ class Dense(Representation):
             )
         return self
 
+    def suited(self, *, signed: bool, power: float) -> "Dense":
+        return Dense(signed=signed)
+
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> DensePosterior:
-        return _condition(kernel, X, latent_grams(kernel, X), sites)
+        return _condition(kernel, X, latent_grams(kernel, X), sites, self.signed)
 
     def update_sites(
         self,
@@ -121,7 +151,7 @@ class Dense(Representation):
         K = latent_grams(posterior.kernel, X)
         mean, variance = _row_marginals(posterior, K)
         sites, other = update(rows, mean, variance, sites, offset)
-        posterior = _condition(posterior.kernel, X, K, sites.about(offset))
+        posterior = _condition(posterior.kernel, X, K, sites.about(offset), self.signed)
         return sites, posterior, other
 
     def pull_back(
@@ -129,13 +159,17 @@ class Dense(Representation):
     ) -> Pullback:
         K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
 
-        def in_gram(weights, root_precision, factor):
+        def in_gram(weights, root_precision, factor, raised):
             precision = factor.inverse_of_product()
             precision = root_precision[:, None] * precision * root_precision
-            return 0.5 * (jnp.outer(weights, weights) - precision)
+            return 0.5 * (jnp.outer(weights, weights) - precision + raised.T @ raised)
 
         slopes = over_latents(
-            in_gram, posterior.weights, posterior.root_precision, posterior.factor
+            in_gram,
+            posterior.weights,
+            posterior.root_precision,
+            posterior.factor,
+            posterior.raised,
         )
         (in_kernel,) = pull_gram(over_sharing(slopes, K))
         mean, variance = _row_marginals(posterior, K)
@@ -166,12 +200,26 @@ class Dense(Representation):
         return True
 
 
-def _condition(
-    kernel: LatentKernel, X: Float[Array, "N D"], K: Float[Array, "#Q N N"], sites: GaussianSites
-) -> DensePosterior:
-    root_precision = jnp.sqrt(sites.precision).T
+class _Solved(NamedTuple):
+    """What sites of one latent function make of its prior."""
 
-    def solve(K, linear, root):
+    weights: Float[Array, "N"]
+    factor: Factor
+    raised: Float[Array, "S N"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+
+
+def _condition(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    K: Float[Array, "#Q N N"],
+    sites: GaussianSites,
+    signed: bool,
+) -> DensePosterior:
+    root_precision = jnp.sqrt(jnp.maximum(sites.precision, 0.0)).T
+
+    def solve(K, linear, root, precision):
         """With l = W^(1/2) r + l_0, l' S l = r' r + l_0' K l_0 - |h|^2, L h = r - W^(1/2) K l_0.
 
         Sites of great precision have great l' l / W, which cancels in the evidence: it must not
@@ -188,20 +236,62 @@ def _condition(
         explained = ratio @ ratio + rest @ (K @ rest) - half @ half
         log_evidence = 0.5 * explained - factor.half_log_determinant
         kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
-        return weights, factor, log_evidence, kl + factor.half_log_determinant
+        raised = jnp.zeros((0, len(K)), K.dtype)
+        solved = _Solved(weights, factor, raised, log_evidence, kl + factor.half_log_determinant)
+        return _with_negative(K, root_K, root, precision, solved) if signed else solved
 
-    weights, factor, log_evidence, kl = over_latents(solve, K, sites.linear.T, root_precision)
+    solved = over_latents(solve, K, sites.linear.T, root_precision, sites.precision.T)
     return DensePosterior(
         kernel=kernel,
         X=X,
-        weights=weights,
+        weights=solved.weights,
         root_precision=root_precision,
-        factor=factor,
-        log_evidence=jnp.sum(log_evidence),
-        kl=jnp.sum(kl),
+        factor=solved.factor,
+        raised=solved.raised,
+        log_evidence=jnp.sum(solved.log_evidence),
+        kl=jnp.sum(solved.kl),
         jitter=jnp.zeros((), K.dtype),
         deficit=jnp.zeros((), K.dtype),
     )
+
+
+def _with_negative(
+    K: Float[Array, "N N"],
+    root_K: Float[Array, "N N"],
+    root: Float[Array, "N"],
+    precision: Float[Array, "N"],
+    positive: _Solved,
+) -> _Solved:
+    """What rows of negative precision -n make of the posterior N(m, S) given all others.
+
+    With C = I - n^1/2 S n^1/2 the covariance is S + S n^1/2 C^-1 n^1/2 S. It is proper, and C
+    positive definite, exactly where K^-1 + W is; elsewhere everything here is NaN.
+    """
+
+    def change():
+        identity = jnp.eye(len(K), dtype=K.dtype)
+        lack = jnp.sqrt(jnp.maximum(-precision, 0.0))
+        half = positive.factor.inverse @ root_K
+        covariance = K - half.T @ half
+        left = cholesky(identity - lack[:, None] * covariance * lack)
+        to_white = left.inverse * lack
+        explained = half.T @ (positive.factor.inverse * root)
+        raised = to_white @ (identity - explained)
+        pull = to_white @ (K @ positive.weights)
+        weights = positive.weights + pull @ raised
+        gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
+        norms = weights @ (K @ weights) - positive.weights @ (K @ positive.weights)
+        more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
+        return _Solved(
+            weights,
+            positive.factor,
+            raised,
+            positive.log_evidence + gain - determinant,
+            positive.kl + more + determinant,
+        )
+
+    nothing = positive._replace(raised=jnp.zeros_like(K))
+    return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
 
 
 def _row_marginals(
@@ -209,7 +299,7 @@ def _row_marginals(
 ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
     """Marginals at the rows themselves, O(N^2): W S = I - B^-1 for the posterior covariance S."""
 
-    def variance(K, root_precision, inverse):
+    def variance(K, root_precision, inverse, raised):
         prior, precision = jnp.diagonal(K), root_precision**2
 
         def from_sites():
@@ -219,7 +309,14 @@ def _row_marginals(
             return prior - jnp.sum((inverse @ (root_precision[:, None] * K)) ** 2, axis=0)
 
         strong = jnp.all(precision * prior > _WEAK_SITE)
-        return jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
+        positive = jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
+        return positive + jnp.sum((raised @ K) ** 2, axis=0)
 
-    variances = over_latents(variance, K, posterior.root_precision, posterior.factor.inverse)
+    variances = over_latents(
+        variance,
+        K,
+        posterior.root_precision,
+        posterior.factor.inverse,
+        posterior.raised,
+    )
     return block_means(K, posterior.weights), variances.T

@@ -1,7 +1,8 @@
 """The latent functions through M inducing points: O(N M^2), streamed over the rows."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -44,28 +45,57 @@ class Statistics(NamedTuple):
     Attributes:
         products: sum_n w_n k_n k_n', shape (Q, M, M).
         linear: sum_n l_n k_n, shape (Q, M).
-        prior_variance: sum_n w_n k(x_n, x_n), shape (Q,).
+        loss: what the evidence loses to prior variance that the coefficients leave open, in
+            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
+            taken off afterwards, or that of a power above zero.
     """
 
     products: Float[Array, "Q M M"]
     linear: Float[Array, "Q M"]
-    prior_variance: Float[Array, "Q"]
+    loss: Float[Array, "Q"]
 
     def add(
         self,
         blocks: Float[Array, "#Q M B"],
-        prior: Float[Array, "#Q B"],
-        linear: Float[Array, "B Q"],
-        precision: Float[Array, "B Q"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        loss: Float[Array, "Q B"],
     ) -> "Statistics":
-        """These sums with some rows added, given their kernel blocks."""
+        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
 
-        def sums(block, prior, linear, precision):
-            return (block * precision) @ block.T, linear @ block.T, prior @ precision
+        def sums(block, linear, precision, loss):
+            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
 
-        return Statistics(
-            *map(jnp.add, self, over_latents(sums, blocks, prior, linear.T, precision.T))
-        )
+        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
+
+
+class Projected(NamedTuple):
+    """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
+
+    Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
+
+    Attributes:
+        linear: shape (Q, B).
+        precision: shape (Q, B).
+        loss: minus twice the log of the factor that does not depend on g, shape (Q, B).
+    """
+
+    linear: Float[Array, "Q B"]
+    precision: Float[Array, "Q B"]
+    loss: Float[Array, "Q B"]
+
+    @classmethod
+    def of(
+        cls,
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        residual: Float[Array, "#Q B"],
+        power: float,
+    ) -> "Projected":
+        """For a power above zero."""
+        shrunk = power * precision * residual
+        loss = jnp.log1p(shrunk) / power - power * linear**2 * residual / (1 + shrunk)
+        return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
 
 
 class InducingPosterior(LatentPosterior):
@@ -92,6 +122,7 @@ class InducingPosterior(LatentPosterior):
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
     deficit: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
@@ -106,7 +137,8 @@ class InducingPosterior(LatentPosterior):
 
         def variance(block, prior, reduction):
             explained = jnp.sum((reduction @ block) * block, axis=0)
-            return jnp.clip(prior - explained, 0.0, prior)
+            # Rows of negative precision can leave more variance than the prior has.
+            return jnp.clip(prior - explained, 0.0, jnp.inf if self.signed else prior)
 
         variances = over_latents(variance, blocks, prior, self.reduction)
         return block_means(blocks, self.mean_weights), variances.T
@@ -147,6 +179,8 @@ class Inducing(Representation):
         selection: how points are chosen among the rows: "k-means++" takes the centres of
             clusters, "greedy-variance" the rows with the largest prior variance given those
             already chosen (Burt et al. 2020, 4.2).
+        signed: whether precisions of sites can be negative; a method sets it.
+        power: how the prior variance that the points leave open counts; a method sets it.
 
     Raises:
         InputError: neither a number nor points.
@@ -159,6 +193,8 @@ class Inducing(Representation):
     number: int | None = eqx.field(static=True, default=None)
     points: Float[Array, "M D"] | None = None
     selection: Selection = eqx.field(static=True, default="k-means++")
+    signed: bool = eqx.field(static=True, default=False)
+    power: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self) -> None:
         if self.points is None and (self.number is None or self.number < 1):
@@ -180,17 +216,22 @@ class Inducing(Representation):
         else:
             assert self.number is not None
             points = select_points(X, weights, kernel, self.number, self.selection, key)
-        return type(self)(number=len(points), points=points, selection=self.selection)
+        return dataclasses.replace(self, number=len(points), points=points)
+
+    def suited(self, *, signed: bool, power: float) -> "Inducing":
+        return dataclasses.replace(self, signed=signed, power=power)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> InducingPosterior:
-        points = self._points()
+        points, prior = self._points(), self._prior(kernel)
 
         def step(statistics, rows, real):
             x, linear, precision = rows
-            linear, precision = linear * real[:, None], precision * real[:, None]
-            return statistics.add(*_blocks(kernel, points, x), linear, precision), None
+            blocks, variances = _blocks(kernel, points, x)
+            linear, precision = linear.T * real, precision.T * real
+            projected, _ = self._project(prior, blocks, variances, linear, precision)
+            return statistics.add(blocks, *projected), None
 
         statistics, _ = scan_rows(
             step,
@@ -198,7 +239,7 @@ class Inducing(Representation):
             (X, sites.linear, sites.precision),
             columns=len(points),
         )
-        return _posterior(kernel, points, statistics)
+        return self._posterior(kernel, prior, statistics)
 
     def update_sites(
         self,
@@ -210,15 +251,22 @@ class Inducing(Representation):
         update: SiteUpdate,
     ) -> tuple[GaussianSites, InducingPosterior, PyTree]:
         kernel, points = posterior.kernel, self._points()
+        prior = self._prior(kernel)
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
-            blocks, prior = _blocks(kernel, points, x)
-            mean, variance = posterior.block_marginals(blocks, prior)
-            sites, other = update(rows, mean, variance, sites, offset)
+            blocks, variances = _blocks(kernel, points, x)
+            marginals = posterior.block_marginals(blocks, variances)
+            if self.power:
+                about = sites.about(offset)
+                marginals = self._row_marginals(
+                    prior, blocks, variances, *marginals, about.linear, about.precision
+                )
+            sites, other = update(rows, *marginals, sites, offset)
             about = sites.about(offset)
-            linear, precision = about.linear * real[:, None], about.precision * real[:, None]
-            return statistics.add(blocks, prior, linear, precision), (sites, other)
+            linear, precision = about.linear.T * real, about.precision.T * real
+            projected, _ = self._project(prior, blocks, variances, linear, precision)
+            return statistics.add(blocks, *projected), (sites, other)
 
         statistics, (sites, other) = scan_rows(
             step,
@@ -226,63 +274,87 @@ class Inducing(Representation):
             (X, rows, sites, offset),
             columns=len(points),
         )
-        return sites, _posterior(kernel, points, statistics), other
+        return sites, self._posterior(kernel, prior, statistics), other
 
     def pull_back(
         self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
-        kernel, points = posterior.kernel, self._points()
-
-        def step(slopes, rows, real):
-            x, linear, precision = rows
-            linear, precision = linear * real[:, None], precision * real[:, None]
-            (blocks, prior), pull_blocks = jax.vjp(lambda k, z: _blocks(k, z, x), kernel, points)
-
-            def in_block(block, prior, weights, reduction, linear, precision):
-                # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
-                product, mean = reduction @ block, weights @ block
-                explained = jnp.sum(product * block, axis=0)
-                weighted_residual = linear - precision * mean
-                slope = product * precision + weights[:, None] * weighted_residual
-                return slope, mean, jnp.clip(prior - explained, 0.0, prior)
-
-            in_blocks, mean, variance = over_latents(
-                in_block,
-                blocks,
-                prior,
-                posterior.mean_weights,
-                posterior.reduction,
-                linear.T,
-                precision.T,
-            )
-            in_prior = over_sharing(-0.5 * precision.T, prior)
-            slopes_here = pull_blocks((over_sharing(in_blocks, blocks), in_prior))
-            return jax.tree.map(jnp.add, slopes, slopes_here), (mean.T, variance.T)
-
-        # The part through K_mm, which does not depend on the rows.
-        grams, pull_grams = jax.vjp(latent_grams, kernel, points)
-        relative_jitter = posterior.jitter / jnp.max(_scales(grams))
-        identity = jnp.eye(len(points), dtype=grams.dtype)
-
-        def in_gram(inverse, weights, reduction, white_factor):
-            A = white_factor.lower @ white_factor.lower.T - identity
-            in_products = 0.5 * (reduction - jnp.outer(weights, weights))
-            slope = in_products - 0.5 * inverse.T @ A @ inverse
-            return slope + relative_jitter * jnp.trace(slope) / len(points) * identity
-
+        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
+        rows = (X, sites.linear, sites.precision)
+        if self.power:
+            (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
+            inverse = over_latents(Factor.inverse_of_product, posterior.factor)
+            through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
+        else:
+            through_rows, marginals = _pull_rows(posterior, rows)
+            through_prior = over_latents(_slope_of_trace, posterior.factor, posterior.white_factor)
+            through_prior = over_sharing(through_prior, grams)
         slopes = over_latents(
-            in_gram,
-            posterior.factor.inverse,
+            lambda weights, reduction: 0.5 * (reduction - jnp.outer(weights, weights)),
             posterior.mean_weights,
             posterior.reduction,
-            posterior.white_factor,
         )
-        start = pull_grams(over_sharing(slopes, grams))
-        (in_kernel, in_points), (mean, variance) = scan_rows(
-            step, start, (X, sites.linear, sites.precision), columns=len(points)
+        slopes = over_sharing(slopes, grams) + through_prior
+        # The jitter is relative to the prior variance.
+        relative_jitter = posterior.jitter / jnp.max(_scales(grams))
+        size = len(posterior.points)
+        traces = jnp.trace(slopes, axis1=1, axis2=2)[:, None, None] / size
+        through_grams = pull_grams(
+            slopes + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
         )
+        in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
         places = eqx.tree_at(lambda r: r.points, self, in_points)
-        return Pullback(in_kernel, places, mean, variance)
+        return Pullback(in_kernel, places, *marginals)
+
+    def _pull_rows_of_power(
+        self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
+    ) -> tuple[Any, tuple[Array, Array]]:
+        """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
+        prior = self._prior_of(posterior.factor, posterior.jitter)
+        in_sums = over_latents(
+            lambda inverse, weights, reduction: (
+                -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
+            ),
+            prior.precision,
+            posterior.mean_weights,
+            posterior.reduction,
+        )
+
+        def step(slopes, chunk, real):
+            x, linear, precision = chunk
+
+            def value(kernel, points, inverse):
+                blocks, variances = _blocks(kernel, points, x)
+                own = prior._replace(precision=inverse)
+                projected, _ = self._project(
+                    own, blocks, variances, linear.T * real, precision.T * real
+                )
+
+                def worth(block, linear, precision, loss, in_products, weights):
+                    products = jnp.sum((in_products @ block) * block, axis=0) @ precision
+                    return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
+
+                return jnp.sum(
+                    over_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
+                )
+
+            *here, in_prior = jax.grad(value, (0, 1, 2))(
+                posterior.kernel, posterior.points, prior.precision
+            )
+            blocks, variances = _blocks(posterior.kernel, posterior.points, x)
+            marginals = self._row_marginals(
+                prior,
+                blocks,
+                variances,
+                *posterior.block_marginals(blocks, variances),
+                linear,
+                precision,
+            )
+            return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
+
+        places = (posterior.kernel, posterior.points)
+        start = jax.tree.map(jnp.zeros_like, (places, prior.precision))
+        return scan_rows(step, start, rows, columns=len(posterior.points))
 
     def white_size(self, X: Float[Array, "N D"]) -> int:
         return len(self._points())
@@ -316,6 +388,56 @@ class Inducing(Representation):
         factor = over_latents(jittered_cholesky, latent_grams(kernel, points)).factor
         return latent_grams(kernel, X, points), factor.inverse
 
+    def _prior(self, kernel: LatentKernel) -> "_Prior | None":
+        """The factor of K_mm, where sites cannot be projected without it."""
+        if not self.power:
+            return None
+        jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
+        return self._prior_of(jittered.factor, jittered.jitter)
+
+    def _prior_of(self, factor: Factor, jitter: Float[Array, "*#Q"]) -> "_Prior":
+        return _Prior(factor, jitter, over_latents(Factor.inverse_of_product, factor))
+
+    def _project(
+        self,
+        prior: "_Prior | None",
+        blocks: Float[Array, "#Q M B"],
+        variances: Float[Array, "#Q B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+    ) -> tuple[Projected, Float[Array, "#Q B"]]:
+        """Sites of some rows for k' K_mm^-1 u, and the rows' variance given u."""
+        if prior is None:
+            return Projected(linear, precision, precision * variances), variances
+
+        def residual(block, variance, inverse):
+            return jnp.maximum(variance - jnp.sum((inverse @ block) * block, axis=0), 0.0)
+
+        residuals = over_latents(residual, blocks, variances, prior.precision)
+        return Projected.of(linear, precision, residuals, self.power), residuals
+
+    def _row_marginals(
+        self,
+        prior: "_Prior | None",
+        blocks: Float[Array, "#Q M B"],
+        variances: Float[Array, "#Q B"],
+        mean: Float[Array, "B Q"],
+        variance: Float[Array, "B Q"],
+        linear: Float[Array, "B Q"],
+        precision: Float[Array, "B Q"],
+    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+        """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
+        residual = self._project(prior, blocks, variances, linear.T, precision.T)[1].T
+        shrunk = 1 + self.power * precision * residual
+        shift = self.power * residual * (linear - precision * mean) / shrunk
+        given = jnp.maximum(variance - residual, 0.0) / shrunk**2
+        return mean + shift, given + residual / shrunk
+
+    def _posterior(
+        self, kernel: LatentKernel, prior: "_Prior | None", statistics: Statistics
+    ) -> InducingPosterior:
+        return _posterior(kernel, self._points(), prior, statistics, self.signed)
+
     def _points(self) -> Float[Array, "M D"]:
         if self.points is None:
             raise InputError(
@@ -323,6 +445,59 @@ class Inducing(Representation):
                 "or fit the model with latentgp.fit."
             )
         return jnp.asarray(self.points)
+
+
+class _Prior(NamedTuple):
+    """K_mm with its jitter, factorised and inverted."""
+
+    factor: Factor
+    jitter: Float[Array, "*#Q"]
+    precision: Float[Array, "#Q M M"]
+
+
+def _pull_rows(
+    posterior: InducingPosterior, rows: tuple[Array, Array, Array]
+) -> tuple[Any, tuple[Array, Array]]:
+    """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
+    kernel, points = posterior.kernel, posterior.points
+
+    def step(slopes, chunk, real):
+        x, linear, precision = chunk
+        linear, precision = linear * real[:, None], precision * real[:, None]
+        (blocks, prior), pull_blocks = jax.vjp(lambda k, z: _blocks(k, z, x), kernel, points)
+
+        def in_block(block, prior, weights, reduction, linear, precision):
+            # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
+            product, mean = reduction @ block, weights @ block
+            explained = jnp.sum(product * block, axis=0)
+            weighted_residual = linear - precision * mean
+            slope = product * precision + weights[:, None] * weighted_residual
+            top = jnp.inf if posterior.signed else prior
+            return slope, mean, jnp.clip(prior - explained, 0.0, top)
+
+        in_blocks, mean, variance = over_latents(
+            in_block,
+            blocks,
+            prior,
+            posterior.mean_weights,
+            posterior.reduction,
+            linear.T,
+            precision.T,
+        )
+        in_prior = over_sharing(-0.5 * precision.T, prior)
+        here = pull_blocks((over_sharing(in_blocks, blocks), in_prior))
+        return jax.tree.map(jnp.add, slopes, here), (mean.T, variance.T)
+
+    start = jax.tree.map(jnp.zeros_like, (kernel, points))
+    return scan_rows(step, start, rows, columns=len(points))
+
+
+def _slope_of_trace(factor: Factor, white_factor: Factor) -> Float[Array, "M M"]:
+    """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
+    A = white_factor.lower @ white_factor.lower.T - jnp.eye(
+        len(factor.lower), dtype=factor.lower.dtype
+    )
+    return -0.5 * factor.inverse.T @ A @ factor.inverse
 
 
 def _blocks(
@@ -347,32 +522,40 @@ def _no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
 
 
 def _posterior(
-    kernel: LatentKernel, points: Float[Array, "M D"], statistics: Statistics
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    known: _Prior | None,
+    statistics: Statistics,
+    signed: bool,
 ) -> InducingPosterior:
     """The optimal q(u) given sites, and the evidence; everything here is M x M.
 
-    Every eigenvalue of I + A is at least one. Rounding in the sums over rows is amplified by the
-    inverse of K_mm, and a pivot below one shows where it would spoil the result: then K_mm gets
-    more jitter. Latent functions with kernels of their own climb the ladder together, each in
-    units of its own prior variance.
+    Every eigenvalue of I + A is at least one (where no precision is negative). Rounding in the
+    sums over rows is amplified by the inverse of K_mm, and a pivot below one shows where it would
+    spoil the result: then K_mm gets more jitter. Latent functions with kernels of their own climb
+    the ladder together, each in units of its own prior variance.
     """
     grams = latent_grams(kernel, points)
     scales = _scales(grams)
     identity = jnp.eye(len(points), dtype=grams.dtype)
 
+    def white_factor(inverse, products):
+        A = inverse @ products @ inverse.T
+        return cholesky(identity + 0.5 * (A + A.T)), jnp.trace(A)
+
     def attempt(jitters):
         prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
-
-        def factorise(inverse, products):
-            A = inverse @ products @ inverse.T
-            return cholesky(identity + 0.5 * (A + A.T)), jnp.trace(A)
-
-        factor, trace = over_latents(factorise, prior.inverse, statistics.products)
+        factor, trace = over_latents(white_factor, prior.inverse, statistics.products)
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
-        safe = over_latents(is_safe, prior, scales)
-        return (prior, factor, trace), jnp.all(safe) & (jnp.min(pivots) >= _SAFE_PIVOT)
+        sound = jnp.all(over_latents(is_safe, prior, scales))
+        return (prior, factor, trace), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
 
-    (prior, factor, trace), jitters = climb_jitter(attempt, scales)
+    if known is None:
+        (prior, factor, trace), jitters = climb_jitter(attempt, scales)
+    else:
+        prior, jitters = known.factor, known.jitter
+        factor, _ = over_latents(white_factor, prior.inverse, statistics.products)
+        trace = jnp.zeros((), grams.dtype)
 
     def solve(inverse, precision, factor, linear):
         c = factor.inverse @ (inverse @ linear)
@@ -390,7 +573,7 @@ def _posterior(
     white_mean, weights, reduction, log_evidence, kl = over_latents(
         solve, prior.inverse, precision, factor, statistics.linear
     )
-    deficit = 0.5 * jnp.sum(statistics.prior_variance - trace)
+    loss = 0.5 * jnp.sum(statistics.loss - trace)
     return InducingPosterior(
         kernel=kernel,
         points=points,
@@ -399,8 +582,9 @@ def _posterior(
         white_factor=factor,
         mean_weights=weights,
         reduction=reduction,
-        log_evidence=jnp.sum(log_evidence) - deficit,
+        log_evidence=jnp.sum(log_evidence) - loss,
         kl=jnp.sum(kl),
         jitter=jnp.max(jitters),
-        deficit=deficit,
+        deficit=loss if known is None else jnp.zeros_like(loss),
+        signed=signed,
     )

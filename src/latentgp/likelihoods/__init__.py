@@ -1,39 +1,67 @@
 """Laws of a target given the latent functions: one file a family."""
 
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli
-from latentgp.likelihoods.counts import Binomial, NegativeBinomial, ScaledLogisticPoisson
+from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli, BernoulliProbit
+from latentgp.likelihoods.counts import (
+    Binomial,
+    LogNegativeBinomial,
+    NegativeBinomial,
+    Poisson,
+    ScaledLogisticPoisson,
+)
+from latentgp.likelihoods.custom import CustomLikelihood
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
 from latentgp.likelihoods.multiclass import (
     BijectiveLogisticSoftmax,
+    ClassLikelihood,
+    HeavisideMulticlass,
     LogisticSoftmax,
     MulticlassLikelihood,
+    RobustMax,
     ScaledLogisticSoftmax,
     Softmax,
 )
+from latentgp.likelihoods.ordinal import Ordinal
+from latentgp.likelihoods.positive import Beta, Gamma, Weibull
 from latentgp.likelihoods.robust import LaplaceNoise, MaternNoise, StudentT
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
+from latentgp.likelihoods.volatility import LogNoiseGaussian, StochasticVolatility
+from latentgp.likelihoods.warped import WarpedGaussian
 
 __all__ = [
     "BayesianSVM",
     "Bernoulli",
+    "BernoulliProbit",
+    "Beta",
     "BijectiveLogisticSoftmax",
     "Binomial",
+    "ClassLikelihood",
+    "CustomLikelihood",
     "Form",
+    "Gamma",
     "Gaussian",
+    "HeavisideMulticlass",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "LaplaceNoise",
     "Likelihood",
+    "LogNegativeBinomial",
+    "LogNoiseGaussian",
     "LogisticSoftmax",
     "MaternNoise",
     "MulticlassLikelihood",
     "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "RobustMax",
     "ScaleMixture",
     "ScaledLogisticPoisson",
     "ScaledLogisticSoftmax",
     "SideInformation",
     "Softmax",
+    "StochasticVolatility",
     "StudentT",
+    "WarpedGaussian",
+    "Weibull",
 ]

@@ -10,7 +10,12 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.likelihoods.quadrature import expectation, prediction_nodes, training_nodes
+from latentgp.likelihoods.quadrature import (
+    expectation,
+    nodes_near,
+    prediction_nodes,
+    training_nodes,
+)
 from latentgp.likelihoods.quantiles import invert_cdf, invert_cdf_of_counts
 from latentgp.parameters import Parametrised
 
@@ -30,12 +35,21 @@ class Likelihood(Parametrised):
         side_information: names of the per-row numbers it reads.
         targets: what y is: a real number, a count, or a class numbered from 0.
         is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
+        is_log_concave: whether log_prob is concave in each latent, for every y and whatever the
+            parameters; false where it is not known.
+        is_location: whether y - c given f is y given f with c taken from the first latent.
+        is_positive: whether no y is impossible whatever f.
+        is_smooth: whether log_prob has two derivatives in f that say something about it.
     """
 
     latent_size: ClassVar[int] = 1
     side_information: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[Targets] = "real"
     is_normalised: ClassVar[bool] = True
+    is_log_concave: ClassVar[bool] = False
+    is_location: ClassVar[bool] = False
+    is_positive: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = True
 
     @abstractmethod
     def log_prob(
@@ -88,6 +102,15 @@ class Likelihood(Parametrised):
         """
         return 2.0
 
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float | None:
+        """Where the first latent is for typical targets, None if zero will do.
+
+        A prior mean that is learned starts there.
+        """
+        return None
+
     def scaled_to(self, spread: float) -> "Likelihood":
         """This likelihood with its noise at a typical size, given the spread of y.
 
@@ -126,6 +149,38 @@ class Likelihood(Parametrised):
         f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * nodes
         log_prob = self._along_nodes(self.log_prob, y, side)(f)
         return jax.scipy.special.logsumexp(log_prob, axis=1, b=weights)
+
+    def log_expected_power(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+        power: float,
+        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+    ) -> Float[Array, "N"]:
+        """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row.
+
+        Args:
+            y: targets.
+            mean: of f.
+            variance: of f.
+            side: what the rows carry.
+            power: in (0, 1].
+            near: mean and variance of a law around where the integrand is, for the nodes.
+        """
+        overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob
+        if power == 1 and (overridden or self.latent_size > 2):
+            return self.predictive_log_prob(y, mean, variance, side)
+        if self.latent_size > 2:
+            nodes, weights = prediction_nodes(self.latent_size)
+            points = jnp.asarray(nodes, mean.dtype)
+            f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * points
+            log_weights = jnp.log(jnp.asarray(weights, mean.dtype))
+        else:
+            f, log_weights = nodes_near(mean, variance, *near)
+        log_prob = self._along_nodes(self.log_prob, y, side)(f)
+        return jax.scipy.special.logsumexp(power * log_prob + log_weights, axis=1)
 
     def predictive_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation

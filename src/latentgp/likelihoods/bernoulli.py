@@ -5,19 +5,20 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
 from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import SideInformation, Targets
+from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.likelihoods.quadrature import expected_excess
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.likelihoods.shapes import root
 
 
-class BinaryLikelihood(ScaleMixture):
+class BinaryResponse(Likelihood):
     """A law of y in {0, 1} given one latent."""
 
     targets: ClassVar[Targets] = "class"
@@ -52,6 +53,12 @@ class BinaryLikelihood(ScaleMixture):
             )
 
 
+class BinaryLikelihood(BinaryResponse, ScaleMixture):
+    """A law of y in {0, 1} that is a Gaussian scale mixture in its latent."""
+
+    is_log_concave: ClassVar[bool] = True
+
+
 class Bernoulli(BinaryLikelihood):
     """y in {0, 1} with p(y = 1 | f) = 1 / (1 + exp(-f)), the logit link."""
 
@@ -71,6 +78,44 @@ class Bernoulli(BinaryLikelihood):
         return log_inverse_cosh_root(r)
 
 
+class BernoulliProbit(BinaryResponse):
+    """y in {0, 1} with p(y = 1 | f) = Phi(f), the standard normal's distribution function."""
+
+    is_log_concave: ClassVar[bool] = True
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return log_ndtr((2 * y - 1) * f[0])
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return ndtr(jnp.stack([-f[0], f[0]]))
+
+    def latent_scale(self, spread: float) -> float:
+        return 1.2  # a probit is about a logit of 1.7 times its argument
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return log_ndtr((2 * y - 1) * mean[:, 0] / jnp.sqrt(1 + variance[:, 0]))
+
+    def predictive_probabilities(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> Float[Array, "N K"]:
+        z = mean[:, 0] / jnp.sqrt(1 + variance[:, 0])
+        return ndtr(jnp.stack([-z, z], axis=1))
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        probability = self.predictive_probabilities(mean, variance, side)
+        return probability[:, 1], probability[:, 0] * probability[:, 1]
+
+
 class BayesianSVM(BinaryLikelihood):
     """The hinge loss as a pseudo-likelihood: exp(-2 max(0, 1 - t f)), t = 2 y - 1.
 
@@ -80,6 +125,7 @@ class BayesianSVM(BinaryLikelihood):
     """
 
     is_normalised: ClassVar[bool] = False
+    is_smooth: ClassVar[bool] = False
 
     def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
         sign, one = 2 * y - 1, jnp.ones_like(y)

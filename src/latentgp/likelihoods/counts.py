@@ -1,4 +1,4 @@
-"""Counts through the logistic function, each conjugate given Pólya-Gamma variables."""
+"""Counts: through the logistic function, conjugate given Pólya-Gamma variables, or a log link."""
 
 from typing import ClassVar
 
@@ -40,6 +40,8 @@ class Binomial(CountLikelihood):
         >>> Binomial().log_prob(jnp.array(1.0), jnp.array([0.0]), row).round(4)
         Array(-0.9808, dtype=float32)
     """
+
+    is_log_concave: ClassVar[bool] = True
 
     side_information: ClassVar[tuple[str, ...]] = ("trials",)
 
@@ -101,6 +103,8 @@ class NegativeBinomial(CountLikelihood):
     Args:
         dispersion: r, learned; a Poisson law as it grows.
     """
+
+    is_log_concave: ClassVar[bool] = True
 
     dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
@@ -179,6 +183,146 @@ class ScaledLogisticPoisson(CountLikelihood):
 
     def _rate(self, f: Float[Array, "Q"]) -> Float[Array, ""]:
         return self.maximal_rate * jax.nn.sigmoid(f[0])
+
+
+class LogRateLikelihood(CountLikelihood):
+    """A law of counts whose mean is exposure exp(f).
+
+    The rows carry `exposure`, positive: the time, area or population in which y was counted;
+    without it, it is one.
+    """
+
+    side_information: ClassVar[tuple[str, ...]] = ("exposure",)
+    is_log_concave: ClassVar[bool] = True
+
+    def check_side_information(self, side: SideInformation) -> None:
+        exposure = np.asarray(side.get("exposure", 1.0))
+        rows = np.flatnonzero(~(exposure > 0))
+        if rows.size:
+            raise InputError(
+                f"exposure must be positive, but is not in {rows.size} row(s), counted from 0: "
+                f"{rows[:5].tolist()}; leave out rows in which nothing could be counted."
+            )
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        exposure = np.broadcast_to(side.get("exposure", 1.0), y.shape)
+        # Half a count more, lest there be none.
+        counts = np.average(y, weights=weights) + 0.5 / len(y)
+        return float(np.log(counts / np.average(exposure, weights=weights)))
+
+    def log_exposure(self, side: SideInformation) -> Float[Array, "*N"]:
+        """Log of the rows' exposure, zero unless given."""
+        return jnp.log(jnp.asarray(side.get("exposure", 1.0)))
+
+    def _log_normal_mean(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> Float[Array, "N"]:
+        """E exposure exp(f)."""
+        return jnp.exp(self.log_exposure(side) + mean[:, 0] + 0.5 * variance[:, 0])
+
+
+class Poisson(LogRateLikelihood):
+    """y ~ Poisson(exposure exp(f)); a log-Gaussian Cox process on the cells of a grid.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> row = {"exposure": jnp.array(2.0)}
+        >>> round(float(Poisson().log_prob(jnp.array(0.0), jnp.array([0.0]), row)), 4)
+        -2.0
+    """
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        log_rate = self.log_exposure(side) + f[0]
+        return y * log_rate - jnp.exp(log_rate) - gammaln(y + 1)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        rate = jnp.exp(self.log_exposure(side) + f[0])
+        return rate, rate
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        log_rate = self.log_exposure(side) + mean[:, 0]
+        return y * log_rate - self._log_normal_mean(mean, variance, side) - gammaln(y + 1)
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        first = self._log_normal_mean(mean, variance, side)
+        return first, first + first**2 * jnp.expm1(variance[:, 0])
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.random.poisson(key, jnp.exp(self.log_exposure(side) + f[0])).astype(f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        count = jnp.maximum(jnp.floor(y), 0.0)
+        rate = jnp.exp(self.log_exposure(side) + f[0])
+        return jnp.where(y >= 0, gammaincc(count + 1, rate), 0.0)
+
+
+class LogNegativeBinomial(LogRateLikelihood):
+    """Counts with mean m = exposure exp(f) and variance m + m^2 / dispersion ("NB2").
+
+    `NegativeBinomial` is the same law with the logit of the success chance as its latent.
+
+    Args:
+        dispersion: r, learned; a Poisson law as it grows.
+    """
+
+    dispersion: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        r, logit = self.dispersion, self._logit(f, side)
+        ways = gammaln(y + r) - gammaln(y + 1) - gammaln(r)
+        return ways + y * jax.nn.log_sigmoid(logit) + r * jax.nn.log_sigmoid(-logit)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        rate = jnp.exp(self.log_exposure(side) + f[0])
+        return rate, rate + rate**2 / self.dispersion
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        first = self._log_normal_mean(mean, variance, side)
+        within = first + first**2 * jnp.exp(variance[:, 0]) / self.dispersion
+        return first, within + first**2 * jnp.expm1(variance[:, 0])
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        key_rate, key_count = jax.random.split(key)
+        shape = jnp.asarray(self.dispersion, f.dtype)
+        rate = jax.random.gamma(key_rate, shape, dtype=f.dtype) * jnp.exp(self._logit(f, side))
+        return jax.random.poisson(key_count, rate).astype(f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        count = jnp.maximum(jnp.floor(y), 0.0)
+        r = jnp.asarray(self.dispersion, f.dtype)
+        return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-self._logit(f, side))), 0.0)
+
+    def _logit(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, ""]:
+        """Of the success chance, mean / (mean + r)."""
+        return self.log_exposure(side) + f[0] - jnp.log(self.dispersion)
 
 
 def log_choices(trials: Float[Array, "*N"], successes: Float[Array, "*N"]) -> Float[Array, "*N"]:

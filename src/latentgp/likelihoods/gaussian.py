@@ -28,6 +28,10 @@ class Gaussian(Likelihood):
         array(0.1)
     """
 
+    is_location: ClassVar[bool] = True
+
+    is_log_concave: ClassVar[bool] = True
+
     side_information: ClassVar[tuple[str, ...]] = ("noise_variance",)
 
     noise_variance: Float[Array, ""] = parameter(

@@ -20,6 +20,8 @@ _USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise varianc
 class Heteroscedastic(NoiseShape):
     """y = f_1 + e / sqrt(maximal_precision sigmoid(f_2)), e of a shape."""
 
+    is_location: ClassVar[bool] = True
+
     latent_size: ClassVar[int] = 2
 
     maximal_precision: Float[Array, ""] = parameter(

@@ -7,17 +7,19 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.quadrature import prediction_nodes
 from latentgp.parameters import parameter
 
 
-class MulticlassLikelihood(Likelihood):
-    """A law of y in {0, ..., K - 1}, exp(t_y) / sum_k exp(t_k); a subclass says the `terms` t.
+class ClassLikelihood(Likelihood):
+    """A law of y in {0, ..., K - 1}.
 
     Args:
         classes: K, at least two.
@@ -36,6 +38,29 @@ class MulticlassLikelihood(Likelihood):
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.classes
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        probabilities = self.predictive_probabilities(mean, variance, side)
+        chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
+        return jnp.log(chosen[:, 0])
+
+    def check_targets(self, y: Float[Array, "N"]) -> None:
+        outside = np.setdiff1d(y, np.arange(self.classes))
+        if outside.size:
+            raise InputError(
+                f"{type(self).__name__} targets must be classes 0 to {self.classes - 1}, got "
+                f"{outside[:5].tolist()}; number the classes, or let GPClassifier do it."
+            )
+
+
+class MulticlassLikelihood(ClassLikelihood):
+    """p(y | f) = exp(t_y) / sum_k exp(t_k); a subclass says the `terms` t."""
 
     @abstractmethod
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
@@ -61,28 +86,11 @@ class MulticlassLikelihood(Likelihood):
     ) -> Float[Array, ""]:
         return jax.random.categorical(key, self.class_log_probabilities(f)).astype(f.dtype)
 
-    def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
-    ) -> Float[Array, "N"]:
-        probabilities = self.predictive_probabilities(mean, variance, side)
-        chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
-        return jnp.log(chosen[:, 0])
-
-    def check_targets(self, y: Float[Array, "N"]) -> None:
-        outside = np.setdiff1d(y, np.arange(self.classes))
-        if outside.size:
-            raise InputError(
-                f"{type(self).__name__} targets must be classes 0 to {self.classes - 1}, got "
-                f"{outside[:5].tolist()}; number the classes, or let GPClassifier do it."
-            )
-
 
 class Softmax(MulticlassLikelihood):
     """p(y = k | f) = exp(f_k) / sum_j exp(f_j), one latent a class."""
+
+    is_log_concave: ClassVar[bool] = True
 
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
         return f
@@ -190,3 +198,121 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
     @property
     def pinned_term(self) -> float:
         return 0.0
+
+
+class LargestLatent(ClassLikelihood):
+    """Laws of y that depend on f through which latent is the largest."""
+
+    is_smooth: ClassVar[bool] = False
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jnp.log(self.class_probabilities(f, side)[y.astype(int)])
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        log_probabilities = jnp.log(self.class_probabilities(f, side))
+        return jax.random.categorical(key, log_probabilities).astype(f.dtype)
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return jnp.log(self._given_largest(self._log_largest(y, mean, variance), 1.0))
+
+    def log_expected_power(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+        power: float,
+        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+    ) -> Float[Array, "N"]:
+        # Nodes would see no slope of a step.
+        return jnp.log(self._given_largest(self._log_largest(y, mean, variance), power))
+
+    def predictive_probabilities(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> Float[Array, "N K"]:
+        labels = jnp.broadcast_to(jnp.arange(self.classes), mean.shape).astype(mean.dtype)
+        over_classes = jax.vmap(self._log_largest, (1, None, None), 1)
+        largest = jnp.exp(over_classes(labels, mean, variance))
+        largest = largest / jnp.sum(largest, axis=1, keepdims=True)
+        return self._given_largest(jnp.log(largest), 1.0)
+
+    @abstractmethod
+    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        """E p(class | f)^power, given the log probability that its latent is the largest."""
+
+    def _log_largest(
+        self, y: Float[Array, "N"], mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> Float[Array, "N"]:
+        """Log P(f_y is the largest), f ~ N(mean, diag(variance)), by quadrature over f_y."""
+        nodes, weights = prediction_nodes(1)
+        chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=mean.dtype)
+        spread = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
+        own_mean, own_spread = jnp.sum(chosen * mean, 1), jnp.sum(chosen * spread, 1)
+        f = own_mean[:, None] + own_spread[:, None] * jnp.asarray(nodes[:, 0], mean.dtype)
+        below = log_ndtr((f[:, :, None] - mean[:, None]) / spread[:, None])
+        others = jnp.sum(jnp.where(chosen[:, None] > 0, 0.0, below), axis=2)
+        return jax.nn.logsumexp(others, axis=1, b=jnp.asarray(weights, mean.dtype))
+
+
+class RobustMax(LargestLatent):
+    """1 - epsilon for the class of the largest latent, epsilon / (K - 1) for each other.
+
+    Hernández-Lobato et al. (2011); expectations as in Hensman et al. (2015b, 4.4), by quadrature
+    over one latent whatever K.
+
+    Args:
+        epsilon: the chance of a wrong label, in (0, 1); held fixed.
+    """
+
+    epsilon: float = eqx.field(static=True, default=1e-3)
+
+    def __check_init__(self) -> None:
+        if not 0 < self.epsilon < 1:
+            raise InputError(f"RobustMax.epsilon must be in (0, 1), got {self.epsilon}.")
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
+        return self._mixed(largest, 1.0)
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        largest = jnp.exp(self._log_largest(y, mean, variance))
+        other = self.epsilon / (self.classes - 1)
+        return largest * jnp.log1p(-self.epsilon) + (1 - largest) * jnp.log(other)
+
+    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        return self._mixed(jnp.exp(log_largest), power)
+
+    def _mixed(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        other = self.epsilon / (self.classes - 1)
+        return (1 - self.epsilon) ** power * largest + other**power * (1 - largest)
+
+
+class HeavisideMulticlass(LargestLatent):
+    """y is the class of the largest latent, for certain (Villacampa-Calvo & Hernández-Lobato 2017).
+
+    The likelihood is zero elsewhere, so there is no variational bound: for moment matching.
+    """
+
+    is_positive: ClassVar[bool] = False
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
+
+    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        return jnp.exp(log_largest)

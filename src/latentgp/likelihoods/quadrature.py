@@ -69,6 +69,30 @@ def sobol_nodes(latent_size: int, count: int) -> Nodes:
     return np.linalg.solve(root, points.T).T, np.full(count, 1 / count)
 
 
+def nodes_near(
+    mean: Float[Array, "N Q"],
+    variance: Float[Array, "N Q"],
+    near_mean: Float[Array, "N Q"],
+    near_variance: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N S Q"], Float[Array, "N S"]]:
+    """Nodes and log weights for f ~ N(mean, diag(variance)), Q <= 2, dense near another law.
+
+    For an integrand that can be much narrower than the law that the expectation is under: the
+    trapezoidal rule in x for f = near_mean + near_spread sinh(reach x), x from -1 to 1, which
+    reaches to where the former law ends (in the manner of Takahasi & Mori 1974).
+    """
+    points = jnp.asarray(prediction_nodes(mean.shape[1])[0] / _RANGE, mean.dtype)
+    count = round(len(points) ** (1 / mean.shape[1]))
+    mean, variance, near_mean = mean[:, None], variance[:, None], near_mean[:, None]
+    spread = jnp.sqrt(near_variance)[:, None]
+    end = _RANGE * jnp.sqrt(variance) + jnp.abs(near_mean - mean)
+    reach = jnp.arcsinh(jax.lax.stop_gradient(end) / spread)
+    f = near_mean + spread * jnp.sinh(reach * points)
+    log_density = -0.5 * (f - mean) ** 2 / variance - 0.5 * jnp.log(2 * jnp.pi * variance)
+    log_step = jnp.log(spread * reach * jnp.cosh(reach * points) * 2 / (count - 1))
+    return f, jnp.sum(log_density + log_step, axis=2)
+
+
 def expectation(
     function: Callable[[Float[Array, "N S Q"]], Float[Array, "N S *K"]],
     mean: Float[Array, "N Q"],

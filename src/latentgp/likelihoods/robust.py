@@ -1,5 +1,7 @@
 """Regression with noise whose tails are heavier than a Gaussian's."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
@@ -17,6 +19,8 @@ _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 
 class SymmetricNoise(NoiseShape, ScaleMixture):
     """y = f + scale e, e of a shape."""
+
+    is_location: ClassVar[bool] = True
 
     scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
 
@@ -91,6 +95,9 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
         scale: learned, units of y; the mean of |y - f|.
     """
 
+    is_log_concave: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
     def expected_log_prob(
         self,
         y: Float[Array, "N"],
@@ -123,6 +130,8 @@ class MaternNoise(MaternShape, SymmetricNoise):
     Args:
         scale: learned, units of y.
     """
+
+    is_log_concave: ClassVar[bool] = True
 
     def expected_log_prob(
         self,

@@ -31,6 +31,7 @@ class AugmentationRule(SiteRule):
         rows: Rows,
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
+        current: GaussianSites,
     ) -> GaussianSites:
         return self.chosen(likelihood).expected_sites(likelihood, rows, mean, variance)
 

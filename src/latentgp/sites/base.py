@@ -1,7 +1,7 @@
 """Gaussian sites: what one row says about one latent, the common currency of inference."""
 
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ class GaussianSites(NamedTuple):
 
     Attributes:
         linear: shape (N, Q), units one over f.
-        precision: shape (N, Q), not negative, units one over f squared.
+        precision: shape (N, Q), units one over f squared; negative only where a rule says so.
         log_constant: shape (N,), in nats: what the row contributes apart from f.
     """
 
@@ -62,6 +62,11 @@ class GaussianSites(NamedTuple):
             self.expected(offset, jnp.zeros_like(offset)),
         )
 
+    @classmethod
+    def none(cls, like: Float[Array, "N Q"]) -> "GaussianSites":
+        """Factors of one."""
+        return cls(jnp.zeros_like(like), jnp.zeros_like(like), jnp.zeros_like(like[:, 0]))
+
     def weighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
         """Factors raised to the power of the row's weight: w equals w copies of the row."""
         if weights is None:
@@ -84,14 +89,23 @@ class Rows(NamedTuple):
     side: SideInformation
 
 
+Goal = Literal["bound", "mode", "moments"]
+EvidenceKind = Literal["exact", "lower bound", "approximation"]
+
+
 class SiteRule(eqx.Module):
     """How the data enter as Gaussian sites, given what is believed about the latents.
 
     Attributes:
         step_size: how far an update goes towards new sites, in (0, 1].
+        goal: what updates seek: the highest lower "bound" on the log evidence, the "mode" of the
+            posterior density, or sites that do not change, by matching "moments".
+        power: of the prior variance that a sparse representation leaves open, see
+            `Representation.suited`.
     """
 
     step_size: eqx.AbstractVar[float]
+    goal: ClassVar[Goal] = "bound"
 
     @abstractmethod
     def sites(
@@ -100,12 +114,29 @@ class SiteRule(eqx.Module):
         rows: Rows,
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
+        current: GaussianSites,
     ) -> GaussianSites:
         """New sites for f ~ N(mean, diag(variance)), row weights not yet applied.
 
         Their `log_constant` is such that `sites.expected(mean, variance)` is the rule's value
-        of (or lower bound on) E log p(y | f).
+        of (or lower bound on) E log p(y | f), or, for moments, that prior times sites has the
+        approximate evidence as its integral.
+
+        Args:
+            likelihood: of the rows.
+            rows: targets and side information.
+            mean: of f at the rows.
+            variance: of f at the rows.
+            current: the sites that this belief contains, without row weights.
         """
+
+    @property
+    def power(self) -> float:
+        return 0.0
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        """Whether precisions can be negative."""
+        return False
 
     @abstractmethod
     def check(self, likelihood: Likelihood) -> None:

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
+from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.quadrature import training_nodes
 from latentgp.linalg.streaming import scan_rows
@@ -17,7 +18,7 @@ class VariationalRule(SiteRule):
 
     With e(m, v) = E log p(y | f): precision = -2 de/dv and linear = de/dm + precision m. A damped
     step in these natural parameters is a natural-gradient step on q. Where the likelihood is
-    not log-concave a precision can turn negative; it is set to zero, which keeps q proper.
+    not log-concave a precision can be negative.
     """
 
     step_size: float = eqx.field(static=True, default=0.7)
@@ -28,6 +29,7 @@ class VariationalRule(SiteRule):
         rows: Rows,
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
+        current: GaussianSites,
     ) -> GaussianSites:
         def chunk(
             carry: None, chunk: tuple[Rows, Array, Array], real: Bool[Array, "B"]
@@ -49,11 +51,20 @@ class VariationalRule(SiteRule):
             return jnp.sum(values), values
 
         (in_mean, in_variance), values = jax.grad(total, (0, 1), has_aux=True)(mean, variance)
-        precision = jnp.maximum(-2 * in_variance, 0.0)
+        precision = -2 * in_variance
+        if not self.signed(likelihood):
+            precision = jnp.maximum(precision, 0.0)
         return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
 
+    def signed(self, likelihood: Likelihood) -> bool:
+        return not likelihood.is_log_concave
+
     def check(self, likelihood: Likelihood) -> None:
-        return
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{type(likelihood).__name__} is zero for some latents, so E log p(y | f) is minus "
+                "infinity and there is no variational bound; use ExpectationPropagation."
+            )
 
     def is_exact(self, likelihood: Likelihood) -> bool:
         return False

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods.quadrature import sobol_nodes
 from latentgp.parameters import ParameterSpace
 from latentgp.precision import double_precision
 from latentgp.testing.numerics import (
@@ -49,8 +50,8 @@ def check_likelihood(
 
     Args:
         likelihood: with values of its parameters away from the ends of their supports.
-        targets: every value y can take; for a continuous y an evenly spaced grid that holds all
-            but `tolerance` of the mass for latent values within [-6, 6].
+        targets: every value y can take; for a continuous y a fine grid, even or not, that holds
+            all but `tolerance` of the mass for latent values within [-6, 6].
         continuous: whether y has a density (the grid is integrated over) or probabilities.
         side_information: a value for the numbers a row that it reads.
         tolerance: of its expectations against quadrature with many nodes.
@@ -69,7 +70,7 @@ def check_likelihood(
         f"check_likelihood is for one to three latents, got {likelihood.latent_size}.",
     )
     y = np.asarray(targets, np.float64)
-    spacing = float(y[1] - y[0]) if continuous else 1.0
+    spacing = np.gradient(y) if continuous else np.ones(len(y))
     beliefs = _beliefs(likelihood.latent_size, side_information or {})
     likelihood.check_targets(y)
     density = _predictive_density(likelihood, y, beliefs)
@@ -100,11 +101,21 @@ def log_prob_at_nodes(
     likelihood: Likelihood, y: Any, beliefs: Beliefs
 ) -> tuple[Float[np.ndarray, "N S"], Float[np.ndarray, "S"]]:
     """Log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
-    size = likelihood.latent_size
-    nodes, weights = even_nodes() if size == 1 else hermite_nodes(_NODES[size], size)
+    nodes, weights = nodes_of(likelihood)
     f = beliefs.mean[:, None] + np.sqrt(beliefs.variance)[:, None] * nodes
     along = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, 0))
     return np.asarray(jax.jit(along)(y, f, beliefs.side)), weights
+
+
+def nodes_of(
+    likelihood: Likelihood,
+) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:
+    """Many standard normal nodes for a likelihood's latents, and their weights."""
+    size = likelihood.latent_size
+    if size == 1:
+        return even_nodes()
+    # Products of grids see nothing of a step between their points.
+    return hermite_nodes(_NODES[size], size) if likelihood.is_smooth else sobol_nodes(size, 1 << 16)
 
 
 def _beliefs(latent_size: int, side_information: Mapping[str, float]) -> Beliefs:
@@ -126,7 +137,9 @@ def _rows_of_targets(likelihood: Likelihood, y: np.ndarray, rows: int) -> np.nda
 
 def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> np.ndarray:
     """p(y) under each belief for every target, by quadrature, shape (N, T)."""
-    nodes, weights = hermite_nodes(_NODES[likelihood.latent_size], likelihood.latent_size)
+    size = likelihood.latent_size
+    smooth = size == 1 or likelihood.is_smooth
+    nodes, weights = hermite_nodes(_NODES[size], size) if smooth else nodes_of(likelihood)
     log_prob = jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, None))
 
     @jax.jit
@@ -144,11 +157,13 @@ def _each(beliefs: Beliefs) -> list[tuple[Any, Any, dict[str, Any]]]:
     ]
 
 
-def _check_density(likelihood: Likelihood, y: np.ndarray, spacing: float, beliefs: Beliefs) -> None:
+def _check_density(
+    likelihood: Likelihood, y: np.ndarray, spacing: np.ndarray, beliefs: Beliefs
+) -> None:
     over = jax.jit(jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0)))
     log_prob = np.asarray(over(y, beliefs.mean, beliefs.side))
     require(not np.any(np.isnan(log_prob)), f"{_name(likelihood)}.log_prob is NaN.")
-    total = np.exp(log_prob).sum(axis=1) * spacing
+    total = np.exp(log_prob) @ spacing
     what = f"The density of {_name(likelihood)} does not add up to one over the targets"
     require_equal(total, np.ones_like(total), what, atol=1e-5)
 
@@ -173,14 +188,14 @@ def _check_expectations(
 def _check_moments(
     likelihood: Likelihood,
     y: np.ndarray,
-    spacing: float,
+    spacing: np.ndarray,
     density: np.ndarray,
     beliefs: Beliefs,
     tolerance: float,
 ) -> str | None:
     if not _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
         return "conditional_moments"
-    first, second = (density @ y**power * spacing for power in (1, 2))
+    first, second = (density @ (y**power * spacing) for power in (1, 2))
     mean, variance = _jitted(likelihood, "predictive_moments")(*beliefs)
     name, atol = _name(likelihood), tolerance * np.max(np.abs(second))
     require_equal(mean, first, f"{name}'s predictive mean differs from quadrature", atol=atol)
@@ -213,7 +228,11 @@ def _check_classes(
 
 
 def _check_samples(
-    likelihood: Likelihood, y: np.ndarray, spacing: float, density: np.ndarray, beliefs: Beliefs
+    likelihood: Likelihood,
+    y: np.ndarray,
+    spacing: np.ndarray,
+    density: np.ndarray,
+    beliefs: Beliefs,
 ) -> str | None:
     if not _has(lambda: likelihood.sample(jax.random.key(0), *_first(beliefs))):
         return "sample"
@@ -225,7 +244,7 @@ def _check_samples(
     draws = np.asarray(draw(keys, f, beliefs.side))
     name = _name(likelihood)
     for power in (1, 2):
-        moment, spread = (density @ y ** (k * power) * spacing for k in (1, 2))
+        moment, spread = (density @ (y ** (k * power) * spacing) for k in (1, 2))
         error = np.sqrt(np.maximum(spread - moment**2, 0) / _DRAWS)
         excess = np.abs(np.mean(draws**power, axis=0) - moment) - _STANDARD_ERRORS * error
         require(

@@ -10,7 +10,7 @@ import numpy as np
 from latentgp.likelihoods import Likelihood
 from latentgp.precision import double_precision
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
-from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes
+from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of
 from latentgp.testing.numerics import (
     as_single,
     require,
@@ -41,9 +41,11 @@ def check_rule(
         tolerance: of the rule's expectations against quadrature with many nodes.
 
     Raises:
-        AssertionError: its value is above E log p(y | f); the sites are not the derivatives of
-            that value, which is what makes the gradient in hyper-parameters right; a precision is
-            negative; rows influence each other.
+        AssertionError: a precision is negative and the rule does not say so; rows influence each
+            other. Of a bound: its value is above E log p(y | f); the sites are not the
+            derivatives of that value, which is what makes the gradient in hyper-parameters right.
+            Of a mode: the sites are not the expansion of log p(y | f). Of moments: cavity times
+            site has not the mass and moments of cavity times likelihood.
     """
     name = type(rule).__name__
     rule.check(likelihood)
@@ -57,25 +59,34 @@ def check_rule(
     )
     side = {key: np.full(len(y), float(value)) for key, value in (side_information or {}).items()}
     rows = Rows(y, None, side)
-    sites = jax.jit(type(rule).sites)(rule, likelihood, rows, mean, variance)
+    current = GaussianSites(0.3 * jnp.sign(mean), 0.2 / variance, jnp.zeros(len(y)))
+    sites = jax.jit(type(rule).sites)(rule, likelihood, rows, mean, variance, current)
     for field, values in sites._asdict().items():
         shape = y.shape if field == "log_constant" else mean.shape
         require(values.shape == shape, f"{name}'s {field} has shape {values.shape}, not {shape}.")
     require_finite(sites, f"{name}'s sites")
-    require(np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
-    log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(mean, variance, side))
-    excess = np.max(np.asarray(sites.expected(mean, variance)) - log_prob @ weights)
-    require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
-    _check_derivatives(rule, likelihood, rows, mean, variance, sites, name)
+    signed = rule.signed(likelihood)
+    require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
+    if rule.goal == "bound":
+        log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(mean, variance, side))
+        excess = np.max(np.asarray(sites.expected(mean, variance)) - log_prob @ weights)
+        require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
+        _check_derivatives(rule, likelihood, rows, mean, variance, current, sites, name)
+    elif rule.goal == "mode":
+        _check_expansion(likelihood, rows, mean, sites, name)
+    else:
+        _check_moments(rule, likelihood, rows, mean, variance, current, sites, tolerance)
     half = Rows(y[1::2], None, {key: values[1::2] for key, values in side.items()})
-    alone = rule.sites(likelihood, half, mean[1::2], variance[1::2])
+    some = jax.tree.map(lambda a: a[1::2], current)
+    alone = rule.sites(likelihood, half, mean[1::2], variance[1::2], some)
     for one, other in zip(alone, sites, strict=True):
         require_equal(one, other[1::2], f"{name}'s rows influence each other", atol=1e-12)
     if rule.is_exact(likelihood):
-        elsewhere = rule.sites(likelihood, rows, mean + 1, 2 * variance)
+        elsewhere = rule.sites(likelihood, rows, mean + 1, 2 * variance, GaussianSites.none(mean))
         for one, other in zip(elsewhere, sites, strict=True):
-            require_equal(one, other, f"{name} says it is exact but its sites depend on f")
-    narrow = as_single((likelihood, rows, mean, variance))
+            what = f"{name} says it is exact but its sites depend on f"
+            require_equal(one, other, what, rtol=1e-10, atol=1e-10)
+    narrow = as_single((likelihood, rows, mean, variance, current))
     require_single(jax.eval_shape(rule.sites, *narrow), f"{name}'s sites")
 
 
@@ -85,11 +96,13 @@ def _check_derivatives(
     rows: Rows,
     mean: np.ndarray,
     variance: np.ndarray,
+    current: GaussianSites,
     sites: GaussianSites,
     name: str,
 ) -> None:
     def value(mean, variance):
-        return jnp.sum(rule.sites(likelihood, rows, mean, variance).expected(mean, variance))
+        sites = rule.sites(likelihood, rows, mean, variance, current)
+        return jnp.sum(sites.expected(mean, variance))
 
     in_mean, in_variance = jax.jit(jax.grad(value, (0, 1)))(mean, variance)
     slope = sites.linear - sites.precision * mean
@@ -97,6 +110,65 @@ def _check_derivatives(
     require_equal(slope, in_mean, what, rtol=1e-8, atol=1e-8)
     # A precision held at zero keeps the posterior proper where the true one is negative.
     held = np.asarray(sites.precision) == 0
-    expected = np.where(held, 0.0, -2 * in_variance)
+    expected = np.where(held, np.maximum(-2 * in_variance, 0.0), -2 * in_variance)
     what = f"{name}'s precision is not -2 times the derivative of its value in the variance"
     require_equal(sites.precision, expected, what, rtol=1e-8, atol=1e-8)
+
+
+def _check_expansion(
+    likelihood: Likelihood, rows: Rows, mean: np.ndarray, sites: GaussianSites, name: str
+) -> None:
+    """Near the mean the factors are log p(y | f), to second order wherever that is concave."""
+    log_prob = jax.vmap(likelihood.log_prob)
+    nothing = jnp.zeros_like(sites.precision)
+    step = 1e-3
+    for latent in range(likelihood.latent_size):
+        move = np.zeros_like(mean)
+        move[:, latent] = step
+        ahead, here, behind = (log_prob(rows.y, mean + s * move, rows.side) for s in (1, 0, -1))
+        own = [sites.expected(mean + s * move, nothing) for s in (1, 0, -1)]
+        require_equal(own[1], here, f"{name}'s factor at the mean", rtol=1e-10, atol=1e-10)
+        slope, own_slope = (ahead - behind) / (2 * step), (own[0] - own[2]) / (2 * step)
+        require_equal(own_slope, slope, f"{name}'s slope at the mean", rtol=1e-4, atol=1e-4)
+        curvature = -(ahead - 2 * here + behind) / step**2
+        precision = np.asarray(sites.precision)[:, latent]
+        what = f"{name}'s precision is not the curvature at the mean"
+        held = (precision == 0) & (curvature < 0)
+        require_equal(precision[~held], curvature[~held], what, rtol=1e-3, atol=1e-3)
+
+
+def _check_moments(
+    rule: SiteRule,
+    likelihood: Likelihood,
+    rows: Rows,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    current: GaussianSites,
+    sites: GaussianSites,
+    tolerance: float,
+) -> None:
+    """Cavity times site^power against cavity times p(y | f)^power, by quadrature."""
+    name, power = type(rule).__name__, rule.power
+    left = 1 / variance - power * np.asarray(current.precision)
+    cavity_mean = (mean / variance - power * np.asarray(current.linear)) / left
+    cavity = Beliefs(cavity_mean, 1 / left, dict(rows.side))
+    log_prob, weights = log_prob_at_nodes(likelihood, rows.y, cavity)
+    tilted = np.exp(power * log_prob) * weights
+    mass = tilted.sum(axis=1)
+    precision = left + power * np.asarray(sites.precision)
+    centre = (left * cavity_mean + power * np.asarray(sites.linear)) / precision
+    nodes = nodes_of(likelihood)[0]
+    for latent in range(likelihood.latent_size):
+        f = cavity_mean[:, [latent]] + np.sqrt(1 / left[:, [latent]]) * nodes[:, latent]
+        first = np.sum(tilted * f, axis=1) / mass
+        second = np.sum(tilted * f**2, axis=1) / mass - first**2
+        what = f"{name}: cavity times site has not the mean of cavity times likelihood"
+        require_equal(centre[:, latent], first, what, rtol=tolerance, atol=tolerance)
+        held = np.asarray(sites.precision)[:, latent] == 0
+        own = 1 / precision[:, latent]
+        what = f"{name}: cavity times site has not the variance of cavity times likelihood"
+        require_equal(own[~held], second[~held], what, rtol=tolerance, atol=tolerance)
+    spread = np.log(precision / left) + cavity_mean**2 * left - centre**2 * precision
+    log_mass = power * np.asarray(sites.log_constant) - 0.5 * spread.sum(axis=1)
+    what = f"{name}: cavity times site has not the mass of cavity times likelihood"
+    require_equal(log_mass, np.log(mass), what, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,181 @@
+"""What the estimators share: checks, the fit, and how results are kept."""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from latentgp.data import Data, as_weights, check_finite, rows_named
+from latentgp.errors import InputError
+from latentgp.fit import fit
+from latentgp.inference.methods import Method, MethodName, method_from_name
+from latentgp.inference.starts import starting_model
+from latentgp.kernels import Kernel, PerLatent
+from latentgp.likelihoods import Likelihood
+from latentgp.means import ZeroMean, constant_first
+
+# How Python, NumPy and pandas write what is missing.
+_MISSING = ("None", "nan", "NaT", "<NA>")
+
+
+class GPEstimator(BaseEstimator):
+    """What the estimators share."""
+
+    def __init__(
+        self,
+        kernel: Kernel | PerLatent | None = None,
+        *,
+        likelihood: str | Likelihood = "auto",
+        method: MethodName | Method = "auto",
+        n_inducing: int | None = None,
+        restarts: int = 0,
+        max_evaluations: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.method = method
+        self.n_inducing = n_inducing
+        self.restarts = restarts
+        self.max_evaluations = max_evaluations
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def save(self, path: str | Path) -> Path:
+        """Write the estimator to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
+
+    def _fit_model(self, data: Data, likelihood: Likelihood, centre: float = 0.0) -> Self:
+        """Fit targets that were centred already; `centre` is added to the model's mean again.
+
+        Far from zero, squares of targets that are not centred would lose all their digits.
+        """
+        if self.n_inducing is not None and self.n_inducing < 1:
+            raise InputError(
+                f"n_inducing must be a positive number or None, got {self.n_inducing}."
+            )
+        if self.kernel is not None and not isinstance(self.kernel, Kernel | PerLatent):
+            raise InputError(
+                f"kernel must be a latentgp kernel such as RBF(), or None, got {self.kernel!r}."
+            )
+        level = None
+        if not likelihood.is_location:
+            level = likelihood.latent_centre(data.y, data.weights, data.side_information)
+        mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
+        model = starting_model(data, likelihood, mean, self.kernel)
+        reason = "asked for"
+        method = self.method
+        if not isinstance(method, Method):
+            method, reason = method_from_name(method, model, data.size, self.n_inducing)
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        result = fit(
+            model,
+            data,
+            key=jax.random.key(seed),
+            method=method,
+            restarts=self.restarts,
+            max_evaluations=self.max_evaluations,
+            verbose=self.verbose,
+        )
+        self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
+        self.model_ = self.posterior_.model
+        self.history_ = result.history
+        self.diagnostics_ = dataclasses.replace(result.diagnostics, reason=reason)
+        self.method_, self.method_reason_ = method, reason
+        if self.verbose:
+            print(self.diagnostics_.verdict)
+        else:
+            for warning in self.diagnostics_.warnings:
+                warnings.warn(warning, stacklevel=3)
+        return self
+
+    def _chosen(self, default: str, names: Mapping[str, Any]) -> Any:
+        """The likelihood asked for: an object as it is, or the class that a name stands for."""
+        if isinstance(self.likelihood, Likelihood):
+            return self.likelihood
+        name = default if self.likelihood == "auto" else self.likelihood
+        if not isinstance(name, str) or name not in names:
+            raise InputError(
+                f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
+                f"{self.likelihood!r}."
+            )
+        return names[name]
+
+    def _inputs(self, X: Any) -> Float[np.ndarray, "N D"]:
+        check_is_fitted(self)
+        return self._validated(X, reset=False, ensure_min_samples=0)
+
+    def _validated(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
+        """scikit-learn's checks, with messages that name the rows at fault."""
+        alone = isinstance(y, str)
+        try:
+            checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
+        except (TypeError, ValueError) as error:
+            if not alone and y is not None:
+                check_known(y)
+            if "could not convert string" not in str(error):
+                raise
+            culprit = "X" if alone or _holds_text(X) else "y"
+            raise InputError(
+                f"{culprit} holds text where numbers are needed ({error}); encode it first, with "
+                "scikit-learn's OneHotEncoder, say (`latentgp fit` does so by itself)."
+            ) from error
+        array: Any = checked if alone else checked[0]
+        if len(array):
+            check_finite("X", array)
+        return checked
+
+    def _draws(
+        self,
+        X: Any,
+        number: int,
+        random_state: int | np.random.RandomState | None,
+        **side_information: Any,
+    ) -> Float[np.ndarray, "N S"]:
+        X = self._inputs(X)
+        seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+        key = jax.random.key(seed)
+        return self.posterior_.sample_y(X, key=key, number=number, **side_information).T
+
+
+def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:
+    """Row weights, checked; None stays None."""
+    if sample_weight is None:
+        return None
+    return as_weights(_check_sample_weight(sample_weight, X), len(X))
+
+
+def check_known(y: Any) -> None:
+    """Raise InputError, naming the rows, where a target is missing or infinite."""
+    y = np.asarray(y)
+    if y.dtype.kind == "f":
+        check_finite("y", y)
+    elif y.dtype.kind == "O":
+        missing = np.array(
+            [not isinstance(v, str) and str(v) in _MISSING for v in y.ravel().tolist()], bool
+        )
+        if missing.any():
+            raise InputError(f"y is missing in {rows_named(missing)}; drop these rows first.")
+
+
+def _holds_text(values: Any) -> bool:
+    try:
+        np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        return True
+    return False

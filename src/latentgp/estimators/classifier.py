@@ -1,0 +1,172 @@
+"""Classification in scikit-learn's manners."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from latentgp.data import Data
+from latentgp.errors import InputError
+from latentgp.estimators.base import GPEstimator, check_known, row_weights
+from latentgp.inference.methods import AugmentedVI, GibbsSampling
+from latentgp.likelihoods import (
+    BayesianSVM,
+    Bernoulli,
+    BernoulliProbit,
+    BijectiveLogisticSoftmax,
+    ClassLikelihood,
+    HeavisideMulticlass,
+    Likelihood,
+    LogisticSoftmax,
+    RobustMax,
+    ScaledLogisticSoftmax,
+    Softmax,
+)
+
+_CLASSES_FOR_SURE = 20  # never too many, whatever the rows
+
+BINARY: dict[str, type[Likelihood]] = {
+    "logit": Bernoulli,
+    "probit": BernoulliProbit,
+    "bayesian-svm": BayesianSVM,
+}
+MULTICLASS: dict[str, type[ClassLikelihood]] = {
+    "softmax": Softmax,
+    "logistic-softmax": LogisticSoftmax,
+    "bijective-logistic-softmax": BijectiveLogisticSoftmax,
+    "scaled-logistic-softmax": ScaledLogisticSoftmax,
+    "robust-max": RobustMax,
+    "heaviside": HeavisideMulticlass,
+}
+
+
+class LabelEstimator(ClassifierMixin, GPEstimator):
+    """What estimators of labels share."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: labels, of any type, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+        """
+        X, y = self._validated(X, y)
+        check_known(y)
+        check_classification_targets(y)
+        weights = row_weights(sample_weight, X)
+        present = y if weights is None else y[weights > 0]
+        self.classes_ = self._sorted_labels(present)
+        if len(self.classes_) < 2:
+            raise InputError(
+                f"The targets hold one class only ({self.classes_[:1].tolist()}); "
+                "a classifier needs rows of two classes."
+            )
+        if len(self.classes_) > max(_CLASSES_FOR_SURE, len(present) / 2):
+            raise InputError(
+                f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
+                "to learn any; use GPRegressor if they are numbers, or merge rare classes."
+            )
+        # A label that only rows of weight zero have counts as any: these rows say nothing.
+        known = np.isin(y, self.classes_)
+        target = self._numbered(np.where(known, y, self.classes_[0]))
+        data = Data(X, target, weights=weights).merged()
+        return self._fit_model(data, self._class_likelihood(data))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable label of each row."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
+        """Probabilities of `classes_`, deterministic, rows sum to one."""
+        X = self._inputs(X)
+        return self.posterior_.predict(X).probabilities
+
+    def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
+        """Log p(label | data) a row, in nats."""
+        X, y = self._inputs(X), np.asarray(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise InputError(
+                f"y has labels that the classifier was not fitted to: {unknown[:5].tolist()}; "
+                f"it knows {self.classes_.tolist()}."
+            )
+        return self.posterior_.predict(X).log_prob(self._numbered(y))
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> np.ndarray:
+        """Draws of labels: joint over rows through the latent functions, shape (N, n_samples)."""
+        draws = self._draws(X, n_samples, random_state).astype(int)
+        return self.classes_[draws]
+
+    @abstractmethod
+    def _class_likelihood(self, data: Data) -> Likelihood:
+        """The likelihood of targets that number `classes_`."""
+
+    def _sorted_labels(self, labels: np.ndarray) -> np.ndarray:
+        """The labels, each once, in their order."""
+        return np.unique(labels)
+
+    def _numbered(self, labels: np.ndarray) -> Float[np.ndarray, "N"]:
+        """Their places in `classes_`."""
+        order = np.argsort(self.classes_)
+        return order[np.searchsorted(self.classes_, labels, sorter=order)].astype(np.float64)
+
+
+class GPClassifier(LabelEstimator):
+    """Gaussian-process classification into two classes or more, with labels of any kind.
+
+    Args:
+        kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
+        likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
+            "logistic-softmax" with the methods "augmented" and "gibbs". Others: "probit" and
+            "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
+            "bijective-logistic-softmax", "robust-max" and, with the method "ep", "heaviside" for
+            any number; or a likelihood object of classes.
+        method: "auto" (one coefficient a row up to 400 rows, inducing points above),
+            "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or a method object.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        classes_: the labels, sorted.
+        model_: the learned model; its latent functions are on the logit scale.
+        posterior_: the posterior.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(-3, 3, 40)[:, None]
+        >>> labels = np.where(X[:, 0] > 0, "yes", "no")
+        >>> classifier = GPClassifier(random_state=0).fit(X, labels)
+        >>> classifier.predict([[-2.0], [2.0]]).tolist()
+        ['no', 'yes']
+    """
+
+    def _class_likelihood(self, data: Data) -> Likelihood:
+        number = len(self.classes_)
+        names = MULTICLASS if number > 2 else {**BINARY, **MULTICLASS}
+        conjugate = isinstance(self.method, AugmentedVI | GibbsSampling)
+        conjugate |= self.method in ("augmented", "gibbs")
+        several = "logistic-softmax" if conjugate else "softmax"  # softmax has no augmentation
+        likelihood = self._chosen(several if number > 2 else "logit", names)
+        if isinstance(likelihood, type):
+            counted = issubclass(likelihood, ClassLikelihood)
+            return likelihood(number) if counted else likelihood()
+        size = likelihood.classes if isinstance(likelihood, ClassLikelihood) else 2
+        if likelihood.targets != "class" or size != number:
+            raise InputError(
+                f"The targets hold {number} classes, which {type(likelihood).__name__} is not a "
+                "likelihood of; give one for as many classes, or a name."
+            )
+        return likelihood

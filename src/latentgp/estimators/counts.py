@@ -1,0 +1,120 @@
+"""Regression of counts in scikit-learn's manners."""
+
+from typing import Any, Self
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+
+from latentgp.data import Data
+from latentgp.errors import InputError
+from latentgp.estimators.base import GPEstimator, row_weights
+from latentgp.inference.priors import spread_of
+from latentgp.likelihoods import (
+    Likelihood,
+    LogNegativeBinomial,
+    Poisson,
+    ScaledLogisticPoisson,
+)
+
+COUNTS: dict[str, type[Likelihood]] = {
+    "poisson": Poisson,
+    "negative-binomial": LogNegativeBinomial,
+    "scaled-logistic-poisson": ScaledLogisticPoisson,
+}
+
+
+class GPCountRegressor(RegressorMixin, GPEstimator):
+    """Gaussian-process regression of counts, with what they were counted in.
+
+    Args:
+        kernel: as in `GPRegressor`.
+        likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
+            than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
+            no exposure); or a likelihood object of counts.
+        method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        model_: the learned model; its latent function is the logarithm of the rate.
+        posterior_: the posterior.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 4, 50)[:, None]
+        >>> counts = np.random.default_rng(0).poisson(2 * np.exp(np.sin(X[:, 0])))
+        >>> regressor = GPCountRegressor(random_state=0).fit(X, counts, exposure=np.full(50, 2.0))
+        >>> bool(1.5 < regressor.predict([[1.5]])[0] < 4)
+        True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: counts, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+            exposure: the time, area or population in which y was counted, positive, shape (N,).
+
+        Raises:
+            InputError: targets that are no counts, or an exposure that is not positive.
+        """
+        X, y = self._validated(X, y, y_numeric=True)
+        weights = row_weights(sample_weight, X)
+        data = Data(X, y, weights=weights, **_side(exposure)).merged()
+        likelihood = self._chosen("poisson", COUNTS)
+        if isinstance(likelihood, type):
+            likelihood = likelihood().scaled_to(spread_of(data))
+        if likelihood.targets != "count":
+            raise InputError(
+                f"GPCountRegressor needs a likelihood of counts, got {type(likelihood).__name__}."
+            )
+        likelihood.check_targets(data.y)
+        likelihood.check_side_information(data.side_information)
+        return self._fit_model(data, likelihood)
+
+    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
+        """Predictive mean of the count in a given exposure (one unless given), shape (N,).
+
+        And its standard deviation, if asked.
+        """
+        predictive = self._predictive(X, exposure)
+        return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, *, exposure: Any = None
+    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        """Ends of the central interval that holds the count with at least the probability."""
+        return self._predictive(X, exposure).interval(level)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, *, exposure: Any = None
+    ) -> Float[np.ndarray, "N"]:
+        """Log p(y | data) a row, in nats."""
+        return self._predictive(X, exposure).log_prob(y)
+
+    def sample_y(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        *,
+        exposure: Any = None,
+    ) -> Float[np.ndarray, "N S"]:
+        """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
+        return self._draws(X, n_samples, random_state, **_side(exposure))
+
+    def _predictive(self, X: Any, exposure: Any) -> Any:
+        return self.posterior_.predict(self._inputs(X), **_side(exposure))
+
+
+def _side(exposure: Any) -> dict[str, Any]:
+    return {} if exposure is None else {"exposure": exposure}

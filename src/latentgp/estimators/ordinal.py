@@ -1,0 +1,100 @@
+"""Classification into ordered classes in scikit-learn's manners."""
+
+from typing import Any
+
+import numpy as np
+
+from latentgp.data import Data
+from latentgp.errors import InputError
+from latentgp.estimators.base import GPEstimator
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.inference.methods import Method, MethodName
+from latentgp.kernels import Kernel, PerLatent
+from latentgp.likelihoods import Likelihood, Ordinal
+
+
+class GPOrdinalClassifier(LabelEstimator):
+    """Gaussian-process classification into classes that have an order, such as grades.
+
+    One latent function, cut by learned thresholds (`latentgp.Ordinal`).
+
+    Args:
+        kernel: as in `GPRegressor`.
+        order: the labels from lowest to highest; None sorts them, which suits numbers.
+        likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
+        method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        classes_: the labels in their order.
+        model_: the learned model; the noise of its latent function has a standard deviation of 1.
+        posterior_: the posterior.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 3, 60)[:, None]
+        >>> grades = np.array(["low", "middle", "high"])[X[:, 0].astype(int).clip(0, 2)]
+        >>> classifier = GPOrdinalClassifier(order=["low", "middle", "high"], random_state=0)
+        >>> classifier.fit(X, grades).predict([[0.2], [1.5], [2.9]]).tolist()
+        ['low', 'middle', 'high']
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | PerLatent | None = None,
+        *,
+        order: Any = None,
+        likelihood: str | Likelihood = "auto",
+        method: MethodName | Method = "auto",
+        n_inducing: int | None = None,
+        restarts: int = 0,
+        max_evaluations: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        GPEstimator.__init__(
+            self,
+            kernel,
+            likelihood=likelihood,
+            method=method,
+            n_inducing=n_inducing,
+            restarts=restarts,
+            max_evaluations=max_evaluations,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.order = order
+
+    def _sorted_labels(self, labels: np.ndarray) -> np.ndarray:
+        present = np.unique(labels)
+        if self.order is None:
+            return present
+        order = np.asarray(self.order)
+        unknown = np.setdiff1d(present, order)
+        if unknown.size or len(np.unique(order)) < len(order):
+            raise InputError(
+                f"order must hold every label once, but {unknown[:5].tolist() or 'one'} is "
+                f"{'missing from' if unknown.size else 'twice in'} {order.tolist()}."
+            )
+        return order[np.isin(order, present)]
+
+    def _class_likelihood(self, data: Data) -> Likelihood:
+        number = len(self.classes_)
+        likelihood = self._chosen("ordinal", {"ordinal": Ordinal})
+        if isinstance(likelihood, type):
+            weights = np.ones(data.size) if data.weights is None else data.weights
+            shares = np.bincount(data.y.astype(int), weights=weights, minlength=number)
+            return Ordinal.of(number, shares)
+        if not isinstance(likelihood, Ordinal) or likelihood.classes != number:
+            raise InputError(
+                f"The targets hold {number} ordered classes; give an Ordinal with {number - 1} "
+                'thresholds, or "ordinal".'
+            )
+        return likelihood

@@ -1,0 +1,153 @@
+"""Regression in scikit-learn's manners."""
+
+from typing import Any, Self
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import RegressorMixin
+
+from latentgp.data import Data, check_side_information
+from latentgp.errors import InputError
+from latentgp.estimators.base import GPEstimator, row_weights
+from latentgp.inference.priors import spread_of
+from latentgp.likelihoods import (
+    Beta,
+    Gamma,
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    LaplaceNoise,
+    Likelihood,
+    LogNoiseGaussian,
+    MaternNoise,
+    StochasticVolatility,
+    StudentT,
+    WarpedGaussian,
+    Weibull,
+)
+
+REGRESSION: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "student-t": StudentT,
+    "laplace": LaplaceNoise,
+    "matern": MaternNoise,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "heteroscedastic-student-t": HeteroscedasticStudentT,
+    "log-noise": LogNoiseGaussian,
+    "warped": WarpedGaussian,
+    "stochastic-volatility": StochasticVolatility,
+    "gamma": Gamma,
+    "weibull": Weibull,
+    "beta": Beta,
+}
+
+
+class GPRegressor(RegressorMixin, GPEstimator):
+    """Gaussian-process regression with calibrated intervals.
+
+    Args:
+        kernel: its values are where the search starts, in the units of the data; None is an
+            RBF with one length-scale an input, started at the median distance.
+        likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
+            "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
+            "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
+            "gamma" for y > 0, "weibull" for times that may be censored, "beta" for shares
+            between 0 and 1; "stochastic-volatility" where only the noise varies; or a likelihood
+            object of a real target, whose values are where the search starts.
+        method: "auto" (exact up to 2,000 rows with Gaussian noise, inducing points above),
+            "exact", "collapsed", "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or
+            a method object such as `CollapsedVI(...)`.
+        n_inducing: number of inducing points; a number asks for a sparse method.
+        restarts: further runs of the hyper-parameter search; the best is kept.
+        max_evaluations: of the bound, each run.
+        random_state: seeds inducing points and restarts.
+        verbose: 1 prints progress, the method chosen and the verdict.
+
+    Attributes:
+        model_: the learned model, in the units of the data.
+        posterior_: the posterior; ask it about the latent function.
+        diagnostics_: what happened; `diagnostics_.verdict` in words.
+        history_: the search.
+        method_: the method used, and `method_reason_` why.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> regressor = GPRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+        >>> regressor.predict([[1.5]]).round(2)
+        array([1.])
+    """
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        noise_variance: Any = None,
+        censored: Any = None,
+    ) -> Self:
+        """Learn hyper-parameters and the posterior.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: targets, shape (N,).
+            sample_weight: shape (N,); a whole number w equals w copies of the row.
+            noise_variance: known noise variance a row, added to the learned one; shape (N,),
+                units of y squared.
+            censored: of survival times, 1 where there was no event until y; shape (N,).
+        """
+        X, y = self._validated(X, y, y_numeric=True)
+        side = {"noise_variance": noise_variance, "censored": censored}
+        side = {name: values for name, values in side.items() if values is not None}
+        data = Data(X, y, weights=row_weights(sample_weight, X), **side).merged()
+        likelihood = self._chosen("gaussian", REGRESSION)
+        if isinstance(likelihood, type):
+            likelihood = likelihood().scaled_to(spread_of(data))
+        if likelihood.targets != "real":
+            raise InputError(
+                f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
+                "use GPCountRegressor for counts, latentgp.fit for others."
+            )
+        likelihood.check_targets(data.y)
+        if not likelihood.is_location:
+            return self._fit_model(data, likelihood)
+        centre = float(np.average(data.y, weights=data.weights))
+        data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
+        return self._fit_model(data, likelihood, centre)
+
+    def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
+        """Predictive mean of y, and its standard deviation if asked, shapes (N,).
+
+        Without `return_std` no variance is computed.
+        """
+        X = self._inputs(X)
+        likelihood = self.model_.likelihood
+        check_side_information(
+            side_information, likelihood.side_information, type(likelihood).__name__
+        )
+        if not return_std and isinstance(likelihood, Gaussian):
+            return self.posterior_.mean_f(X)
+        predictive = self.posterior_.predict(X, **side_information)
+        return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, **side_information: Any
+    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        """Ends of the central interval that holds y with the given probability, shapes (N,)."""
+        X = self._inputs(X)
+        return self.posterior_.predict(X, **side_information).interval(level)
+
+    def log_predictive_density(
+        self, X: Any, y: Any, **side_information: Any
+    ) -> Float[np.ndarray, "N"]:
+        """Log p(y | data) a row, in nats."""
+        X = self._inputs(X)
+        return self.posterior_.predict(X, **side_information).log_prob(y)
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+    ) -> Float[np.ndarray, "N S"]:
+        """Draws of y: joint over rows through the latent function, shape (N, n_samples)."""
+        return self._draws(X, n_samples, random_state)

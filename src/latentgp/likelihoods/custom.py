@@ -1,0 +1,55 @@
+"""A likelihood made of nothing but a function."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+from jaxtyping import Float
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+
+
+class CustomLikelihood(Likelihood):
+    """p(y | f) by a function of the user's; a subclass of `Likelihood` can have parameters too.
+
+    Args:
+        function: log p(y | f) in nats, of one target and its latents, shape (Q,), in JAX.
+        latents: Q.
+        kind: of the targets: "real", "count" or "class".
+
+    Raises:
+        InputError: something that is not a function, or no latents.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cauchy = CustomLikelihood(lambda y, f: -jnp.log(jnp.pi * (1 + (y - f[0]) ** 2)))
+        >>> round(float(cauchy.log_prob(jnp.array(1.0), jnp.array([1.0]), {})), 4)
+        -1.1447
+    """
+
+    function: Callable[[Float[Array, ""], Float[Array, "Q"]], Float[Array, ""]] = eqx.field(
+        static=True
+    )
+    latents: int = eqx.field(static=True, default=1)
+    kind: Targets = eqx.field(static=True, default="real")
+
+    def __check_init__(self) -> None:
+        if not callable(self.function) or self.latents < 1:
+            raise InputError(
+                "CustomLikelihood needs a function log_prob(y, f) and at least one latent, got "
+                f"{self.function!r} and {self.latents}."
+            )
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.latents
+
+    @property
+    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.kind
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.function(y, f)

@@ -1,0 +1,158 @@
+"""Noise whose size is the latent function."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.quadrature import prediction_nodes
+from latentgp.parameters import parameter
+
+_LOG_2_PI = 1.8378770664093453
+_USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts
+
+
+class StochasticVolatility(Likelihood):
+    """y ~ N(0, exp(f)^2) (Filippone, Zhong & Girolami 2013, App. B.3)."""
+
+    is_log_concave: ClassVar[bool] = True
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return -0.5 * (_LOG_2_PI + 2 * f[0] + y**2 * jnp.exp(-2 * f[0]))
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return jnp.zeros_like(f[0]), jnp.exp(2 * f[0])
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        m, v = mean[:, 0], variance[:, 0]
+        return -0.5 * (_LOG_2_PI + 2 * m + y**2 * jnp.exp(2 * v - 2 * m))
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        return jnp.zeros_like(mean[:, 0]), jnp.exp(2 * mean[:, 0] + 2 * variance[:, 0])
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jnp.exp(f[0]) * jax.random.normal(key, dtype=f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return ndtr(y * jnp.exp(-f[0]))
+
+    def latent_scale(self, spread: float) -> float:
+        return 1.0
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        tiny = float(np.finfo(np.float64).tiny)
+        return float(0.5 * np.log(np.average(y**2, weights=weights) + tiny))
+
+
+class LogNoiseGaussian(Likelihood):
+    """y ~ N(f_1, (noise_scale exp(f_2))^2): noise of any size (Goldberg, Williams & Bishop 1998).
+
+    Args:
+        noise_scale: learned, units of y: the noise's standard deviation where f_2 is zero.
+    """
+
+    is_location: ClassVar[bool] = True
+
+    latent_size: ClassVar[int] = 2
+
+    noise_scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        log_scale = jnp.log(self.noise_scale) + f[1]
+        return -0.5 * (_LOG_2_PI + 2 * log_scale + (y - f[0]) ** 2 * jnp.exp(-2 * log_scale))
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return f[0], (self.noise_scale * jnp.exp(f[1])) ** 2
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        log_scale, spread = jnp.log(self.noise_scale) + mean[:, 1], variance[:, 1]
+        distance = (y - mean[:, 0]) ** 2 + variance[:, 0]
+        return -0.5 * (_LOG_2_PI + 2 * log_scale + distance * jnp.exp(2 * spread - 2 * log_scale))
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        total, weights = self._total_variances(mean, variance)
+        distance = (y - mean[:, 0])[:, None] ** 2
+        log_density = -0.5 * (_LOG_2_PI + jnp.log(total) + distance / total)
+        return jax.nn.logsumexp(log_density, axis=1, b=weights)
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        total, weights = self._total_variances(mean, variance)
+        return ndtr((y - mean[:, 0])[:, None] / jnp.sqrt(total)) @ weights
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        noise = self.noise_scale**2 * jnp.exp(2 * mean[:, 1] + 2 * variance[:, 1])
+        return mean[:, 0], variance[:, 0] + noise
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return f[0] + self.noise_scale * jnp.exp(f[1]) * jax.random.normal(key, dtype=f.dtype)
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return ndtr((y - f[0]) / (self.noise_scale * jnp.exp(f[1])))
+
+    def latent_scale(self, spread: float) -> tuple[float, ...]:
+        return spread, 1.0
+
+    def scaled_to(self, spread: float) -> "LogNoiseGaussian":
+        return LogNoiseGaussian(noise_scale=_USUAL_SHARE * spread)
+
+    def _total_variances(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
+        """Of y at nodes of f_2, f_1 integrated out; the nodes' weights."""
+        nodes, weights = prediction_nodes(1)
+        points = jnp.asarray(nodes[:, 0], mean.dtype)
+        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * points
+        total = variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2
+        return total, jnp.asarray(weights, mean.dtype)

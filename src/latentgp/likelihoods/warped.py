@@ -1,0 +1,163 @@
+"""Gaussian processes observed through a learned warp."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.quadrature import trapezoidal_nodes
+from latentgp.likelihoods.quantiles import invert_cdf
+from latentgp.parameters import parameter, replace
+
+_LOG_2_PI = float(np.log(2 * np.pi))
+_USUAL_SHARE = 0.1
+_NODES = 101
+
+
+class WarpedGaussian(Likelihood):
+    """t(y) = f + noise, t(y) = y + sum_i a_i tanh(b_i (y + c_i)) (Snelson et al. 2003, eq. 9).
+
+    With all heights zero it is `Gaussian`. The density of y has the factor t'(y).
+
+    Args:
+        heights: a, learned, positive, shape (I,), units of y.
+        slopes: b, learned, positive, shape (I,), one over the units of y.
+        centres: c, learned, shape (I,), units of y.
+        noise_variance: learned, units of y squared.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> warp = WarpedGaussian(heights=[1.0], slopes=[2.0], centres=[0.0])
+        >>> warp.warp(jnp.array(0.0))
+        Array(0., dtype=float32)
+    """
+
+    is_log_concave: ClassVar[bool] = True
+
+    heights: Float[Array, "I"] = parameter(constraints.positive, default=(1.0, 1.0))
+    slopes: Float[Array, "I"] = parameter(constraints.positive, default=(1.0, 1.0))
+    centres: Float[Array, "I"] = parameter(default=(-1.0, 1.0))
+    noise_variance: Float[Array, ""] = parameter(
+        constraints.positive, role="noise_variance", default=1.0
+    )
+
+    def warp(self, y: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """t(y)."""
+        inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))
+        return y + jnp.sum(self.heights * inside, axis=-1)
+
+    def unwarp(self, t: Float[Array, "N"]) -> Float[Array, "N"]:
+        """The y whose warp is t, to rounding."""
+        reach = jnp.full_like(t, 1.0) * jnp.sum(jnp.asarray(self.heights)) + 1e-6
+
+        def above(y: Float[Array, "N"]) -> Float[Array, "N"]:
+            return self.warp(y) - t
+
+        # t is within the sum of heights of y.
+        return invert_cdf(above, jnp.zeros(1, t.dtype), t, reach)[:, 0]
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self._log_density(y, f[0], jnp.zeros_like(f[0]), self.noise_variance)
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return self._log_density(y, mean[:, 0], variance[:, 0], self.noise_variance)
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        nothing = jnp.zeros_like(mean[:, 0])
+        return self._log_density(y, mean[:, 0], nothing, variance[:, 0] + self.noise_variance)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        first, second = self.predictive_moments(f[None], jnp.zeros_like(f)[None], side)
+        return first[0], second[0]
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        nodes, weights = trapezoidal_nodes(1, _NODES)
+        weights = jnp.asarray(weights, mean.dtype)
+        spread = jnp.sqrt(variance[:, :1] + self.noise_variance)
+        t = mean[:, :1] + spread * jnp.asarray(nodes[:, 0], mean.dtype)
+        y = self.unwarp(t.ravel()).reshape(t.shape)
+        first = y @ weights
+        return first, (y - first[:, None]) ** 2 @ weights
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        noise = jnp.sqrt(self.noise_variance) * jax.random.normal(key, dtype=f.dtype)
+        return self.unwarp((f[0] + noise)[None])[0]
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        spread = jnp.sqrt(variance[:, 0] + self.noise_variance)
+        return ndtr((self.warp(y) - mean[:, 0]) / spread)
+
+    def predictive_quantiles(
+        self,
+        probabilities: Float[Array, "K"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N K"]:
+        spread = jnp.sqrt(variance[:, :1] + self.noise_variance)
+        t = mean[:, :1] + spread * jax.scipy.special.ndtri(probabilities)
+        return self.unwarp(t.ravel()).reshape(t.shape)
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        return float(np.average(y, weights=weights))
+
+    def latent_scale(self, spread: float) -> float:
+        return spread
+
+    def scaled_to(self, spread: float) -> Likelihood:
+        return replace(
+            self,
+            {
+                "heights": np.full(self.heights.shape, 0.3 * spread),
+                "slopes": np.full(self.slopes.shape, 1 / spread),
+                "centres": np.linspace(-spread, spread, len(self.centres)),
+                "noise_variance": _USUAL_SHARE * spread**2,
+            },
+        )
+
+    def _log_density(
+        self,
+        y: Float[Array, "*N"],
+        mean: Float[Array, "*N"],
+        extra: Float[Array, "*N"],
+        variance: Float[Array, "*#N"],
+    ) -> Float[Array, "*N"]:
+        """Log t'(y) N(t(y); mean, variance), less extra / (2 variance)."""
+        inside = jnp.tanh(self.slopes * (y[..., None] + self.centres))
+        slope = 1 + jnp.sum(self.heights * self.slopes * (1 - inside**2), axis=-1)
+        distance = (self.warp(y) - mean) ** 2 + extra
+        return jnp.log(slope) - 0.5 * (_LOG_2_PI + jnp.log(variance) + distance / variance)

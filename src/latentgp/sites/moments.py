@@ -1,0 +1,121 @@
+"""Sites by matching moments: expectation propagation and its powers."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from latentgp.arrays import Array
+from latentgp.errors import InputError
+from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.quadrature import prediction_nodes
+from latentgp.linalg.streaming import scan_rows
+from latentgp.sites.base import GaussianSites, Goal, Rows, SiteRule
+
+_LEAST_CAVITY = 1e-3
+
+
+class MomentRule(SiteRule):
+    """Power expectation propagation, parallel and damped (Minka 2001, 2004).
+
+    A cavity is the marginal of f without `fraction` of the row's site. The new site to the power
+    of `fraction` has, times the cavity, the moments of cavity times p(y | f)^fraction. Of several
+    latents each has a site of its own, given the others' cavities.
+
+    Attributes:
+        fraction: the power, in (0, 1]; 1 is expectation propagation, towards 0 it becomes
+            variational inference.
+    """
+
+    step_size: float = eqx.field(static=True, default=0.8)
+    fraction: float = eqx.field(static=True, default=1.0)
+
+    goal: ClassVar[Goal] = "moments"
+
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        def chunk(
+            carry: None, chunk: tuple[Rows, Array, Array, GaussianSites], real: Bool[Array, "B"]
+        ) -> tuple[None, GaussianSites]:
+            return carry, self._chunk_sites(likelihood, *chunk)
+
+        numbers = prediction_nodes(mean.shape[1])[0].size
+        parts = (rows, mean, variance, current)
+        return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
+
+    def _chunk_sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        power = self.fraction
+        # What is left of the marginal's precision, as a share of it.
+        share = 1 - power * current.precision * variance
+        improper = share < _LEAST_CAVITY
+        share = jnp.where(improper, 1.0, share)
+        cavity_variance = variance / share
+        cavity_mean = (mean - power * current.linear * variance) / share
+        cavity_mean = jnp.where(improper, mean, cavity_mean)
+
+        near = (mean, variance)
+
+        def total(mean, variance):
+            values = likelihood.log_expected_power(rows.y, mean, variance, rows.side, power, near)
+            return jnp.sum(values), values
+
+        (slope, in_variance), log_mass = jax.grad(total, (0, 1), has_aux=True)(
+            cavity_mean, cavity_variance
+        )
+        # Moments of the tilted law by derivatives of its mass; the site is what they add.
+        curvature = 2 * in_variance - slope**2
+        shrunk = 1 + cavity_variance * curvature
+        sound = (shrunk > 0) & ~improper
+        shrunk = jnp.where(sound, shrunk, 1.0)
+        precision = jnp.where(sound, -curvature / shrunk / power, current.precision)
+        linear = jnp.where(
+            sound, (slope - curvature * cavity_mean) / shrunk / power, current.linear
+        )
+        if not self.signed(likelihood):
+            precision = jnp.maximum(precision, 0.0)
+        raised = GaussianSites(power * linear, power * precision, jnp.zeros_like(log_mass))
+        log_site = _log_expected(raised, cavity_mean, cavity_variance)
+        return GaussianSites(linear, precision, (log_mass - log_site) / power)
+
+    @property
+    def power(self) -> float:
+        return self.fraction
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        return not likelihood.is_log_concave
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_normalised:
+            raise InputError(
+                f"{type(likelihood).__name__} is a pseudo-likelihood, whose moments mean nothing; "
+                "use VariationalInference or AugmentedVI."
+            )
+
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian)
+
+
+def _log_expected(
+    sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+) -> Float[Array, "N"]:
+    """Log E exp(linear f - precision f^2 / 2) under f ~ N(mean, diag(variance))."""
+    linear, precision, _ = sites
+    spread = jnp.maximum(1 + variance * precision, _LEAST_CAVITY)
+    quadratic = 2 * linear * mean + linear**2 * variance - precision * mean**2
+    return jnp.sum(0.5 * quadratic / spread - 0.5 * jnp.log(spread), axis=1)
