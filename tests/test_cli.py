@@ -126,6 +126,38 @@ class TestTheWayItIsMeant:
         assert "log loss" in out
         assert (tmp_path / "picture.png").stat().st_size > 1000
 
+    def test_counts_with_exposure(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv")
+        frame["days"] = np.linspace(1, 4, ROWS)
+        frame["price"] = _generator.poisson(2 * frame["days"])
+        data, model, path = (tmp_path / name for name in ("counts.csv", "counts.m", "out.csv"))
+        frame.to_csv(data, index=False)
+        arguments = ("fit", data, "--target", "price", "--out", model, "--exposure", "days")
+        code, out, _ = run(*arguments, "--likelihood", "poisson", "--method", "laplace")
+        assert code == 0
+        assert "count of 'price', because the likelihood is 'poisson'" in out
+        assert run("evaluate", model, data, "--plot", tmp_path / "picture.png")[0] == 0
+        run("predict", model, data, "--out", path)
+        written = pd.read_csv(path)
+        assert list(written) == ["mean", "std", "lower", "upper"]
+        assert np.corrcoef(written["mean"], frame["days"])[0, 1] > 0.9
+        assert "days" not in latentgp.load(model).encoder.feature_names
+
+    def test_ordered_classes(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv")
+        grades = pd.qcut(frame["price"], 3, labels=["low", "middle", "high"])
+        frame["price"] = grades
+        data, model, path = (tmp_path / name for name in ("grades.parquet", "grades.m", "o.csv"))
+        frame.to_parquet(data)
+        code, out, _ = run("fit", data, "--target", "price", "--out", model)
+        assert code == 0
+        assert "ordinal of 'price', because its type is category with an order" in out
+        run("predict", model, data, "--out", path)
+        written = pd.read_csv(path)
+        names = [f"probability_{label}" for label in ("low", "middle", "high")]
+        assert list(written) == ["prediction", *names]
+        assert (written["prediction"] == grades.astype(str)).mean() > 0.8
+
     def test_the_level_widens_the_interval(self, run, house, tmp_path):
         widths = []
         for level in (0.5, 0.99):
@@ -173,6 +205,18 @@ class TestTheWayItIsMeant:
         assert code == 0
         written = pd.read_csv(tmp_path / "p.csv")
         assert written["lower"].lt(written["upper"]).all()
+
+    def test_compare(self, run, house, tmp_path):
+        picture = tmp_path / "picture.png"
+        code, out, _ = run(
+            *("compare", house / "classification.parquet", "--target", "price"),
+            *("--method", "variational", "--method", "laplace", "--method", "exact"),
+            *("--plot", picture),
+        )
+        assert code == 0
+        assert "classification of 'price': 28 rows to learn from, 12 held out" in out
+        assert "exact: ExactGP needs Gaussian noise" in out.replace("\n", " ")
+        assert picture.stat().st_size > 1000
 
     def test_weights_are_no_input(self, run, house, tmp_path):
         code, _, _ = run(

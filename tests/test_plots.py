@@ -27,6 +27,7 @@ EVERY_PLOT = {
         ax, [0.9, 0.5], [0.8, 0.4], rows=50
     ),
     "learning_curve": lambda ax: plots.learning_curve(ax, [-9.0, -2.0], seconds=[1, 2], label="a"),
+    "comparison": lambda ax: plots.comparison(ax, ["ep", "laplace"], [0.3, 0.4], [0.01, np.nan]),
     "relevance": lambda ax: plots.relevance(ax, [1.0, 2.0, np.inf], ["age", "dose", "Größe"]),
 }
 
@@ -45,7 +46,7 @@ def test_every_plot_returns_labelled_axes_and_saves(name, ending, tmp_path):
     ax = EVERY_PLOT[name](None)
     assert isinstance(ax, Axes)
     assert ax.get_xlabel()
-    assert ax.get_ylabel() or name == "relevance"
+    assert ax.get_ylabel() or name in ("relevance", "comparison")
     path = plots.save_figure(ax, tmp_path / "new folder" / f"{name}.{ending}")
     assert path.stat().st_size > 1000
 

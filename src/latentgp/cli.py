@@ -1,4 +1,4 @@
-"""The command line: fit, predict, evaluate, info, demo."""
+"""The command line: fit, predict, evaluate, compare, info, demo."""
 
 import sys
 import warnings
@@ -26,13 +26,30 @@ def fit(
     target: Annotated[str, typer.Option(help="The column to predict.")],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     task: Annotated[
-        Literal["auto", "regression", "classification"],
+        Literal["auto", "regression", "count", "classification", "ordinal"],
         typer.Option(help="What kind of target it is; auto looks at the column."),
     ] = "auto",
+    likelihood: Annotated[
+        str, typer.Option(help="Law of the target, such as student-t; auto is the usual one.")
+    ] = "auto",
     method: Annotated[
-        Literal["auto", "exact", "collapsed", "augmented", "variational"],
+        Literal[
+            "auto",
+            "exact",
+            "collapsed",
+            "augmented",
+            "variational",
+            "laplace",
+            "ep",
+            "gibbs",
+            "nuts",
+        ],
         typer.Option(help="Inference method; auto says what it chose and why."),
     ] = "auto",
+    exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
+    censored: Annotated[
+        str | None, typer.Option(help="A column of 1 where a time has seen no event, else 0.")
+    ] = None,
     inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
@@ -49,7 +66,13 @@ def fit(
         read_table(data),
         target,
         task=task,
+        likelihood=likelihood,
         weights=weights,
+        side_columns={
+            name: column
+            for name, column in (("exposure", exposure), ("censored", censored))
+            if column is not None
+        },
         method=method,
         n_inducing=inducing,
         restarts=restarts,
@@ -100,6 +123,49 @@ def evaluate(
         typer.echo(f"{name:32s} {value:.4f}")
     if plot is not None:
         typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
+
+
+@app.command()
+def compare(
+    data: Table,
+    target: Annotated[str, typer.Option(help="The column to predict.")],
+    task: Annotated[
+        Literal["auto", "regression", "count", "classification", "ordinal"],
+        typer.Option(help="What kind of target it is; auto looks at the column."),
+    ] = "auto",
+    likelihood: Annotated[
+        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
+    ] = None,
+    test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
+    seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
+    inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save a picture here.")] = None,
+) -> None:
+    """Fit several methods to the same rows and score them on the others."""
+    from latentgp.comparison import compare as compare_on
+    from latentgp.report import comparison_picture, print_comparison
+    from latentgp.tables import read_table
+
+    if not 0 < test_share < 1:
+        raise InputError(
+            f"--test-share must be strictly between 0 and 1, got {test_share}: try 0.3"
+        )
+    found = compare_on(
+        read_table(data),
+        target,
+        task=task,
+        likelihoods=likelihood or (),
+        methods=method or (),
+        test_share=test_share,
+        seed=seed,
+        n_inducing=inducing,
+    )
+    print_comparison(found, target)
+    if plot is not None:
+        typer.echo(f"Picture written to {comparison_picture(found, plot)}.")
 
 
 @app.command()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "comparison",
     "interval_calibration",
     "learning_curve",
     "observed_against_predicted",
@@ -371,6 +372,59 @@ def relevance(
     left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
     _tidy(ax, x_label + left_out, "")
     ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def comparison(
+    ax: Axes | None,
+    names: Sequence[str],
+    scores: ArrayLike,
+    standard_errors: ArrayLike,
+    *,
+    x_label: str = "negative log predictive density [nats a row]",
+) -> Axes:
+    """Draw a score of several contenders with bars of two standard errors, the first on top.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        names: (K,) of the contenders.
+        scores: (K,) finite scores.
+        standard_errors: (K,) theirs; NaN draws none.
+        x_label: what the score is, with its unit.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length.
+
+    Example:
+        >>> ax = comparison(None, ["ep", "laplace"], [0.31, 0.34], [0.01, 0.01])
+        >>> [tick.get_text() for tick in ax.get_yticklabels()]
+        ['ep', 'laplace']
+    """
+    (scores,) = equally_long(scores=scores)
+    (errors,) = equally_long(
+        allow_infinity=True, standard_errors=np.nan_to_num(np.asarray(standard_errors, float))
+    )
+    if not len(names) == scores.size == errors.size:
+        raise InputError(
+            f"{len(names)} names, {scores.size} scores and {errors.size} standard errors: pass one "
+            "of each a contender"
+        )
+    ax = _axes(ax, (6.4, 1.1 + 0.34 * max(scores.size, 2)))
+    places = np.arange(scores.size)
+    ax.errorbar(
+        scores,
+        places,
+        xerr=2 * errors,
+        fmt="o",
+        color=BLUE,
+        markersize=5.5,
+        linewidth=1.6,
+        zorder=3,
+    )
+    ax.set_yticks(places, [_shortened(name, 40) for name in names])
+    ax.set_ylim(scores.size - 0.5, -0.5)
+    _tidy(ax, f"{x_label}, bars: two standard errors", "")
     ax.tick_params(axis="y", length=0)
     return ax
 

@@ -1,19 +1,20 @@
 """Results people look at: the demo's comparison and its pictures."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from latentgp import metrics, plots
-from latentgp.estimators import GPClassifier, GPRegressor
+from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from latentgp.table_model import TableModel
+    from latentgp.comparison import Comparison
+    from latentgp.table_model import Estimator, TableModel
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
 
@@ -31,6 +32,50 @@ class Scored(NamedTuple):
 def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) -> Path:
     """Reliability diagram of a classifier, interval calibration of a regressor."""
     return plots.save_figure(_calibration(model.estimator, *model.encoded(frame)), path)
+
+
+def print_comparison(found: "Comparison", target: str) -> None:
+    """A table of contenders, best first, and what was noted of each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    classes = found.task in ("classification", "ordinal")
+    console = Console()
+    title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
+    table = Table(title=f"{title}, {found.held_out} held out", title_justify="left")
+    table.add_column("contender", min_width=max(len(row.name) for row in found.rows))
+    error = "error" if classes else "RMSE"
+    for heading in ("NLPD", "std. err.", error, "in 95 %", "calib.", "seconds"):
+        table.add_column(heading, justify="right")
+    for row in found.rows:
+        if np.isnan(row.nlpd):
+            table.add_row(row.name, "-", "-", "-", "-", "-", f"{row.seconds:.1f}")
+            continue
+        table.add_row(
+            row.name,
+            f"{row.nlpd:.4f}",
+            f"{row.standard_error:.4f}",
+            f"{row.error:.4g}",
+            f"{100 * row.coverage:.1f} %",
+            f"{row.calibration_error:.3f}",
+            f"{row.seconds:.1f}",
+        )
+    console.print(table)
+    for row in found.rows:
+        if row.note:
+            console.print(f"- {row.name}: {row.note}", markup=False)
+
+
+def comparison_picture(found: "Comparison", path: Path) -> Path:
+    """The contenders' NLPD, those without a fit left out."""
+    fitted = [row for row in found.rows if not np.isnan(row.nlpd)]
+    axes = plots.comparison(
+        None,
+        [row.name for row in fitted],
+        [row.nlpd for row in fitted],
+        [row.standard_error for row in fitted],
+    )
+    return plots.save_figure(axes, path)
 
 
 def run_demo(folder: Path) -> None:
@@ -152,14 +197,17 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(map(np.asarray, split(X, y, test_size=0.3, random_state=0)))
 
 
-def _calibration(estimator: GPRegressor | GPClassifier, X: np.ndarray, y: np.ndarray) -> Any:
-    if isinstance(estimator, GPClassifier):
+def _calibration(
+    estimator: "Estimator", X: np.ndarray, y: np.ndarray, side: Mapping[str, Any] | None = None
+) -> Any:
+    if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
         bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
         probabilities = estimator.predict_proba(X)
         judged = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
         return plots.reliability_diagram(None, y, judged, bins, classes=estimator.classes_)
     observed = [
-        metrics.interval_coverage(y, *estimator.predict_interval(X, level)) for level in _LEVELS
+        metrics.interval_coverage(y, *estimator.predict_interval(X, level, **(side or {})))
+        for level in _LEVELS
     ]
     return plots.interval_calibration(None, _LEVELS, np.array(observed), rows=len(y))
 

@@ -4,18 +4,42 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from latentgp import metrics
 from latentgp.errors import InputError
-from latentgp.estimators import GPClassifier, GPRegressor
+from latentgp.estimators import (
+    BINARY,
+    COUNTS,
+    MULTICLASS,
+    REGRESSION,
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+)
+from latentgp.likelihoods import BernoulliProbit, Gaussian
 from latentgp.tables import TableEncoder, guess_task, split_target
+from latentgp.tables.targets import Task
 from latentgp.tables.values import texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Task = Literal["auto", "regression", "classification"]
+Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
+
+ESTIMATORS: dict[Task, type[Estimator]] = {
+    "regression": GPRegressor,
+    "count": GPCountRegressor,
+    "classification": GPClassifier,
+    "ordinal": GPOrdinalClassifier,
+}
+_TASKS: dict[str, Task] = {
+    **dict.fromkeys(REGRESSION, "regression"),
+    **dict.fromkeys(COUNTS, "count"),
+    **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
+    "ordinal": "ordinal",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,16 +47,18 @@ class TableModel:
     """A fitted estimator with the encoding of the columns that it was fitted to.
 
     Attributes:
-        estimator: a fitted `GPRegressor` or `GPClassifier`.
+        estimator: fitted, of the target's kind.
         encoder: turns the other columns into numbers.
         target: name of the target column.
         notes: what was done to the table, a line each.
+        side_columns: which columns hold what the likelihood reads a row, by its name for it.
     """
 
-    estimator: GPRegressor | GPClassifier
+    estimator: Estimator
     encoder: TableEncoder
     target: str
     notes: tuple[str, ...]
+    side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def fit(
@@ -40,8 +66,10 @@ class TableModel:
         frame: "pd.DataFrame",
         target: str,
         *,
-        task: Task = "auto",
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str = "auto",
         weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -49,8 +77,12 @@ class TableModel:
         Args:
             frame: inputs and target; rows without a target are left out.
             target: the column to predict.
-            task: "auto" guesses by the target's type, and says so in the notes.
+            task: "auto" goes by the likelihood, or else guesses by the target's type, and says so
+                in the notes.
+            likelihood: by name; "auto" is the task's usual one.
             weights: a column of row weights, which is then not an input.
+            side_columns: columns of what the likelihood reads a row, such as
+                {"exposure": "days"}; they are then no inputs.
             settings: for the estimator.
 
         Raises:
@@ -60,44 +92,50 @@ class TableModel:
         inputs, notes = split.inputs, []
         if split.rows_dropped:
             notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-        if task == "auto":
+        if task == "auto" and likelihood in _TASKS:
+            task = _TASKS[likelihood]
+            notes.append(f"{task} of {target!r}, because the likelihood is {likelihood!r}")
+        elif task == "auto":
             task, reason = guess_task(split.target)
             notes.append(f"{task} of {target!r}, because {reason}")
+        side = {}
+        side_columns = side_columns or {}
+        for name, column in side_columns.items():
+            inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
         sample_weight = None
         if weights is not None:
-            inputs, column, dropped = split_target(inputs, weights)
-            if dropped:
-                raise InputError(
-                    f"the weights column {weights!r} is missing in {dropped} row(s): fill it"
-                )
-            sample_weight = _numbers("weights column", column, "give numbers, not negative")
+            advice = "give numbers, not negative"
+            inputs, sample_weight = _taken_out(inputs, weights, "weights", advice)
         encoder = TableEncoder.fit(inputs)
         notes += encoder.describe()
-        make = GPRegressor if task == "regression" else GPClassifier
-        estimator = make(**settings)
+        if task == "ordinal" and hasattr(split.target, "cat"):
+            settings["order"] = [str(label) for label in split.target.cat.categories]
+        estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
         estimator.fit(
-            encoder.encode(inputs), _targets(split.target, task), sample_weight=sample_weight
+            *(encoder.encode(inputs), _targets(split.target, task)),
+            sample_weight=sample_weight,
+            **side,
         )
-        return cls(estimator, encoder, target, tuple(notes))
+        return cls(estimator, encoder, target, tuple(notes), side_columns)
 
     @property
-    def task(self) -> Literal["regression", "classification"]:
-        """What is predicted: a number or a class."""
-        return "regression" if isinstance(self.estimator, GPRegressor) else "classification"
+    def task(self) -> Task:
+        """What is predicted: a number, a count, a class, or an ordered one."""
+        return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(self, frame: "pd.DataFrame", level: float = 0.95) -> "pd.DataFrame":
         """Predictions, one a row of the table.
 
-        Regression gives `mean`, `std`, `lower`, `upper` of the target. Classification gives
+        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target. Classes give
         `prediction`, a `probability` for each class, and, of two classes, `lower`, `upper`: the
         interval that holds the second's probability, given how uncertain the latent function is.
         """
         import pandas as pd
 
-        X = self.encoder.encode(frame)
-        if isinstance(self.estimator, GPRegressor):
-            mean, std = self.estimator.predict(X, return_std=True)
-            lower, upper = self.estimator.predict_interval(X, level)
+        X, side = self.encoder.encode(frame), self.side_of(frame)
+        if isinstance(self.estimator, GPRegressor | GPCountRegressor):
+            mean, std = self.estimator.predict(X, return_std=True, **side)
+            lower, upper = self.estimator.predict_interval(X, level, **side)
             columns = {"mean": mean, "std": std, "lower": lower, "upper": upper}
             return pd.DataFrame(columns, index=frame.index)
         probabilities = self.estimator.predict_proba(X)
@@ -106,40 +144,57 @@ class TableModel:
             "prediction": self.estimator.predict(X),
             **dict(zip(names, probabilities.T, strict=True)),
         }
-        if len(names) == 2:
+        if len(names) == 2 and self.task == "classification":
             latent = self.estimator.posterior_.predict_f(X)
             reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
-            columns["lower"] = expit(latent.mean - reach)
-            columns["upper"] = expit(latent.mean + reach)
+            link = ndtr if isinstance(self.estimator.model_.likelihood, BernoulliProbit) else expit
+            columns["lower"] = link(latent.mean - reach)
+            columns["upper"] = link(latent.mean + reach)
         return pd.DataFrame(columns, index=frame.index)
 
-    def encoded(self, frame: "pd.DataFrame") -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets of the rows whose target is known, as the estimator takes them."""
+    def encoded(
+        self, frame: "pd.DataFrame"
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Of rows whose target is known: inputs, targets, what the likelihood reads a row."""
         split = split_target(frame, self.target)
-        return self.encoder.encode(split.inputs), _targets(split.target, self.task)
+        X = self.encoder.encode(split.inputs)
+        return X, _targets(split.target, self.task), self.side_of(split.inputs)
+
+    def side_of(self, frame: "pd.DataFrame") -> dict[str, np.ndarray]:
+        """What the likelihood reads a row, of the columns that the table has."""
+        return {
+            name: _taken_out(frame, column, name, "give a number in every row")[1]
+            for name, column in self.side_columns.items()
+            if column in frame
+        }
 
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""
-        X, y = self.encoded(frame)
-        if isinstance(self.estimator, GPRegressor):
-            return regression_scores(self.estimator, X, y)
+        X, y, side = self.encoded(frame)
+        if isinstance(self.estimator, GPRegressor | GPCountRegressor):
+            return regression_scores(self.estimator, X, y, side)
         return classification_scores(self.estimator, X, y)
 
 
-def regression_scores(estimator: GPRegressor, X: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def regression_scores(
+    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
+) -> dict[str, float]:
     """Held-out scores of a regressor, in the units of y and in nats."""
-    mean, std = estimator.predict(X, return_std=True)
-    density = estimator.log_predictive_density(X, y)
-    return {
+    mean, std = estimator.predict(X, return_std=True, **side)
+    density = estimator.log_predictive_density(X, y, **side)
+    interval = estimator.predict_interval(X, **side)
+    scores = {
         "negative log predictive density": metrics.negative_log_predictive_density(density),
         "root mean squared error": metrics.root_mean_squared_error(y, mean),
-        "CRPS": metrics.crps_gaussian(y, mean, std),
-        "95 % interval coverage": metrics.interval_coverage(y, *estimator.predict_interval(X)),
+        "95 % interval coverage": metrics.interval_coverage(y, *interval),
     }
+    if isinstance(estimator.model_.likelihood, Gaussian):
+        scores["CRPS"] = metrics.crps_gaussian(y, mean, std)
+    return scores
 
 
 def classification_scores(
-    estimator: GPClassifier, X: np.ndarray, y: np.ndarray
+    estimator: GPClassifier | GPOrdinalClassifier, X: np.ndarray, y: np.ndarray
 ) -> dict[str, float]:
     """Held-out scores of a classifier."""
     probabilities = estimator.predict_proba(X)
@@ -155,7 +210,7 @@ def classification_scores(
 
 
 def _targets(target: "pd.Series", task: str) -> np.ndarray:
-    if task == "classification":
+    if task in ("classification", "ordinal"):
         return texts_in(target).to_numpy(dtype=str)
     return _numbers("target", target, "use --task classification, or clean it")
 
@@ -167,3 +222,13 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
         raise InputError(
             f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
         ) from error
+
+
+def _taken_out(
+    inputs: "pd.DataFrame", column: str, what: str, advice: str
+) -> tuple["pd.DataFrame", np.ndarray]:
+    """The inputs without a column, and its numbers."""
+    inputs, values, dropped = split_target(inputs, column)
+    if dropped:
+        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
+    return inputs, _numbers(f"{what} column", values, advice)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Task = Literal["classification", "ordinal", "count", "regression"]
+
+
 class SplitTable(NamedTuple):
     """A table taken apart.
 
@@ -37,11 +40,11 @@ class TaskGuess(NamedTuple):
     """What kind of target a column is.
 
     Attributes:
-        task: "classification" or "regression".
+        task: "classification", "ordinal", "count" or "regression".
         reason: why, in words, to follow "because".
     """
 
-    task: Literal["classification", "regression"]
+    task: Task
     reason: str
 
 
@@ -85,10 +88,11 @@ def split_target(frame: pd.DataFrame, target: str) -> SplitTable:
 
 
 def guess_task(target: pd.Series) -> TaskGuess:
-    """Say whether a target calls for classification or regression, and why.
+    """Say what kind of target a column is, and why.
 
-    Text, truth values, categories, and whole numbers with exactly two distinct values are classes;
-    everything else, fractional numbers stored as text included, is a quantity.
+    Text, truth values, categories, and whole numbers with exactly two distinct values are classes,
+    categories with an order ordered ones. Whole numbers from 0 up are counts. Everything else,
+    fractional numbers stored as text included, is a quantity.
 
     Args:
         target: (N,) target column; missing values are ignored.
@@ -107,6 +111,8 @@ def guess_task(target: pd.Series) -> TaskGuess:
     if values.empty:
         raise InputError("the target is missing in every row: give it values")
     if isinstance(values.dtype, pd.CategoricalDtype):
+        if values.cat.ordered and values.nunique() > 2:
+            return TaskGuess("ordinal", "its type is category with an order")
         return TaskGuess("classification", "its type is category")
     source = source_of(values)
     if source == "date":
@@ -121,5 +127,7 @@ def guess_task(target: pd.Series) -> TaskGuess:
         return TaskGuess("classification", f"it is text with {distinct} distinct values")
     if whole and distinct == 2:
         return TaskGuess("classification", "it is whole numbers with 2 distinct values")
+    if whole and distinct > 2 and numbers_in(values, "number").min() == 0:
+        return TaskGuess("count", f"it is whole numbers from 0 up with {distinct} distinct values")
     kind = "whole numbers" if whole else "numbers"
     return TaskGuess("regression", f"it is {kind} with {distinct} distinct value(s)")
