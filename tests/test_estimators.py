@@ -362,6 +362,14 @@ class TestLikelihood:
         with pytest.raises(InputError, match="must be positive, but are not in 1 row"):
             told.fit(X, np.where(np.arange(80) == 3, 0.0, seen))
 
+    def test_a_likelihood_without_a_bound_gets_its_moments_matched(self):
+        X = inputs()
+        kinds = np.digitize(X[:, 0], [-0.5, 0.5])
+        classifier = GPClassifier(likelihood="heaviside", random_state=0).fit(X, kinds)
+        assert isinstance(classifier.method_, lgp.ExpectationPropagation)
+        assert classifier.posterior_.log_evidence.kind == "approximation"
+        assert np.mean(classifier.predict(X) == kinds) > 0.9
+
     @pytest.mark.parametrize("name", ["logistic-softmax"])
     def test_a_name_fits_a_classifier(self, name):
         X = inputs()

@@ -126,8 +126,8 @@ class GPClassifier(LabelEstimator):
         likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
             "logistic-softmax" with the methods "augmented" and "gibbs". Others: "probit" and
             "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
-            "bijective-logistic-softmax", "robust-max" and, with the method "ep", "heaviside" for
-            any number; or a likelihood object of classes.
+            "bijective-logistic-softmax", "robust-max" and "heaviside" (by expectation
+            propagation) for any number; or a likelihood object of classes.
         method: "auto" (one coefficient a row up to 400 rows, inducing points above),
             "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.

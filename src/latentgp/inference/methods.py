@@ -445,6 +445,11 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
         return Choice(
             AugmentedVI(representation), f"{why}; augmented updates suit heavy tails and kinks"
         )
+    if not model.likelihood.is_positive:
+        return Choice(
+            ExpectationPropagation(representation),
+            f"{why}; moments match where there is no variational bound",
+        )
     return Choice(
         VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
     )
