@@ -40,6 +40,9 @@ class AugmentationRule(SiteRule):
         if isinstance(likelihood, CompletelyMonotone):
             check_completely_monotone(likelihood)
 
+    def signed(self, likelihood: Likelihood) -> bool:
+        return False
+
     def is_exact(self, likelihood: Likelihood) -> bool:
         return self.chosen(likelihood).is_exact
 

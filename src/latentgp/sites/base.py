@@ -136,7 +136,7 @@ class SiteRule(eqx.Module):
 
     def signed(self, likelihood: Likelihood) -> bool:
         """Whether precisions can be negative."""
-        return False
+        return not likelihood.is_log_concave
 
     @abstractmethod
     def check(self, likelihood: Likelihood) -> None:

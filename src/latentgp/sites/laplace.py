@@ -47,9 +47,6 @@ class LaplaceRule(SiteRule):
     def power(self) -> float:
         return 1.0
 
-    def signed(self, likelihood: Likelihood) -> bool:
-        return not likelihood.is_log_concave
-
     def at_the_mode(self) -> "LaplaceRule":
         """The rule with the true curvature."""
         return LaplaceRule(self.step_size, held=False)

@@ -97,9 +97,6 @@ class MomentRule(SiteRule):
     def power(self) -> float:
         return self.fraction
 
-    def signed(self, likelihood: Likelihood) -> bool:
-        return not likelihood.is_log_concave
-
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_normalised:
             raise InputError(

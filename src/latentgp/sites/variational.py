@@ -56,9 +56,6 @@ class VariationalRule(SiteRule):
             precision = jnp.maximum(precision, 0.0)
         return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
 
-    def signed(self, likelihood: Likelihood) -> bool:
-        return not likelihood.is_log_concave
-
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_positive:
             raise InputError(
