@@ -9,7 +9,12 @@ import numpy as np
 
 from latentgp import metrics
 from latentgp.errors import InputError
-from latentgp.estimators import GPClassifier, GPOrdinalClassifier
+from latentgp.estimators import (
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+)
 from latentgp.table_model import TableModel
 from latentgp.tables import guess_task, split_target
 from latentgp.tables.targets import Task
@@ -17,7 +22,7 @@ from latentgp.tables.targets import Task
 if TYPE_CHECKING:
     import pandas as pd
 
-_LEVELS = np.linspace(0.05, 0.95, 19)
+LEVELS = np.linspace(0.05, 0.95, 19)
 _SURE = 0.95
 METHODS: dict[Task, tuple[str, ...]] = {
     "regression": ("auto",),
@@ -181,9 +186,7 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
             )
         probabilities = estimator.predict_proba(X)
         classes = estimator.classes_
-        order = np.argsort(classes)
-        places = order[np.searchsorted(classes, y, sorter=order)]
-        truth = probabilities[np.arange(len(y)), places]
+        truth = probabilities[y[:, None] == classes]
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
         return _Scores(
             -np.log(truth),
@@ -191,13 +194,22 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
             float(np.mean(ahead < _SURE)),
             metrics.expected_calibration_error(y, probabilities, classes=classes),
         )
-    coverages = [
-        metrics.interval_coverage(y, *estimator.predict_interval(X, level, **side))
-        for level in _LEVELS
-    ]
+    coverages = interval_coverages(estimator, X, y, side)
     return _Scores(
         -estimator.log_predictive_density(X, y, **side),
         metrics.root_mean_squared_error(y, estimator.predict(X, return_std=False, **side)),
         float(coverages[-1]),
-        float(np.mean(np.abs(np.array(coverages) - _LEVELS))),
+        float(np.mean(np.abs(coverages - LEVELS))),
+    )
+
+
+def interval_coverages(
+    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
+) -> np.ndarray:
+    """Share of rows inside their interval, for each of `LEVELS`."""
+    return np.array(
+        [
+            metrics.interval_coverage(y, *estimator.predict_interval(X, level, **side))
+            for level in LEVELS
+        ]
     )

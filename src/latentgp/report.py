@@ -1,13 +1,14 @@
 """Results people look at: the demo's comparison and its pictures."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from latentgp import metrics, plots
+from latentgp.comparison import LEVELS, interval_coverages
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from latentgp.comparison import Comparison
     from latentgp.table_model import Estimator, TableModel
-
-_LEVELS = np.linspace(0.05, 0.95, 19)
 
 
 class Scored(NamedTuple):
@@ -198,18 +197,15 @@ def _split(X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _calibration(
-    estimator: "Estimator", X: np.ndarray, y: np.ndarray, side: Mapping[str, Any] | None = None
+    estimator: "Estimator", X: np.ndarray, y: np.ndarray, side: dict[str, Any] | None = None
 ) -> Any:
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
         bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
         probabilities = estimator.predict_proba(X)
         judged = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
         return plots.reliability_diagram(None, y, judged, bins, classes=estimator.classes_)
-    observed = [
-        metrics.interval_coverage(y, *estimator.predict_interval(X, level, **(side or {})))
-        for level in _LEVELS
-    ]
-    return plots.interval_calibration(None, _LEVELS, np.array(observed), rows=len(y))
+    observed = interval_coverages(estimator, X, y, side or {})
+    return plots.interval_calibration(None, LEVELS, observed, rows=len(y))
 
 
 def _timed(console: Any, name: str, work: Callable[[], Any]) -> float:

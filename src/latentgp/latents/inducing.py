@@ -230,8 +230,8 @@ class Inducing(Representation):
             x, linear, precision = rows
             blocks, variances = _blocks(kernel, points, x)
             linear, precision = linear.T * real, precision.T * real
-            projected, _ = self._project(prior, blocks, variances, linear, precision)
-            return statistics.add(blocks, *projected), None
+            residuals = self._residuals(prior, blocks, variances)
+            return statistics.add(blocks, *self._project(residuals, linear, precision)), None
 
         statistics, _ = scan_rows(
             step,
@@ -257,15 +257,16 @@ class Inducing(Representation):
             x, rows, sites, offset = chunk
             blocks, variances = _blocks(kernel, points, x)
             marginals = posterior.block_marginals(blocks, variances)
+            residuals = self._residuals(prior, blocks, variances)
             if self.power:
                 about = sites.about(offset)
                 marginals = self._row_marginals(
-                    prior, blocks, variances, *marginals, about.linear, about.precision
+                    residuals, *marginals, about.linear, about.precision
                 )
             sites, other = update(rows, *marginals, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear.T * real, about.precision.T * real
-            projected, _ = self._project(prior, blocks, variances, linear, precision)
+            projected = self._project(residuals, linear, precision)
             return statistics.add(blocks, *projected), (sites, other)
 
         statistics, (sites, other) = scan_rows(
@@ -325,10 +326,8 @@ class Inducing(Representation):
 
             def value(kernel, points, inverse):
                 blocks, variances = _blocks(kernel, points, x)
-                own = prior._replace(precision=inverse)
-                projected, _ = self._project(
-                    own, blocks, variances, linear.T * real, precision.T * real
-                )
+                residuals = self._residuals(prior._replace(precision=inverse), blocks, variances)
+                projected = self._project(residuals, linear.T * real, precision.T * real)
 
                 def worth(block, linear, precision, loss, in_products, weights):
                     products = jnp.sum((in_products @ block) * block, axis=0) @ precision
@@ -343,9 +342,7 @@ class Inducing(Representation):
             )
             blocks, variances = _blocks(posterior.kernel, posterior.points, x)
             marginals = self._row_marginals(
-                prior,
-                blocks,
-                variances,
+                self._residuals(prior, blocks, variances),
                 *posterior.block_marginals(blocks, variances),
                 linear,
                 precision,
@@ -398,36 +395,42 @@ class Inducing(Representation):
     def _prior_of(self, factor: Factor, jitter: Float[Array, "*#Q"]) -> "_Prior":
         return _Prior(factor, jitter, over_latents(Factor.inverse_of_product, factor))
 
-    def _project(
+    def _residuals(
         self,
         prior: "_Prior | None",
         blocks: Float[Array, "#Q M B"],
         variances: Float[Array, "#Q B"],
-        linear: Float[Array, "Q B"],
-        precision: Float[Array, "Q B"],
-    ) -> tuple[Projected, Float[Array, "#Q B"]]:
-        """Sites of some rows for k' K_mm^-1 u, and the rows' variance given u."""
+    ) -> Float[Array, "#Q B"]:
+        """Rows' variance given u; without power the whole prior variance, see `Statistics`."""
         if prior is None:
-            return Projected(linear, precision, precision * variances), variances
+            return variances
 
         def residual(block, variance, inverse):
             return jnp.maximum(variance - jnp.sum((inverse @ block) * block, axis=0), 0.0)
 
-        residuals = over_latents(residual, blocks, variances, prior.precision)
-        return Projected.of(linear, precision, residuals, self.power), residuals
+        return over_latents(residual, blocks, variances, prior.precision)
+
+    def _project(
+        self,
+        residuals: Float[Array, "#Q B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+    ) -> Projected:
+        """Sites of some rows for k' K_mm^-1 u."""
+        if not self.power:
+            return Projected(linear, precision, precision * residuals)
+        return Projected.of(linear, precision, residuals, self.power)
 
     def _row_marginals(
         self,
-        prior: "_Prior | None",
-        blocks: Float[Array, "#Q M B"],
-        variances: Float[Array, "#Q B"],
+        residuals: Float[Array, "#Q B"],
         mean: Float[Array, "B Q"],
         variance: Float[Array, "B Q"],
         linear: Float[Array, "B Q"],
         precision: Float[Array, "B Q"],
     ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
         """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
-        residual = self._project(prior, blocks, variances, linear.T, precision.T)[1].T
+        residual = residuals.T
         shrunk = 1 + self.power * precision * residual
         shift = self.power * residual * (linear - precision * mean) / shrunk
         given = jnp.maximum(variance - residual, 0.0) / shrunk**2
