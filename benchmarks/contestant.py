@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logsumexp, ndtr
 
 Result: TypeAlias = dict[str, Any]
 CALIBRATION_BINS = 15
@@ -93,19 +93,43 @@ def student_scores(
     scale: float,
     degrees_of_freedom: float,
 ) -> Result:
-    """RMSE and NLPD under Student's noise, from the mean and variance of f.
+    """RMSE and NLPD under Student's noise, from the mean and variance of f."""
+    nu = degrees_of_freedom
+    constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
 
-    The density is averaged over f by the trapezoidal rule.
-    """
+    def log_density(f: np.ndarray) -> np.ndarray:
+        squared = ((y[:, None] - f) / scale) ** 2
+        return constant - np.log(scale) - 0.5 * (nu + 1) * np.log1p(squared / nu)
+
+    nlpd = _nlpd(log_density, mean, variance)
+    return {"rmse": float(np.sqrt(np.mean((y - mean) ** 2))), "nlpd": nlpd}
+
+
+def poisson_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
+    """NLPD of counts with rate exp(f), from the mean and variance of f."""
+
+    def log_density(f: np.ndarray) -> np.ndarray:
+        return y[:, None] * f - np.exp(f) - gammaln(y + 1)[:, None]
+
+    return {"nlpd": _nlpd(log_density, mean, variance)}
+
+
+def _nlpd(
+    log_density: Callable[[np.ndarray], np.ndarray], mean: np.ndarray, variance: np.ndarray
+) -> float:
+    """Nats a row; the density is averaged over f by the trapezoidal rule."""
     grid = np.linspace(-8, 8, 201)
     weights = -0.5 * grid**2
     f = mean[:, None] + np.sqrt(variance)[:, None] * grid
-    squared = ((y[:, None] - f) / scale) ** 2
-    nu = degrees_of_freedom
-    constant = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
-    density = constant - np.log(scale) - 0.5 * (nu + 1) * np.log1p(squared / nu)
-    nlpd = -np.mean(logsumexp(density + weights - logsumexp(weights), axis=1))
-    return {"rmse": float(np.sqrt(np.mean((y - mean) ** 2))), "nlpd": float(nlpd)}
+    return float(-np.mean(logsumexp(log_density(f) + weights - logsumexp(weights), axis=1)))
+
+
+def probit_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
+    """`class_scores` under the probit link, from the mean and variance of f."""
+    return bernoulli_scores(y, ndtr(mean / np.sqrt(1 + variance)))
+
+
+SCORES_OF_F = {"probit": probit_scores, "poisson": poisson_scores}
 
 
 def bernoulli_scores(y: np.ndarray, probability: np.ndarray) -> Result:
@@ -137,10 +161,10 @@ def lbfgs(
     return minimize(value_and_gradient, start, jac=True, method="L-BFGS-B")
 
 
-def kept(problem: Problem, draws: np.ndarray) -> str:
-    """Leave draws of f, chains x draws x rows, where the harness finds them."""
+def kept(problem: Problem, array: np.ndarray) -> str:
+    """Leave an array that is too large for a reply where the harness finds it."""
     with tempfile.NamedTemporaryFile(dir=problem.folder, suffix=".npy", delete=False) as file:
-        np.save(file, draws)
+        np.save(file, array)
     return file.name
 
 
@@ -173,3 +197,32 @@ class ScoreTrace:
     def result(self) -> Result:
         """The last scores, and all of them: when a target was reached, the harness looks up."""
         return {"trace": self._points, **self._points[-1]}
+
+
+class TimeIsUp(Exception):
+    """Raised inside a fit that has had its `max_seconds`."""
+
+
+class EvidenceTrace:
+    """Log evidences, or bounds, against the time of a fit; it starts when this is made."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._max_seconds = problem.options["max_seconds"]
+        self._points: list[Result] = []
+        self._started = perf_counter()
+
+    def note(self, log_evidence: float) -> None:
+        """Call at each evaluation."""
+        elapsed = perf_counter() - self._started
+        self._points.append({"training_seconds": elapsed, "minus_log_evidence": -log_evidence})
+        if elapsed >= self._max_seconds:
+            raise TimeIsUp
+
+    def result(self) -> Result:
+        """All of them, and the best: when a target was reached, the harness looks up."""
+        return {
+            "trace": self._points,
+            "training_seconds": self._points[-1]["training_seconds"],
+            "evaluations": len(self._points),
+            "log_evidence": -min(point["minus_log_evidence"] for point in self._points),
+        }

@@ -32,6 +32,14 @@ def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0)
     return Split(X[train], y[train], X[test], y[test])
 
 
+def counts(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0) -> Split:
+    """The same for counts, which stay as they are."""
+    X, y = _load(data_dir, name)
+    train, test = _shuffled_rows(len(y), n_train, seed)
+    X = _standardised(X, train)
+    return Split(X[train], y[train], X[test], y[test])
+
+
 def multiclass(
     data_dir: Path, name: str, n_train: int | None = None, n_test: int | None = None, seed: int = 0
 ) -> Split:

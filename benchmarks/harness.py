@@ -26,7 +26,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 OURS = "latentgp"
 OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
-PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax", "numpyro")
+PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax", "gpy", "numpyro")
 ENVIRONMENTS = HERE / ".environments"
 MOST_OWN_SECONDS = 300.0
 
@@ -291,7 +291,7 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], columns: Sequence[str
 
 
 def seconds_to(result: Mapping[str, Any], score: str, target: float) -> float | None:
-    """Training time until a held-out score was first as low as the target; None if it never was."""
+    """Training time until a score was first as low as the target; None if it never was."""
     reached = (p["training_seconds"] for p in result["trace"] if p[score] <= target)
     return next(reached, None)
 

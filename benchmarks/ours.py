@@ -1,12 +1,15 @@
 """latentgp's side of every benchmark: a worker like the peers' `run.py`.
 
 Timed from arrays in memory to a fitted model. No priors and the given start, except in
-`binary_classification`, which is what a user of `GPClassifier` gets. The harness's first run of a
-job is the cold one; JAX keeps what it compiled.
+`binary_classification` and `classifier`, which are what a user of `GPClassifier` gets. The
+harness's first run of a job is the cold one; JAX keeps what it compiled.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +17,12 @@ import numpy as np
 
 import latentgp as lgp
 from contestant import (
+    SCORES_OF_F,
+    EvidenceTrace,
     Problem,
     Result,
     ScoreTrace,
+    TimeIsUp,
     bernoulli_scores,
     class_scores,
     gaussian_scores,
@@ -24,7 +30,7 @@ from contestant import (
     serve,
     student_scores,
 )
-from latentgp.inference.driver import Driver, EndFit, Record
+from latentgp.inference.driver import Driver, EndFit, Progress, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
 from latentgp.inference.priors import scales, search_bounds
 from latentgp.inference.profile import evaluate, initial_sites
@@ -36,6 +42,7 @@ from latentgp.sites.base import GaussianSites
 
 KEY = jax.random.key(0)
 SAMPLING_PIECE = 50  # sweeps in one compiled loop
+MOST_EVALUATIONS = 1000  # where the bound is followed to its maximum
 TOLERANCE = 1e-9  # nats a row, about what SciPy's default is for the peers
 
 
@@ -111,6 +118,100 @@ def binary_classification(problem: Problem) -> Result:
         "log_evidence": classifier.posterior_.log_evidence.value,
         **bernoulli_scores(problem.y_test, probability),
     }
+
+
+def classifier(problem: Problem) -> Result:
+    """`GPClassifier` with its defaults, but for the options."""
+    started = perf_counter()
+    fitted = lgp.GPClassifier(random_state=0, **problem.options).fit(problem.X, problem.y)
+    seconds = perf_counter() - started
+    probabilities = fitted.predict_proba(problem.X_test)
+    of_truth = probabilities[np.arange(len(probabilities)), problem.y_test.astype(int)]
+    return {
+        "seconds": seconds,
+        "evaluations": fitted.diagnostics_.evaluations,
+        "converged": fitted.diagnostics_.converged,
+        "log_losses": kept(problem, -np.log(np.maximum(of_truth, np.finfo(float).tiny))),
+        **class_scores(problem.y_test, probabilities),
+    }
+
+
+BINARY = {"logit": lgp.Bernoulli, "probit": lgp.BernoulliProbit}
+
+
+def binary_evidence(problem: Problem) -> Result:
+    """One value and gradient, at the start, with sites from nothing."""
+    options = problem.options
+    model = model_of(problem, BINARY[options["link"]]())
+    method = getattr(lgp, options["method"])()
+    rows = lgp.Data(problem.X, problem.y)
+    with jax.enable_x64(True), one_blas_thread():
+        algorithm, space = method.algorithm(model), ParameterSpace(model)
+        vector, data = jnp.asarray(space.to_vector()), rows.to_device()
+        jax.block_until_ready((vector, data))
+        started = perf_counter()
+        sites = initial_sites(algorithm, model, data)
+        result = evaluate(algorithm, space, vector, data, sites)
+        value, gradient = float(result.value), np.asarray(result.gradient)
+        seconds = perf_counter() - started
+    fitted = lgp.fit(model, rows, method=method, learn_hyperparameters=False, key=KEY)
+    return {
+        "seconds": seconds,
+        "log_evidence": value,
+        "gradient": gradient.tolist(),
+        "mean_of_f": kept(problem, fitted.posterior.mean_f(problem.X)),
+    }
+
+
+def evidence_fit(
+    problem: Problem, model: lgp.LatentGP, method: lgp.Method, frozen: Sequence[str] = ()
+) -> tuple[lgp.Posterior, Result]:
+    """A fit and the log evidences, or bounds, against its time."""
+
+    def fit(**settings: Any) -> lgp.Posterior:
+        fitted = lgp.fit(
+            model,
+            lgp.Data(problem.X, problem.y),
+            method=method,
+            priors=None,
+            frozen=frozen,
+            tolerance=TOLERANCE,
+            max_seconds=problem.options["max_seconds"],
+            key=KEY,
+            **settings,
+        )
+        return fitted.posterior
+
+    def note(progress: Progress) -> None:
+        if progress.restart != THINNED_RUN:
+            with contextlib.suppress(TimeIsUp):  # the fit stops by itself
+                trace.note(progress.bound)
+
+    jax.clear_caches()  # so that every run measures what compilation takes
+    started = perf_counter()
+    fit(max_evaluations=1)
+    compile_seconds = perf_counter() - started
+    trace = EvidenceTrace(problem)
+    posterior = fit(callback=note, max_evaluations=MOST_EVALUATIONS)
+    return posterior, trace.result() | {"compile_seconds": compile_seconds}
+
+
+def binary_fit(problem: Problem) -> Result:
+    """Maximum likelihood by `Laplace` or `ExpectationPropagation`."""
+    model = model_of(problem, BINARY[problem.options["link"]]())
+    return evidence_fit(problem, model, getattr(lgp, problem.options["method"])())[1]
+
+
+def sparse_bound(problem: Problem) -> Result:
+    """`VariationalInference`, the rows all at once, as the peers'; the prior mean stays."""
+    options = problem.options
+    likelihood = {"probit": lgp.BernoulliProbit, "poisson": lgp.Poisson}[options["likelihood"]]()
+    model = replace(model_of(problem, likelihood), mean=lgp.ConstantMean(options["prior_mean"]))
+    method = lgp.VariationalInference(lgp.Inducing(points=problem.Z))
+    posterior, result = evidence_fit(problem, model, method, frozen=["mean"])
+    law = posterior.predict_f(problem.X_test)
+    scores = SCORES_OF_F[options["likelihood"]]
+    return result | scores(problem.y_test, law.mean, law.variance)
 
 
 class TracedDriver(Driver):
@@ -193,13 +294,14 @@ def sparse_binary(problem: Problem) -> Result:
 
 
 def sparse_multiclass(problem: Problem) -> Result:
-    """Logistic-softmax."""
+    """Softmax or logistic-softmax."""
 
     def scores(posterior: lgp.Posterior) -> Result:
         return class_scores(problem.y_test, posterior.predict(problem.X_test).probabilities)
 
-    model = model_of(problem, lgp.LogisticSoftmax(problem.options["classes"]))
-    return traced(problem, model, scores)
+    likelihoods = {"softmax": lgp.Softmax, "logistic-softmax": lgp.LogisticSoftmax}
+    likelihood = likelihoods[problem.options["likelihood"]](problem.options["classes"])
+    return traced(problem, model_of(problem, likelihood), scores)
 
 
 def sparse_student(problem: Problem) -> Result:
@@ -284,6 +386,10 @@ if __name__ == "__main__":
             for task in (
                 exact_regression,
                 binary_classification,
+                classifier,
+                binary_evidence,
+                binary_fit,
+                sparse_bound,
                 collapsed_bound,
                 collapsed_fit,
                 sparse_binary,
