@@ -30,7 +30,7 @@ LEVELS = {
             ["errors", "arrays", "precision", "_version"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means"],
-            ["models", "sites.base", "questions"],
+            ["models", "sites.base", "questions", "point_process"],
             ["augmentations", "latents"],
             ["sites"],
             ["inference", "posterior"],

@@ -125,3 +125,18 @@ def test_one_variance_of_a_product_has_the_units_of_y():
     }
     shift = pytest.approx(2 * np.log(1000.0))
     assert sorted(moved.values()) == [pytest.approx(0.0), pytest.approx(0.0), shift, shift]
+
+
+@pytest.mark.filterwarnings("ignore:The search for hyper-parameters ended:UserWarning")
+def test_a_warp_is_learned_wherever_the_targets_lie():
+    rng = np.random.default_rng(0)
+    inputs = np.sort(rng.uniform(0, 6, 60))[:, None]
+    targets = 1000 + np.exp(1.5 * np.sin(inputs[:, 0]) + 0.3 * rng.normal(size=60))
+    plain, warped = (
+        GPRegressor(likelihood=name, max_evaluations=30).fit(inputs, targets)
+        for name in ("gaussian", "warped")
+    )
+    gain = warped.log_predictive_density(inputs, targets) - plain.log_predictive_density(
+        inputs, targets
+    )
+    assert gain.mean() > 0.5

@@ -86,6 +86,7 @@ from latentgp.likelihoods import (
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.parameters import parameter, parameters, replace, summary
+from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
 
@@ -193,6 +194,7 @@ __all__ = [
     "__version__",
     "augmentation_gap",
     "augmentation_of",
+    "bin_points",
     "check_completely_monotone",
     "fit",
     "load",

@@ -102,9 +102,10 @@ class GPRegressor(RegressorMixin, GPEstimator):
         side = {"noise_variance": noise_variance, "censored": censored}
         side = {name: values for name, values in side.items() if values is not None}
         data = Data(X, y, weights=row_weights(sample_weight, X), **side).merged()
+        centre = float(np.average(data.y, weights=data.weights))
         likelihood = self._chosen("gaussian", REGRESSION)
         if isinstance(likelihood, type):
-            likelihood = likelihood().scaled_to(spread_of(data))
+            likelihood = likelihood().scaled_to(spread_of(data), centre)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
@@ -113,7 +114,6 @@ class GPRegressor(RegressorMixin, GPEstimator):
         likelihood.check_targets(data.y)
         if not likelihood.is_location:
             return self._fit_model(data, likelihood)
-        centre = float(np.average(data.y, weights=data.weights))
         data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
         return self._fit_model(data, likelihood, centre)
 

@@ -111,8 +111,8 @@ class Likelihood(Parametrised):
         """
         return None
 
-    def scaled_to(self, spread: float) -> "Likelihood":
-        """This likelihood with its noise at a typical size, given the spread of y.
+    def scaled_to(self, spread: float, centre: float = 0.0) -> "Likelihood":
+        """This likelihood with its noise at a typical size, given the spread and mean of y.
 
         Where a search starts when the user gave no starting values.
         """

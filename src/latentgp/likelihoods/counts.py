@@ -177,7 +177,7 @@ class ScaledLogisticPoisson(CountLikelihood):
         count = jnp.maximum(jnp.floor(y), 0.0)
         return jnp.where(y >= 0, gammaincc(count + 1, self._rate(f)), 0.0)
 
-    def scaled_to(self, spread: float) -> "ScaledLogisticPoisson":
+    def scaled_to(self, spread: float, centre: float = 0.0) -> "ScaledLogisticPoisson":
         # Counts spread like a Poisson's have their variance as their rate.
         return ScaledLogisticPoisson(maximal_rate=2 * max(spread, 1.0) ** 2)
 

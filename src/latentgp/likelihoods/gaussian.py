@@ -46,7 +46,7 @@ class Gaussian(Likelihood):
     def latent_scale(self, spread: float) -> float:
         return spread
 
-    def scaled_to(self, spread: float) -> "Gaussian":
+    def scaled_to(self, spread: float, centre: float = 0.0) -> "Gaussian":
         return Gaussian(noise_variance=_USUAL_SHARE * spread**2)
 
     def conditional_moments(

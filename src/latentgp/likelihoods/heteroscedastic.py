@@ -83,7 +83,7 @@ class Heteroscedastic(NoiseShape):
     def latent_scale(self, spread: float) -> tuple[float, ...]:
         return spread, 2.0
 
-    def scaled_to(self, spread: float) -> Likelihood:
+    def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         # At f_2 = 0 half of the precision is at work.
         return replace(self, {"maximal_precision": 2 / (_USUAL_SHARE * spread**2)})
 

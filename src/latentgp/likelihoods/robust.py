@@ -71,7 +71,7 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
     def latent_scale(self, spread: float) -> float:
         return spread
 
-    def scaled_to(self, spread: float) -> Likelihood:
+    def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         return replace(self, {"scale": _USUAL_SHARE * spread})
 
 

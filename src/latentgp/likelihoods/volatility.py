@@ -144,7 +144,7 @@ class LogNoiseGaussian(Likelihood):
     def latent_scale(self, spread: float) -> tuple[float, ...]:
         return spread, 1.0
 
-    def scaled_to(self, spread: float) -> "LogNoiseGaussian":
+    def scaled_to(self, spread: float, centre: float = 0.0) -> "LogNoiseGaussian":
         return LogNoiseGaussian(noise_scale=_USUAL_SHARE * spread)
 
     def _total_variances(

@@ -138,13 +138,13 @@ class WarpedGaussian(Likelihood):
     def latent_scale(self, spread: float) -> float:
         return spread
 
-    def scaled_to(self, spread: float) -> Likelihood:
+    def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         return replace(
             self,
             {
                 "heights": np.full(self.heights.shape, 0.3 * spread),
                 "slopes": np.full(self.slopes.shape, 1 / spread),
-                "centres": np.linspace(-spread, spread, len(self.centres)),
+                "centres": np.linspace(-spread, spread, len(self.centres)) - centre,
                 "noise_variance": _USUAL_SHARE * spread**2,
             },
         )
