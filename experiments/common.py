@@ -1,7 +1,8 @@
 """What the experiments share: arguments, data, splits, scores, tables, pictures.
 
-Every script takes `--data-dir` (the folder of the .npz files), `--out` (where its picture and a
-JSON file of its figures go) and `--quick` (a reduced run, to see that everything works).
+Every script on real data takes `--data-dir` (the folder of the .npz files), and all take `--out`
+(where a picture and a JSON file of the figures go) and `--quick` (a reduced run, to see that
+everything works).
 """
 
 import argparse
@@ -30,10 +31,11 @@ STYLES = ("-", "--", "-.", ":", "-", "--", "-.", ":")
 warnings.simplefilter("ignore", UserWarning)
 
 
-def parser(doc: str) -> argparse.ArgumentParser:
+def parser(doc: str, *, real_data: bool = True) -> argparse.ArgumentParser:
     """The arguments that every experiment takes."""
     result = argparse.ArgumentParser(description=doc.partition("\n")[0])
-    result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
+    if real_data:
+        result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
     result.add_argument("--out", type=Path, default=Path("experiment-results"))
     result.add_argument("--quick", action="store_true", help="a reduced run of about a minute")
     return result

@@ -434,3 +434,54 @@ def drawn_values(posterior, key):
 def test_what_no_posterior_is_has_no_evidence(x64):
     sites = GaussianSites(jnp.ones((len(X), 1)), jnp.full((len(X), 1), -5.0), jnp.zeros(len(X)))
     assert np.isnan(lgp.Dense(signed=True).condition(KERNEL, X, sites).log_evidence)
+
+
+@pytest.mark.parametrize(
+    ("factor", "other"), [(1, lgp.ExpectationPropagation()), (30, lgp.Laplace())]
+)
+def test_variational_inference_finds_great_counts(factor, other):
+    """From the prior's marginals a whole step would lead to exp(100)."""
+    # fmt: off
+    y = [
+        1, 0, 0, 0, 0, 1, 1, 0, 34, 0, 1, 5, 0, 0, 0, 0, 1, 156, 0, 1, 0, 4, 2, 0, 2, 2, 0, 2,
+        60, 3,
+    ]
+    # fmt: on
+    X = np.linspace(0, 18, len(y))
+    model = lgp.LatentGP(lgp.RBF(1.0, 3.0), lgp.Poisson())
+    variational, known = (
+        lgp.fit(
+            model,
+            lgp.Data(X, factor * np.array(y)),
+            key=jax.random.key(0),
+            method=method,
+            learn_hyperparameters=False,
+        ).posterior.predict_f(X)
+        for method in (lgp.VariationalInference(), other)
+    )
+    sd = np.sqrt(known.variance)
+    np.testing.assert_allclose(variational.mean / sd, known.mean / sd, atol=0.3)
+    np.testing.assert_allclose(np.sqrt(variational.variance) / sd, 1, atol=0.3)
+
+
+def test_sites_from_which_there_is_no_way_are_not_called_settled():
+    """A rate of exp(f) by a function of the user's, which does not say where its latents are."""
+    rate = lgp.CustomLikelihood(lambda y, f: y * f[0] - jnp.exp(f[0]))
+    data = lgp.Data(np.arange(5.0), [0.0, 3.0, 4000.0, 0.0, 1.0])
+    fit = lgp.fit(
+        lgp.LatentGP(lgp.RBF(1.0, 3.0), rate),
+        data,
+        key=jax.random.key(0),
+        method=lgp.VariationalInference(),
+        learn_hyperparameters=False,
+    )
+    by_name = lgp.fit(
+        lgp.LatentGP(lgp.RBF(1.0, 3.0), lgp.Poisson()),
+        data,
+        key=jax.random.key(0),
+        method=lgp.VariationalInference(),
+        learn_hyperparameters=False,
+    )
+    constant = float(jnp.sum(jax.scipy.special.gammaln(data.y + 1)))
+    lacking = float(by_name.posterior.log_evidence) + constant - float(fit.posterior.log_evidence)
+    assert not fit.diagnostics.converged or abs(lacking) < 1e-2

@@ -20,7 +20,7 @@ class Data(eqx.Module):
 
     Args:
         X: inputs, shape (N, D), or (N,) for one input; any array-like of numbers.
-        y: targets, shape (N,).
+        y: targets, shape (N,), or (N, P) for likelihoods of P outputs, where NaN is a missing one.
         weights: how often each row counts, shape (N,), not negative. A whole number w equals
             w copies of the row, zero equals its absence.
         side_information: one number a row that the likelihood reads by name, shape (N,), such
@@ -37,13 +37,18 @@ class Data(eqx.Module):
     """
 
     X: Float[Array, "N D"]
-    y: Float[Array, "N"]
+    y: Float[Array, "N *P"]
     weights: Float[Array, "N"] | None
     side_information: dict[str, Float[Array, "N"]]
 
     def __init__(self, X: Any, y: Any, *, weights: Any = None, **side_information: Any):
         self.X = as_inputs(X)
-        self.y = as_rows("y", y, len(self.X))
+        self.y = as_targets(y, len(self.X))
+        empty = np.flatnonzero(np.all(np.isnan(self.y), axis=0))
+        if empty.size:
+            raise InputError(
+                f"y has no number in column(s) {empty.tolist()}, counted from 0; leave them out."
+            )
         self.weights = None if weights is None else as_weights(weights, len(self.X))
         self.side_information = {
             name: as_rows(name, values, len(self.X)) for name, values in side_information.items()
@@ -66,13 +71,17 @@ class Data(eqx.Module):
     def merged(self) -> "Data":
         """The same observations with equal rows merged into one that has their weight.
 
-        Rows of weight zero go, and what is left is put in an order of its own, so that a fit
-        depends neither on the order of the rows nor on how a repeated row was written down.
+        Rows of weight zero or without any output go, and what is left is put in an order of its
+        own, so that a fit depends neither on the order of the rows nor on how a repeated row was
+        written down.
         """
-        data = self if self.weights is None else self.select(self.weights > 0)
+        says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
+        says &= self.weights is None or self.weights > 0
+        data = self if np.all(says) else self.select(says)
         if data.size > _MERGED_AT_MOST:
             return data
-        columns = [data.X, data.y[:, None], *(c[:, None] for c in data.side_information.values())]
+        targets = data.y.reshape(data.size, -1)
+        columns = [data.X, targets, *(c[:, None] for c in data.side_information.values())]
         # Adding zero makes -0.0 and 0.0 the same bytes.
         table = np.ascontiguousarray(np.concatenate(columns, axis=1) + 0.0)
         rows = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
@@ -106,6 +115,31 @@ def as_inputs(X: Any, name: str = "X") -> np.ndarray:
         raise InputError(f"{name} has no rows; give at least one.")
     check_finite(name, array)
     return array
+
+
+def as_targets(y: Any, size: int) -> np.ndarray:
+    """Targets as a float64 array of shape (N,), or (N, P) with NaN for what is missing."""
+    array = _as_numbers("y", y)
+    if array.ndim != 2:
+        return as_rows("y", array, size)
+    if len(array) != size:
+        raise InputError(f"y must have one row for each of X's {size}, got shape {array.shape}.")
+    infinite = np.any(np.isinf(array), axis=1)
+    if infinite.any():
+        raise InputError(
+            f"y has infinity in {rows_named(infinite)}; a missing output is written NaN."
+        )
+    return array
+
+
+def check_outputs(y: Float[np.ndarray, "N *P"], outputs: tuple[int, ...], likelihood: str) -> None:
+    """Raise if targets are not of as many outputs as a likelihood has, () for one number."""
+    if y.shape[1:] != outputs:
+        wanted = f"(rows, {outputs[0]})" if outputs else "(rows,)"
+        raise InputError(
+            f"{likelihood} needs y of shape {wanted}, got {y.shape}; change its shape, or choose a "
+            "likelihood of as many outputs."
+        )
 
 
 def as_rows(name: str, values: Any, size: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
-from latentgp.data import Data, check_side_information
+from latentgp.data import Data, check_outputs, check_side_information
 from latentgp.errors import InputError
 from latentgp.inference.chains import Driving
 from latentgp.inference.driver import Callback, Driver, Record
@@ -32,8 +32,6 @@ from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 
-_FINAL_TOLERANCE = 1e-7
-_FINAL_UPDATES = 200
 _START_EVALUATIONS = 50
 _START_TOLERANCE = 1e-4
 
@@ -136,6 +134,7 @@ def fit(
         data.side_information, likelihood.side_information, type(likelihood).__name__
     )
     likelihood.check_side_information(data.side_information)
+    check_outputs(data.y, likelihood.output_shape, type(likelihood).__name__)
     likelihood.check_targets(data.y)
     likelihood.check_rows(data.y, data.side_information)
     data = data.merged()
@@ -237,15 +236,10 @@ def _by_sites(
             key=key,
         )
         model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
-    final = dataclasses.replace(
-        algorithm,
-        tolerance=min(algorithm.tolerance, _FINAL_TOLERANCE),
-        max_updates=max(algorithm.max_updates, _FINAL_UPDATES),
-    )
     sites = initial_sites(algorithm, model, rows)
     if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
-    settled = settle(final, model, rows, sites)
+    settled = settle(algorithm.until_settled(), model, rows, sites)
     if not np.isfinite(settled.bound):
         raise InputError(
             "The log evidence is not a finite number at these hyper-parameters; start from other "

@@ -29,6 +29,7 @@ Role = Literal[
     "noise_precision",
     "degrees_of_freedom",
     "factor",
+    "loading",
     "other",
 ]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
@@ -50,7 +51,8 @@ def parameter(
             user's units follow from it. A "lengthscale" has the units of the inputs, a
             "variance" or "noise_variance" those of the latent function squared, a "noise_scale"
             those of the latent function, a "noise_precision" one over their square; a "factor"
-            multiplies a variance and has none, as have "degrees_of_freedom".
+            multiplies a variance and has none, as have "degrees_of_freedom" and a "loading",
+            which says how much of a latent function is in an output.
         default: the value when the constructor is given none.
 
     Example:

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
-from latentgp.data import as_rows
 from latentgp.latents.base import (
     LatentPosterior,
     block_means,
@@ -29,7 +28,13 @@ from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.means import constant_first
 from latentgp.models import LatentGP
 from latentgp.precision import double_precision
-from latentgp.questions import checked_inputs, checked_levels, checked_side, interval_levels
+from latentgp.questions import (
+    checked_inputs,
+    checked_levels,
+    checked_side,
+    checked_targets,
+    interval_levels,
+)
 from latentgp.sites.base import EvidenceKind
 
 _NODES_A_ROW = 1024  # of quadrature, for several latents
@@ -120,7 +125,7 @@ class Posterior(eqx.Module):
     @double_precision
     def sample_y(
         self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
-    ) -> Float[np.ndarray, "S N"]:
+    ) -> Float[np.ndarray, "S N *P"]:
         """Draws of y at X, rows dependent through joint draws of the latents, shape (S, N)."""
         X = self._inputs(X)
         side = self._side(side_information, len(X))
@@ -196,13 +201,13 @@ class Predictive:
         self.side_information = side_information
 
     @property
-    def mean(self) -> Float[np.ndarray, "N"]:
+    def mean(self) -> Float[np.ndarray, "N *P"]:
         """Mean of y; for a binary target the probability of 1."""
         return self._moments[0]
 
     @property
-    def variance(self) -> Float[np.ndarray, "N"]:
-        """Variance of y, noise included."""
+    def variance(self) -> Float[np.ndarray, "N *P"]:
+        """Variance of y (of each output), noise included."""
         return self._moments[1]
 
     @property
@@ -216,9 +221,8 @@ class Predictive:
 
     @double_precision
     def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
-        """Log p(y) of one target a row, in nats."""
-        y = as_rows("y", y, len(self.latent_mean))
-        self.likelihood.check_targets(y)
+        """Log p(y) of one target a row, in nats; of all outputs that are there together."""
+        y = checked_targets(self.likelihood, y, len(self.latent_mean))
         return apply_in_buckets(
             _predictive_log_prob,
             self.likelihood,
@@ -227,20 +231,20 @@ class Predictive:
         )
 
     @double_precision
-    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N K"]:
-        """Quantiles of y at K probabilities in (0, 1), one row each."""
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
+        """Quantiles of y (of each output) at K probabilities in (0, 1)."""
         levels = checked_levels(probabilities)
         return apply_in_buckets(_predictive_quantiles, self.likelihood, levels, rows=self._rows())
 
     def interval(
         self, level: float = 0.95
-    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
         """Lower and upper ends of the central interval that holds y with the given probability."""
         ends = self.quantiles(interval_levels(level))
-        return ends[:, 0], ends[:, 1]
+        return ends[..., 0], ends[..., 1]
 
     @double_precision
-    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N"]:
+    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N *P"]:
         """Draws of y, rows independent of each other, shape (S, N)."""
         draws = _predictive_samples(self.likelihood, self._rows(), key, number)
         return np.asarray(draws)
@@ -312,7 +316,7 @@ def _predictive_quantiles(likelihood: Likelihood, probabilities: Array, rows: An
 @partial(jax.jit, static_argnames="number")
 def _predictive_samples(
     likelihood: Likelihood, rows: Any, key: Key[Array, ""], number: int
-) -> Float[Array, "S N"]:
+) -> Float[Array, "S N *P"]:
     mean, variance, side = rows
     key_f, key_y = jax.random.split(key)
     noise = jax.random.normal(key_f, (number, *mean.shape), mean.dtype)
@@ -322,7 +326,7 @@ def _predictive_samples(
 @jax.jit
 def _observe(
     likelihood: Likelihood, f: Float[Array, "S N Q"], side: SideInformation, key: Key[Array, ""]
-) -> Float[Array, "S N"]:
+) -> Float[Array, "S N *P"]:
     """A draw of every target given its latents."""
     keys = jax.random.split(key, f.shape[:2])
     over_rows = jax.vmap(likelihood.sample, (0, 0, 0))

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.data import as_inputs, as_rows, check_side_information
+from latentgp.data import as_inputs, as_rows, as_targets, check_outputs, check_side_information
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
 
@@ -32,6 +32,14 @@ def checked_side(
     side = {name: as_rows(name, values, size) for name, values in given.items()}
     likelihood.check_side_information(side)
     return side
+
+
+def checked_targets(likelihood: Likelihood, y: Any, size: int) -> Float[np.ndarray, "N *P"]:
+    """Targets that the likelihood could give."""
+    y = as_targets(y, size)
+    check_outputs(y, likelihood.output_shape, type(likelihood).__name__)
+    likelihood.check_targets(y)
+    return y
 
 
 def checked_levels(probabilities: Any) -> Float[np.ndarray, "K"]:

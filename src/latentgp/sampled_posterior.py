@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
-from latentgp.data import as_rows
 from latentgp.errors import InputError
 from latentgp.inference.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
@@ -28,7 +27,13 @@ from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Marginals
 from latentgp.precision import double_precision
-from latentgp.questions import checked_inputs, checked_levels, checked_side, interval_levels
+from latentgp.questions import (
+    checked_inputs,
+    checked_levels,
+    checked_side,
+    checked_targets,
+    interval_levels,
+)
 
 _POINTS = 4096  # of the predictive average, at least
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
@@ -119,7 +124,7 @@ class SampledPosterior(eqx.Module):
     @double_precision
     def sample_y(
         self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
-    ) -> Float[np.ndarray, "S N"]:
+    ) -> Float[np.ndarray, "S N *P"]:
         """Draws of y at X, rows dependent through joint draws of the latents, shape (S, N)."""
         X = self._inputs(X)
         side = self._side(side_information, len(X))
@@ -242,13 +247,13 @@ class SampledPredictive:
         self._rows = (X, side)
 
     @property
-    def mean(self) -> Float[np.ndarray, "N"]:
+    def mean(self) -> Float[np.ndarray, "N *P"]:
         """Mean of y; for a binary target the probability of 1."""
         return self._moments[0]
 
     @property
-    def variance(self) -> Float[np.ndarray, "N"]:
-        """Variance of y, noise included."""
+    def variance(self) -> Float[np.ndarray, "N *P"]:
+        """Variance of y (of each output), noise included."""
         return self._moments[1]
 
     @property
@@ -259,31 +264,30 @@ class SampledPredictive:
 
     @double_precision
     def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
-        """Log p(y) of one target a row, in nats."""
-        y = as_rows("y", y, len(self._rows[0]))
-        self.likelihood.check_targets(y)
+        """Log p(y) of one target a row, in nats; of all outputs that are there together."""
+        y = checked_targets(self.likelihood, y, len(self._rows[0]))
         return self._posterior._apply(_log_prob, *self._rows, y)
 
     @double_precision
-    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N K"]:
-        """Quantiles of y at K probabilities in (0, 1), one row each."""
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
+        """Quantiles of y (of each output) at K probabilities in (0, 1)."""
         levels = checked_levels(probabilities)
         return self._posterior._apply(_quantiles, *self._rows, settings=levels)
 
     def interval(
         self, level: float = 0.95
-    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
         """Lower and upper ends of the central interval that holds y with the given probability."""
         ends = self.quantiles(interval_levels(level))
-        return ends[:, 0], ends[:, 1]
+        return ends[..., 0], ends[..., 1]
 
     @double_precision
-    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N"]:
+    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N *P"]:
         """Draws of y, rows independent of each other, shape (S, N)."""
         settings = jax.random.split(key, number)
         numbers = np.arange(len(self._rows[0]))
         draws = self._posterior._apply(_samples, *self._rows, numbers, settings=settings)
-        return np.asarray(draws).T
+        return np.moveaxis(draws, 1, 0)
 
     @cached_property
     @double_precision
@@ -413,7 +417,7 @@ def _probabilities(axis: int | None, sampled: Sampled, _: Any, rows: Any) -> Flo
 @partial(jax.jit, static_argnums=0)
 def _quantiles(
     axis: int | None, sampled: Sampled, levels: Float[Array, "K"], rows: Any
-) -> Float[Array, "N K"]:
+) -> Float[Array, "N *P K"]:
     """Of one draw of y at every point, so exact to the Monte Carlo error of the chains."""
     X, side = rows
     if sampled.models.likelihood.targets == "class":
@@ -421,10 +425,10 @@ def _quantiles(
         return jnp.sum(below[:, None, :] < levels[:, None], axis=2).astype(below.dtype)
     f = _f_points(axis, sampled, X)
     keys = jax.random.split(jax.random.key(0), f.shape[:3])
-    y = _draws_of_y(axis, sampled, f, keys, side).reshape(-1, len(X))
-    if sampled.models.likelihood.targets == "count":
-        return jnp.quantile(y, levels, axis=0, method="inverted_cdf").T
-    return jnp.quantile(y, levels, axis=0).T
+    y = _draws_of_y(axis, sampled, f, keys, side)
+    y = y.reshape(-1, *y.shape[2:])
+    method = "inverted_cdf" if sampled.models.likelihood.targets == "count" else "linear"
+    return jnp.moveaxis(jnp.quantile(y, levels, axis=0, method=method), 0, -1)
 
 
 def _draws_of_y(
@@ -433,8 +437,8 @@ def _draws_of_y(
     f: Float[Array, "S R N Q"],
     keys: Key[Array, "S R N"],
     side: Any,
-) -> Float[Array, "S R N"]:
-    def draw(likelihood: Likelihood, key: Any, f: Array, side: Any) -> Float[Array, ""]:
+) -> Float[Array, "S R N *P"]:
+    def draw(likelihood: Likelihood, key: Any, f: Array, side: Any) -> Float[Array, "*P"]:
         return likelihood.sample(key, f, side)
 
     along_rows = jax.vmap(draw, (None, 0, 0, 0))
@@ -445,7 +449,7 @@ def _draws_of_y(
 @partial(jax.jit, static_argnums=0)
 def _samples(
     axis: int | None, sampled: Sampled, keys: Key[Array, "T"], rows: Any
-) -> Float[Array, "N T"]:
+) -> Float[Array, "N T *P"]:
     X, side, numbers = rows
     f = _f_points(axis, sampled, X)
     draws, each = f.shape[:2]
@@ -459,7 +463,8 @@ def _samples(
         return own.sample(key_y, f[draw, point], side)
 
     along_rows = jax.vmap(one, (None, 0, 2, 0))
-    return jax.vmap(along_rows, (0, None, None, None))(keys, numbers, f, side).T
+    along_draws = jax.vmap(along_rows, (0, None, None, None), out_axes=1)
+    return along_draws(keys, numbers, f, side)
 
 
 @partial(jax.jit, static_argnums=3)
@@ -487,7 +492,7 @@ def _joint(
 @partial(jax.jit, static_argnums=4)
 def _observe(
     models: LatentGP, f: Float[Array, "T N Q"], side: Any, key: Key[Array, ""], axis: int | None
-) -> Float[Array, "T N"]:
+) -> Float[Array, "T N *P"]:
     keys = jax.random.split(key, f.shape[:2])
     over_rows = jax.vmap(lambda likelihood, *row: likelihood.sample(*row), (None, 0, 0, 0))
     return jax.vmap(over_rows, (axis, 0, 0, None))(models.likelihood, keys, f, side)
@@ -495,5 +500,5 @@ def _observe(
 
 def _conditional_moments(
     likelihood: Likelihood, f: Float[Array, "Q"], side: SideInformation
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
     return likelihood.conditional_moments(f, side)

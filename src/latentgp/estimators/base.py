@@ -146,11 +146,12 @@ class GPEstimator(BaseEstimator):
         number: int,
         random_state: int | np.random.RandomState | None,
         **side_information: Any,
-    ) -> Float[np.ndarray, "N S"]:
+    ) -> Float[np.ndarray, "N *P S"]:
         X = self._inputs(X)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         key = jax.random.key(seed)
-        return self.posterior_.sample_y(X, key=key, number=number, **side_information).T
+        draws = self.posterior_.sample_y(X, key=key, number=number, **side_information)
+        return np.moveaxis(draws, 0, -1)
 
 
 def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:

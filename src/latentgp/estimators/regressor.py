@@ -15,10 +15,13 @@ from latentgp.likelihoods import (
     Beta,
     Gamma,
     Gaussian,
+    GPRegressionNetwork,
     HeteroscedasticGaussian,
     HeteroscedasticStudentT,
     LaplaceNoise,
     Likelihood,
+    LinearCoregionalisation,
+    LinearOutputs,
     LogNoiseGaussian,
     MaternNoise,
     StochasticVolatility,
@@ -42,6 +45,14 @@ REGRESSION: dict[str, type[Likelihood]] = {
     "beta": Beta,
 }
 
+OF_OUTPUTS: dict[str, type[LinearOutputs]] = {
+    "coregionalisation": LinearCoregionalisation,
+    "regression-network": GPRegressionNetwork,
+}
+
+# Latent functions that outputs share where none were asked for: a network has one for each weight.
+_SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
+
 
 class GPRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression with calibrated intervals.
@@ -54,7 +65,10 @@ class GPRegressor(RegressorMixin, GPEstimator):
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
             "gamma" for y > 0, "weibull" for times that may be censored, "beta" for shares
             between 0 and 1; "stochastic-volatility" where only the noise varies; or a likelihood
-            object of a real target, whose values are where the search starts.
+            object of a real target, whose values are where the search starts. For several
+            outputs: "coregionalisation" (what "auto" takes then; up to four latent functions),
+            "regression-network" (of one), or an object such as
+            `LinearCoregionalisation.for_targets(y, latents=2)`.
         method: "auto" (exact up to 2,000 rows with Gaussian noise, inducing points above),
             "exact", "collapsed", "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or
             a method object such as `CollapsedVI(...)`.
@@ -92,20 +106,22 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
         Args:
             X: inputs, shape (N, D).
-            y: targets, shape (N,).
+            y: targets, shape (N,), or (N, P) for P outputs, where NaN is a missing one.
             sample_weight: shape (N,); a whole number w equals w copies of the row.
             noise_variance: known noise variance a row, added to the learned one; shape (N,),
                 units of y squared.
             censored: of survival times, 1 where there was no event until y; shape (N,).
         """
-        X, y = self._validated(X, y, y_numeric=True)
+        outputs = np.asarray(y).shape[1:]
+        if len(outputs) == 1 and outputs[0] > 1:
+            # scikit-learn's checks of y would refuse what is missing.
+            X = self._validated(X)
+        else:
+            X, y = self._validated(X, y, y_numeric=True)
         side = {"noise_variance": noise_variance, "censored": censored}
         side = {name: values for name, values in side.items() if values is not None}
         data = Data(X, y, weights=row_weights(sample_weight, X), **side).merged()
-        centre = float(np.average(data.y, weights=data.weights))
-        likelihood = self._chosen("gaussian", REGRESSION)
-        if isinstance(likelihood, type):
-            likelihood = likelihood().scaled_to(spread_of(data), centre)
+        likelihood = self._chosen_for(data)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
@@ -114,11 +130,36 @@ class GPRegressor(RegressorMixin, GPEstimator):
         likelihood.check_targets(data.y)
         if not likelihood.is_location:
             return self._fit_model(data, likelihood)
+        centre = _centre(data)
         data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
         return self._fit_model(data, likelihood, centre)
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _chosen_for(self, data: Data) -> Likelihood:
+        several = data.y.ndim == 2
+        if several and isinstance(self.likelihood, str) and self.likelihood in REGRESSION:
+            raise InputError(
+                f"likelihood={self.likelihood!r} is of one output, but y has shape "
+                f"{data.y.shape}; choose one of {', '.join(OF_OUTPUTS)}, or fit the columns "
+                "one by one."
+            )
+        if several:
+            chosen = self._chosen("coregionalisation", OF_OUTPUTS)
+        else:
+            chosen = self._chosen("gaussian", REGRESSION)
+        if isinstance(chosen, Likelihood):
+            return chosen
+        if not issubclass(chosen, LinearOutputs):
+            return chosen().scaled_to(spread_of(data), _centre(data))
+        latents = min(data.y.shape[1], _SHARED[chosen])
+        return chosen.for_targets(data.y, latents, weights=data.weights)
+
     def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
-        """Predictive mean of y, and its standard deviation if asked, shapes (N,).
+        """Predictive mean of y, and its standard deviation if asked, shapes (N,) or (N, P).
 
         Without `return_std` no variance is computed.
         """
@@ -134,20 +175,28 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
     def predict_interval(
         self, X: Any, level: float = 0.95, **side_information: Any
-    ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-        """Ends of the central interval that holds y with the given probability, shapes (N,)."""
+    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
+        """Ends of the central interval that holds y with the given probability.
+
+        Shapes (N,), or (N, P) for each output by itself.
+        """
         X = self._inputs(X)
         return self.posterior_.predict(X, **side_information).interval(level)
 
     def log_predictive_density(
         self, X: Any, y: Any, **side_information: Any
     ) -> Float[np.ndarray, "N"]:
-        """Log p(y | data) a row, in nats."""
+        """Log p(y | data) a row, in nats; of all outputs that are there together."""
         X = self._inputs(X)
         return self.posterior_.predict(X, **side_information).log_prob(y)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
-    ) -> Float[np.ndarray, "N S"]:
-        """Draws of y: joint over rows through the latent function, shape (N, n_samples)."""
+    ) -> Float[np.ndarray, "N *P S"]:
+        """Draws of y, joint over rows through the latents, shape (N, n_samples) or (N, P, ...)."""
         return self._draws(X, n_samples, random_state)
+
+
+def _centre(data: Data) -> float:
+    """Weighted mean of the targets."""
+    return float(np.average(data.y, weights=data.weights))

@@ -97,9 +97,13 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
 
     def start_at(sites: GaussianSites) -> Read:
-        """Before the first update: stay where the sites are."""
+        """Before the first update: stay where the sites are, with a bound that is not known."""
         stay = nowhere.update._replace(sites=sites, target=sites)
-        return nowhere._replace(merit=jnp.full_like(nowhere.merit, -jnp.inf), update=stay)
+        unknown, least = (
+            jnp.full_like(nowhere.bound, jnp.nan),
+            jnp.full_like(nowhere.merit, -jnp.inf),
+        )
+        return nowhere._replace(bound=unknown, merit=least, update=stay)
 
     start = Ascended(
         start_at(sites),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
-from numpyro.distributions import Distribution, LogNormal, constraints
+from numpyro.distributions import Distribution, LogNormal, Normal, constraints
 from numpyro.distributions.transforms import biject_to
 
 from latentgp.data import Data
@@ -40,8 +40,16 @@ def scales(model: LatentGP, data: Data) -> Scales:
 
 
 def spread_of(data: Data) -> float:
-    """Weighted standard deviation of the targets, one if they are constant."""
-    return float(_spread("y", data.y[:, None], data.weights)[0])
+    """Weighted standard deviation of the targets, one if they are constant.
+
+    Of several outputs the root of the mean square, each over the rows where it is there.
+    """
+    spreads = []
+    for column in data.y.reshape(data.size, -1).T:
+        seen = np.isfinite(column)
+        weights = None if data.weights is None else data.weights[seen]
+        spreads.append(_spread("y", column[seen, None], weights)[0])
+    return float(np.sqrt(np.mean(np.square(spreads))))
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
@@ -57,7 +65,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
     functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
-    around one, and degrees of freedom around 8.
+    around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one.
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
@@ -79,6 +87,8 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         elif info.role == "noise_precision":
             typical = -_log_variance(info, scale) - np.log(0.05)
             priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
+        elif info.role == "loading":
+            priors[path] = Normal(jnp.zeros(shape), 1.0)
         elif info.role == "degrees_of_freedom":
             priors[path] = LogNormal(jnp.full(shape, np.log(8.0)), 1.0)
     return priors

@@ -5,6 +5,7 @@ prior on them. With an augmentation it is coordinate ascent, with quadrature a n
 step; with a Gaussian likelihood the first sites are exact.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
@@ -21,6 +22,11 @@ from latentgp.latents.base import (
 )
 from latentgp.models import LatentGP
 from latentgp.sites.base import EvidenceKind, GaussianSites, Rows, SiteRule
+from latentgp.sites.variational import VariationalRule
+
+_FINAL_TOLERANCE = 1e-7
+_FINAL_UPDATES = 200
+_FARTHEST = 3.0
 
 
 class SiteState(NamedTuple):
@@ -87,14 +93,28 @@ class SiteInference(eqx.Module):
         suited = representation.suited(signed=signed, power=rule.power)
         return cls(suited, rule, tolerance, max_updates)
 
+    def until_settled(self) -> "SiteInference":
+        """The same, for the posterior that a fit hands out."""
+        return replace(
+            self,
+            tolerance=min(self.tolerance, _FINAL_TOLERANCE),
+            max_updates=max(self.max_updates, _FINAL_UPDATES),
+        )
+
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
-        """The state with sites made from the prior's marginals."""
+        """The state with sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
+        start = model.likelihood.latent_start(data.y, data.side_information)
+        if start is None or self.rule.goal == "moments":
+            start = offset[:, 0]
+        start = offset.at[:, 0].set(start)
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
         variance = self.rule.starting_variance(model.likelihood, prior)
         none = GaussianSites.none(offset)
-        sites = self.new_sites(model, rows_of(data), offset, variance, none)
-        sites = proper(sites)
+        sites = proper(self.new_sites(model, rows_of(data), start, variance, none))
+        exact = self.rule.is_exact(model.likelihood)
+        if isinstance(self.rule, VariationalRule) and not exact:
+            sites = cautious(sites, start, prior)
         return SiteState(model, sites, self._condition(model, data, sites))
 
     def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
@@ -185,3 +205,22 @@ def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
 def proper(sites: GaussianSites) -> GaussianSites:
     """Sites that leave a proper posterior for sure."""
     return sites._replace(precision=jnp.maximum(sites.precision, 0.0))
+
+
+def cautious(
+    sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+) -> GaussianSites:
+    """Sites that alone move no latent by more than three prior standard deviations.
+
+    Far below its mode a log density like that of a count has a great slope and the curvature of a
+    small one: from where the whole step leads, exp(f) is beyond repair.
+
+    Args:
+        sites: the first ones.
+        mean: where they were made.
+        variance: of the prior.
+    """
+    slope = sites.linear - sites.precision * mean
+    spread = jnp.sqrt(variance)
+    most = _FARTHEST * (1 / spread + sites.precision * spread)
+    return sites._replace(linear=jnp.clip(slope, -most, most) + sites.precision * mean)

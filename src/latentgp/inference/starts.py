@@ -21,10 +21,11 @@ def starting_model(
     Without a kernel: an RBF with one length-scale an input, each the median distance between
     rows measured in that input's standard deviations; inputs that are constant are ignored.
     Latent functions that are alike share it. Where they differ in scale (a signal and the
-    logarithm of a noise, say) each has one of its own, the user's kernel too.
+    logarithm of a noise, say), or the likelihood is about their differences, each has one of its
+    own, the user's kernel too.
     """
     scale = scales(LatentGP(RBF(), likelihood, mean), data)
-    alike = bool(np.all(scale.latent == scale.latent[0]))
+    alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))
     if kernel is None:
         kernels = [_typical_rbf(data, scale, float(latent)) for latent in scale.latent]
         kernel = kernels[0] if alike else PerLatent(*kernels)

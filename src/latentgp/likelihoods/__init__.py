@@ -12,6 +12,11 @@ from latentgp.likelihoods.counts import (
 from latentgp.likelihoods.custom import CustomLikelihood
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
+from latentgp.likelihoods.multi_output import (
+    GPRegressionNetwork,
+    LinearCoregionalisation,
+    LinearOutputs,
+)
 from latentgp.likelihoods.multiclass import (
     BijectiveLogisticSoftmax,
     ClassLikelihood,
@@ -39,6 +44,7 @@ __all__ = [
     "ClassLikelihood",
     "CustomLikelihood",
     "Form",
+    "GPRegressionNetwork",
     "Gamma",
     "Gaussian",
     "HeavisideMulticlass",
@@ -46,6 +52,8 @@ __all__ = [
     "HeteroscedasticStudentT",
     "LaplaceNoise",
     "Likelihood",
+    "LinearCoregionalisation",
+    "LinearOutputs",
     "LogNegativeBinomial",
     "LogNoiseGaussian",
     "LogisticSoftmax",

@@ -32,6 +32,7 @@ class Likelihood(Parametrised):
 
     Attributes:
         latent_size: Q.
+        output_shape: of one target: (), or (P,) for P outputs, where NaN is a missing one.
         side_information: names of the per-row numbers it reads.
         targets: what y is: a real number, a count, or a class numbered from 0.
         is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
@@ -39,10 +40,12 @@ class Likelihood(Parametrised):
             parameters; false where it is not known.
         is_location: whether y - c given f is y given f with c taken from the first latent.
         is_positive: whether no y is impossible whatever f.
+        has_own_kernels: whether a kernel for each latent is what it is for, though they are alike.
         is_smooth: whether log_prob has two derivatives in f that say something about it.
     """
 
     latent_size: ClassVar[int] = 1
+    output_shape: ClassVar[tuple[int, ...]] = ()
     side_information: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[Targets] = "real"
     is_normalised: ClassVar[bool] = True
@@ -50,16 +53,17 @@ class Likelihood(Parametrised):
     is_location: ClassVar[bool] = False
     is_positive: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = True
+    has_own_kernels: ClassVar[bool] = False
 
     @abstractmethod
     def log_prob(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
         """Log p(y | f) of one row, in nats."""
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         """Mean and variance of y given f, one row."""
         raise InputError(
             f"{type(self).__name__} does not say its conditional_moments(f, side); "
@@ -68,7 +72,7 @@ class Likelihood(Parametrised):
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
+    ) -> Float[Array, "*P"]:
         """A draw of y given f, one row."""
         raise InputError(
             f"{type(self).__name__} does not say how to sample(key, f, side); "
@@ -76,9 +80,9 @@ class Likelihood(Parametrised):
         )
 
     def cdf(
-        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
-    ) -> Float[Array, ""]:
-        """Probability of a target of at most y given f, one row."""
+        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "*P"]:
+        """Probability of a target (of each output) of at most y given f, one row."""
         raise InputError(
             f"{type(self).__name__} does not say its cdf(y, f, side); "
             "write that method to predict quantiles of y."
@@ -91,7 +95,7 @@ class Likelihood(Parametrised):
             "write that method to predict classes."
         )
 
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+    def check_rows(self, y: Float[Array, "N *P"], side: SideInformation) -> None:
         """Raise InputError where a target does not go together with its row's numbers."""
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
@@ -103,11 +107,21 @@ class Likelihood(Parametrised):
         return 2.0
 
     def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+        self, y: Float[Array, "N *P"], weights: Float[Array, "N"] | None, side: SideInformation
     ) -> float | None:
         """Where the first latent is for typical targets, None if zero will do.
 
         A prior mean that is learned starts there.
+        """
+        return None
+
+    def latent_start(
+        self, y: Float[Array, "N *P"], side: SideInformation
+    ) -> Float[Array, "N"] | None:
+        """Where the first latent of each row is likely to be, None if zero will do.
+
+        The first site updates start there: from where log_prob is exponentially steep they would
+        go astray.
         """
         return None
 
@@ -118,7 +132,7 @@ class Likelihood(Parametrised):
         """
         return self
 
-    def check_targets(self, y: Float[Array, "N"]) -> None:
+    def check_targets(self, y: Float[Array, "N *P"]) -> None:
         """Raise InputError if targets are outside the support, naming what is expected."""
         return
 
@@ -128,7 +142,7 @@ class Likelihood(Parametrised):
 
     def expected_log_prob(
         self,
-        y: Float[Array, "N"],
+        y: Float[Array, "N *P"],
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
         side: SideInformation,
@@ -139,7 +153,7 @@ class Likelihood(Parametrised):
 
     def predictive_log_prob(
         self,
-        y: Float[Array, "N"],
+        y: Float[Array, "N *P"],
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
         side: SideInformation,
@@ -152,7 +166,7 @@ class Likelihood(Parametrised):
 
     def log_expected_power(
         self,
-        y: Float[Array, "N"],
+        y: Float[Array, "N *P"],
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
         side: SideInformation,
@@ -184,10 +198,10 @@ class Likelihood(Parametrised):
 
     def predictive_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
         """Mean and variance of y under f ~ N(mean, diag(variance)), a row."""
 
-        def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S 2"]:
+        def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S *P 2"]:
             at_nodes = jax.vmap(
                 lambda f, side: jax.vmap(lambda f: jnp.stack(self.conditional_moments(f, side)))(f)
             )(f, dict(side))
@@ -200,11 +214,11 @@ class Likelihood(Parametrised):
 
     def predictive_cdf(
         self,
-        y: Float[Array, "N"],
+        y: Float[Array, "N *P"],
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
         side: SideInformation,
-    ) -> Float[Array, "N"]:
+    ) -> Float[Array, "N *P"]:
         """Probability of a target of at most y under f ~ N(mean, diag(variance)), a row."""
         nodes = prediction_nodes(self.latent_size)
         return expectation(self._along_nodes(self.cdf, y, side), mean, variance, nodes)
@@ -215,7 +229,7 @@ class Likelihood(Parametrised):
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
         side: SideInformation,
-    ) -> Float[Array, "N K"]:
+    ) -> Float[Array, "N *P K"]:
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
 
         def cdf(y: Float[Array, "N"]) -> Float[Array, "N"]:
@@ -241,8 +255,8 @@ class Likelihood(Parametrised):
         return values / jnp.sum(values, axis=1, keepdims=True)
 
     def _along_nodes(
-        self, function: Callable, y: Float[Array, "N"], side: SideInformation
-    ) -> Callable[[Float[Array, "N S Q"]], Float[Array, "N S"]]:
+        self, function: Callable, y: Float[Array, "N *P"], side: SideInformation
+    ) -> Callable[[Float[Array, "N S Q"]], Float[Array, "N S *P"]]:
         """A function of one row, over all rows and over S values of their latents."""
         over_nodes = jax.vmap(function, (None, 0, None))
         return lambda f: jax.vmap(over_nodes)(y, f, dict(side))

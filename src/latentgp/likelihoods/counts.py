@@ -5,13 +5,14 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaincc, gammaln
+from jax.scipy.special import betainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.poisson_cdf import poisson_cdf
 from latentgp.parameters import parameter
 
 
@@ -175,7 +176,7 @@ class ScaledLogisticPoisson(CountLikelihood):
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
         count = jnp.maximum(jnp.floor(y), 0.0)
-        return jnp.where(y >= 0, gammaincc(count + 1, self._rate(f)), 0.0)
+        return jnp.where(y >= 0, poisson_cdf(count, self._rate(f)), 0.0)
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> "ScaledLogisticPoisson":
         # Counts spread like a Poisson's have their variance as their rate.
@@ -211,6 +212,9 @@ class LogRateLikelihood(CountLikelihood):
         # Half a count more, lest there be none.
         counts = np.average(y, weights=weights) + 0.5 / len(y)
         return float(np.log(counts / np.average(exposure, weights=weights)))
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y + 0.5) - self.log_exposure(side)
 
     def log_exposure(self, side: SideInformation) -> Float[Array, "*N"]:
         """Log of the rows' exposure, zero unless given."""
@@ -271,7 +275,7 @@ class Poisson(LogRateLikelihood):
     ) -> Float[Array, ""]:
         count = jnp.maximum(jnp.floor(y), 0.0)
         rate = jnp.exp(self.log_exposure(side) + f[0])
-        return jnp.where(y >= 0, gammaincc(count + 1, rate), 0.0)
+        return jnp.where(y >= 0, poisson_cdf(count, rate), 0.0)
 
 
 class LogNegativeBinomial(LogRateLikelihood):

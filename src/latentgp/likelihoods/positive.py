@@ -125,16 +125,12 @@ class Weibull(PositiveLikelihood):
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        first, second = self._unit_moments()
-        return first * jnp.exp(f[0]), (second - first**2) * jnp.exp(2 * f[0])
+        return self._moments(f[0], jnp.zeros_like(f[0]))
 
     def predictive_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        m, v = mean[:, 0], variance[:, 0]
-        first, second = self._unit_moments()
-        mean_y = first * jnp.exp(m + 0.5 * v)
-        return mean_y, second * jnp.exp(2 * m + 2 * v) - mean_y**2
+        return self._moments(mean[:, 0], variance[:, 0])
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -166,8 +162,13 @@ class Weibull(PositiveLikelihood):
         hazard = jnp.log(k) - k * f + (k - 1) * jnp.log(y)
         return event * hazard - y**k * inverse
 
-    def _unit_moments(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return jnp.exp(gammaln(1 + 1 / self.shape)), jnp.exp(gammaln(1 + 2 / self.shape))
+    def _moments(
+        self, m: Float[Array, "*N"], v: Float[Array, "*N"]
+    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+        """Mean and variance of y under f ~ N(m, v); squares may overflow, their ratio may not."""
+        log_first = gammaln(1 + 1 / self.shape) + m + 0.5 * v
+        log_second = gammaln(1 + 2 / self.shape) + 2 * m + 2 * v
+        return jnp.exp(log_first), -jnp.exp(log_second) * jnp.expm1(2 * log_first - log_second)
 
 
 class Beta(Likelihood):
@@ -216,8 +217,12 @@ class Beta(Likelihood):
         mean = np.average(y, weights=weights)
         return float(np.log(mean / (1 - mean)))
 
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y) - jnp.log1p(-y)
+
     def _shapes(self, f: Float[Array, "Q"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        least = float(jnp.finfo(f.dtype).tiny)
+        # Their squares are in second derivatives.
+        least = float(jnp.finfo(f.dtype).tiny) ** 0.45
         s = jnp.asarray(self.precision, f.dtype)
         return jnp.maximum(s * jax.nn.sigmoid(f[0]), least), jnp.maximum(
             s * jax.nn.sigmoid(-f[0]), least

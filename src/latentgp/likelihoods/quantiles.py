@@ -11,15 +11,15 @@ from latentgp.arrays import Array
 _WIDENINGS = 400
 _ITERATIONS = 100
 
-CDF = Callable[[Float[Array, "N"]], Float[Array, "N"]]
+CDF = Callable[[Float[Array, "*N"]], Float[Array, "*N"]]
 
 
 def invert_cdf(
     cdf: CDF,
     probabilities: Float[Array, "K"],
-    centre: Float[Array, "N"],
-    width: Float[Array, "N"],
-) -> Float[Array, "N K"]:
+    centre: Float[Array, "*N"],
+    width: Float[Array, "*N"],
+) -> Float[Array, "*N K"]:
     """The y with cdf(y) = p for every row and probability.
 
     A bracket is widened until it holds the quantile; then Chandrupatla's method (1997), which is
@@ -32,16 +32,16 @@ def invert_cdf(
         width: about how wide it is; any positive number will do.
     """
 
-    def one(probability: Float[Array, ""]) -> Float[Array, "N"]:
+    def one(probability: Float[Array, ""]) -> Float[Array, "*N"]:
         low, high = _bracket(cdf, probability, centre - width, centre + width, width)
         return _chandrupatla(lambda y: cdf(y) - probability, low, high)
 
-    return jnp.moveaxis(jax.lax.map(one, probabilities), 0, 1)
+    return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
 
 
 def invert_cdf_of_counts(
-    cdf: CDF, probabilities: Float[Array, "K"], centre: Float[Array, "N"]
-) -> Float[Array, "N K"]:
+    cdf: CDF, probabilities: Float[Array, "K"], centre: Float[Array, "*N"]
+) -> Float[Array, "*N K"]:
     """The smallest whole number y >= 0 with cdf(y) >= p for every row and probability.
 
     Args:
@@ -50,7 +50,7 @@ def invert_cdf_of_counts(
         centre: gives the rows.
     """
 
-    def one(probability: Float[Array, ""]) -> Float[Array, "N"]:
+    def one(probability: Float[Array, ""]) -> Float[Array, "*N"]:
         below = jnp.full_like(centre, -1.0)
         low, high = _bracket(cdf, probability, below, below + 1, below + 2)
 
@@ -65,16 +65,16 @@ def invert_cdf_of_counts(
 
         return jax.lax.while_loop(unfinished, halve, (low, high))[1]
 
-    return jnp.moveaxis(jax.lax.map(one, probabilities), 0, 1)
+    return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
 
 
 def _bracket(
     cdf: CDF,
     probability: Float[Array, ""],
-    low: Float[Array, "N"],
-    high: Float[Array, "N"],
-    width: Float[Array, "N"],
-) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    low: Float[Array, "*N"],
+    high: Float[Array, "*N"],
+    width: Float[Array, "*N"],
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
     """Ends with cdf(low) < p <= cdf(high); an end that is right already stays."""
 
     def outside(state):
@@ -95,8 +95,8 @@ def _bracket(
 
 
 def _chandrupatla(
-    function: CDF, low: Float[Array, "N"], high: Float[Array, "N"]
-) -> Float[Array, "N"]:
+    function: CDF, low: Float[Array, "*N"], high: Float[Array, "*N"]
+) -> Float[Array, "*N"]:
     """Root of an increasing function in a bracket, to rounding."""
     resolution = 4 * float(jnp.finfo(low.dtype).eps)
 

@@ -26,7 +26,8 @@ class StochasticVolatility(Likelihood):
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return -0.5 * (_LOG_2_PI + 2 * f[0] + y**2 * jnp.exp(-2 * f[0]))
+        # A y of zero stays without effect where exp(-f) overflows.
+        return -0.5 * (_LOG_2_PI + 2 * f[0] + jnp.exp(2 * (jnp.log(jnp.abs(y)) - f[0])))
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -41,7 +42,7 @@ class StochasticVolatility(Likelihood):
         side: SideInformation,
     ) -> Float[Array, "N"]:
         m, v = mean[:, 0], variance[:, 0]
-        return -0.5 * (_LOG_2_PI + 2 * m + y**2 * jnp.exp(2 * v - 2 * m))
+        return -0.5 * (_LOG_2_PI + 2 * m + jnp.exp(2 * (jnp.log(jnp.abs(y)) + v - m)))
 
     def predictive_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation

@@ -84,7 +84,7 @@ class GaussianSites(NamedTuple):
 class Rows(NamedTuple):
     """What a site rule sees of the data: targets, weights, side information; no inputs."""
 
-    y: Float[Array, "N"]
+    y: Float[Array, "N *P"]
     weights: Float[Array, "N"] | None
     side: SideInformation
 

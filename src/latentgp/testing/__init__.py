@@ -10,17 +10,23 @@ Example:
 """
 
 from latentgp.testing.augmentations import check_augmentation
+from latentgp.testing.calibration import check_calibration, simulate_calibration
+from latentgp.testing.evidence import check_evidence
 from latentgp.testing.kernels import check_kernel
 from latentgp.testing.likelihoods import check_likelihood
-from latentgp.testing.methods import check_method
+from latentgp.testing.methods import check_copies, check_method
 from latentgp.testing.representations import check_representation
 from latentgp.testing.rules import check_rule
 
 __all__ = [
     "check_augmentation",
+    "check_calibration",
+    "check_copies",
+    "check_evidence",
     "check_kernel",
     "check_likelihood",
     "check_method",
     "check_representation",
     "check_rule",
+    "simulate_calibration",
 ]

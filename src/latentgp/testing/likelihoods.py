@@ -329,6 +329,16 @@ def _check_limits(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs) -> No
         for value, other, which in zip(moments, own, ("mean", "variance"), strict=True):
             what = f"{name}'s predictive {which} at zero variance of the latents"
             require_equal(value, other, what, rtol=1e-8, atol=1e-8)
+    if _has(lambda: likelihood.cdf(jnp.asarray(rows[0]), *_first(beliefs))):
+        value = likelihood.predictive_cdf(rows, *arguments)
+        own = jax.vmap(likelihood.cdf)(rows, beliefs.mean, beliefs.side)
+        what = f"{name}'s predictive CDF at zero variance of the latents"
+        require_equal(value, own, what, rtol=1e-8, atol=1e-8)
+    if _has(lambda: likelihood.class_probabilities(*_first(beliefs))):
+        value = likelihood.predictive_probabilities(*arguments)
+        own = jax.vmap(likelihood.class_probabilities)(beliefs.mean, beliefs.side)
+        what = f"{name}'s predictive probabilities at zero variance of the latents"
+        require_equal(value, own, what, rtol=1e-8, atol=1e-8)
 
 
 def _first(beliefs: Beliefs) -> tuple[Any, dict[str, Any]]:

@@ -9,7 +9,8 @@ import numpy as np
 from latentgp.data import Data
 from latentgp.fit import fit
 from latentgp.inference import SiteMethod
-from latentgp.inference.profile import evaluate, initial_sites
+from latentgp.inference.profile import Settled, evaluate, initial_sites, settle
+from latentgp.inference.site_inference import SiteInference
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.precision import double_precision
@@ -35,13 +36,7 @@ def check_method(method: SiteMethod, model: LatentGP, data: Data) -> None:
             evidence); two fits with one key differ.
     """
     name = type(method).__name__
-    algorithm = method.algorithm(model)
-    ready = algorithm.representation.initialise(
-        data.X, data.weights, model.kernel, jax.random.key(0)
-    )
-    algorithm = dataclasses.replace(
-        algorithm, representation=ready, tolerance=_TOLERANCES[algorithm.rule.goal], max_updates=500
-    )
+    algorithm = _to_the_end(method, model, data)
     rows = data.to_device()
     state = jax.jit(lambda model, rows: algorithm.init(model, rows))(model, rows)
     step, bounds = jax.jit(lambda state, rows: algorithm.step(state, rows)), []
@@ -74,6 +69,57 @@ def check_method(method: SiteMethod, model: LatentGP, data: Data) -> None:
         atol=1e-6,
     )
     _check_fit(method, model, data, name)
+
+
+@double_precision
+def check_copies(
+    method: SiteMethod, model: LatentGP, data: Data, *, tolerance: float = 1e-7
+) -> None:
+    """Check that a row of weight w is w copies of the row, with no equal rows merged before.
+
+    Args:
+        method: what is checked; its inducing points, if any, must be given as points, and leave no
+            prior variance open that copies would have each of their own (as FITC does).
+        model: one that it can be used on.
+        data: a few rows without weights, side information unlike in unlike rows.
+        tolerance: of the log evidence (relative) and of the latents' means and variances.
+
+    Raises:
+        AssertionError: weights and copies lead to different evidence or latents.
+    """
+    name = type(method).__name__
+    counts = 1 + np.arange(data.size) % 3
+    weighted = settled(method, model, data.reweighted(counts.astype(np.float64)))
+    copied = settled(method, model, data.select(np.repeat(np.arange(data.size), counts)))
+    what = f"{name}: the evidence of weighted rows is not that of copies"
+    require_equal(weighted.bound, copied.bound, what, rtol=tolerance, atol=tolerance)
+    for which, one, other in zip(
+        ("means", "variances"),
+        weighted.posterior.marginals(data.X),
+        copied.posterior.marginals(data.X),
+        strict=True,
+    ):
+        what = f"{name}: {which} given weighted rows are not those given copies"
+        require_equal(one, other, what, rtol=10 * tolerance, atol=10 * tolerance)
+
+
+def settled(method: SiteMethod, model: LatentGP, data: Data) -> Settled:
+    """The posterior given the rows as they are (none merged), its sites at rest."""
+    algorithm = _to_the_end(method, model, data)
+    rows = data.to_device()
+    return settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+
+
+def _to_the_end(method: SiteMethod, model: LatentGP, data: Data) -> SiteInference:
+    """The algorithm with as many updates as it takes."""
+    algorithm = method.algorithm(model)
+    ready = algorithm.representation.initialise(
+        data.X, data.weights, model.kernel, jax.random.key(0)
+    )
+    tolerance = _TOLERANCES[algorithm.rule.goal]
+    return dataclasses.replace(
+        algorithm, representation=ready, tolerance=tolerance, max_updates=500
+    )
 
 
 def _check_fit(method: SiteMethod, model: LatentGP, data: Data, name: str) -> None:

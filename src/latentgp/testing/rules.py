@@ -36,7 +36,7 @@ def check_rule(
     Args:
         rule: what is checked.
         likelihood: one that the rule can make sites for.
-        targets: some values of y, shape (T,).
+        targets: some values of y, shape (T,), or (T, P) for P outputs.
         side_information: a value for the numbers a row that the likelihood reads.
         tolerance: of the rule's expectations against quadrature with many nodes.
 
@@ -50,9 +50,11 @@ def check_rule(
     name = type(rule).__name__
     rule.check(likelihood)
     require(0 < rule.step_size <= 1, f"{name}.step_size is {rule.step_size}, not in (0, 1].")
-    y, mean, variance = (
-        g.ravel() for g in np.meshgrid(np.asarray(targets, np.float64), _MEANS, _VARIANCES)
+    targets = np.asarray(targets, np.float64)
+    which, mean, variance = (
+        g.ravel() for g in np.meshgrid(np.arange(len(targets)), _MEANS, _VARIANCES)
     )
+    y = targets[which]
     mean, variance = (
         np.stack([np.roll(column, q) for q in range(likelihood.latent_size)], axis=1)
         for column in (mean, variance)
@@ -62,7 +64,7 @@ def check_rule(
     current = GaussianSites(0.3 * jnp.sign(mean), 0.2 / variance, jnp.zeros(len(y)))
     sites = jax.jit(type(rule).sites)(rule, likelihood, rows, mean, variance, current)
     for field, values in sites._asdict().items():
-        shape = y.shape if field == "log_constant" else mean.shape
+        shape = y.shape[:1] if field == "log_constant" else mean.shape
         require(values.shape == shape, f"{name}'s {field} has shape {values.shape}, not {shape}.")
     require_finite(sites, f"{name}'s sites")
     signed = rule.signed(likelihood)

@@ -1,0 +1,142 @@
+"""Makes the pictures of the guides: `python docs/pictures.py`, one to two minutes."""
+
+from pathlib import Path
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import latentgp as lgp
+from latentgp.plots import save_figure
+
+BLUE, ORANGE = "#0072B2", "#D55E00"
+FOLDER = Path(__file__).parent / "images"
+GRID = np.linspace(0, 10, 120)
+
+
+def real_targets(rng: np.random.Generator, X: np.ndarray) -> dict[str, np.ndarray]:
+    """What a regressor's likelihoods are for, by name."""
+    signal = np.sin(X)
+    noise = rng.normal(size=len(X))
+    outliers = np.where(rng.uniform(size=len(X)) < 0.1, 4 * noise, 0)
+    mean = np.exp(0.8 * signal + 0.5)
+    share = 1 / (1 + np.exp(-1.5 * signal))
+    return {
+        "gaussian": signal + 0.3 * noise,
+        "student-t": signal + 0.2 * noise + outliers,
+        "log-noise": signal + np.exp(0.35 * X - 3) * noise,
+        "warped": np.exp(signal + 0.2 * noise),
+        "gamma": rng.gamma(4.0, mean / 4),
+        "weibull": mean * rng.weibull(2.5, len(X)),
+        "beta": rng.beta(12 * share, 12 * (1 - share)),
+        "stochastic-volatility": np.exp(signal - 0.5) * noise,
+    }
+
+
+def banded(ax: Axes, title: str, X: np.ndarray, y: np.ndarray, fit: lgp.Posterior) -> None:
+    """Targets, and the predictive mean with its central 90 %."""
+    predictive = fit.predict(GRID)
+    lower, upper = predictive.interval(0.9)
+    ax.fill_between(GRID, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
+    ax.plot(GRID, predictive.mean, color=BLUE)
+    ax.plot(X, y, "o", color="black", markersize=2.5)
+    ax.set_title(title, fontsize=10)
+    ax.set_ylim(*np.quantile(y, [0, 1]) + np.array([-0.15, 0.15]) * np.ptp(y))
+
+
+def likelihoods() -> Figure:
+    """One panel a likelihood, on data that it is for."""
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(0, 10, 90))
+    figure = Figure(figsize=(12, 10), layout="constrained")
+    panels = iter(figure.subplots(4, 4).ravel())
+    for name, y in real_targets(rng, X).items():
+        regressor = lgp.GPRegressor(likelihood=name, random_state=0)
+        late = y > 4.0 if name == "weibull" else np.zeros(len(X), bool)
+        side = {"censored": late.astype(float)} if name == "weibull" else {}
+        y = np.where(late, 4.0, y)
+        ax = next(panels)
+        banded(ax, name, X, y, regressor.fit(X[:, None], y, **side).posterior_)
+        if late.any():
+            ax.plot(X[late], y[late], "^", color=ORANGE, markersize=4)
+    rate = np.exp(1.2 * np.sin(X) + 1)
+    for name, y in (
+        ("poisson", rng.poisson(rate)),
+        ("negative-binomial", rng.poisson(rate * rng.gamma(2.0, 0.5, len(X)))),
+    ):
+        counts = lgp.GPCountRegressor(likelihood=name, random_state=0).fit(X[:, None], y)
+        banded(next(panels), name, X, y.astype(float), counts.posterior_)
+    level = 1.5 * np.sin(X) + 0.5 * rng.logistic(size=len(X))
+    for name, y in (
+        ("bernoulli", (level > 0).astype(int)),
+        ("ordinal", np.digitize(level, [-1.0, 1.0])),
+        ("softmax", (X + 0.7 * rng.normal(size=len(X))).clip(0, 9.9).astype(int) // 2 % 3),
+    ):
+        estimator = lgp.GPOrdinalClassifier if name == "ordinal" else lgp.GPClassifier
+        classifier = estimator(random_state=0).fit(X[:, None], y)
+        ax = next(panels)
+        shares = np.cumsum(classifier.predict_proba(GRID[:, None]), axis=1)
+        ax.stackplot(
+            GRID, np.diff(shares, axis=1, prepend=0).T, colors=["#CCE3F0", "#66AAD0", BLUE]
+        )
+        ax.plot(X, (y + 0.5) / (y.max() + 1), "o", color="black", markersize=2.5)
+        ax.set_title(name, fontsize=10)
+    outputs = np.stack([np.sin(X), -2 * np.sin(X) + np.cos(0.7 * X)], axis=1)
+    outputs += 0.2 * rng.normal(size=outputs.shape)
+    outputs[(X > 3) & (X < 7), 1] = np.nan
+    for name in ("coregionalisation", "regression-network"):
+        fit = lgp.GPRegressor(likelihood=name, random_state=0).fit(X[:, None], outputs)
+        ax, predictive = next(panels), fit.posterior_.predict(GRID)
+        lower, upper = predictive.interval(0.9)
+        for output, color in enumerate((ORANGE, BLUE)):
+            band = lower[:, output], upper[:, output]
+            ax.fill_between(GRID, *band, color=color, alpha=0.2, linewidth=0)
+            ax.plot(GRID, predictive.mean[:, output], color=color)
+            ax.plot(X, outputs[:, output], "o", color=color, markersize=2.5)
+        ax.set_title(name, fontsize=10)
+    for ax in panels:
+        ax.set_axis_off()
+    return figure
+
+
+def methods() -> Figure:
+    """One panel a method: the latent function of binary targets, against Gibbs sampling."""
+    rng = np.random.default_rng(5)
+    X = np.sort(rng.uniform(0, 10, 40))
+    y = (rng.uniform(size=len(X)) < 1 / (1 + np.exp(-5 * np.sin(X)))).astype(float)
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=25.0), lgp.Bernoulli())
+    chosen = {
+        "VariationalInference": lgp.VariationalInference(),
+        "ExpectationPropagation": lgp.ExpectationPropagation(),
+        "AugmentedVI": lgp.AugmentedVI(),
+        "Laplace": lgp.Laplace(),
+    }
+
+    def latent(method: lgp.Method) -> tuple[np.ndarray, np.ndarray]:
+        fit = lgp.fit(
+            model, lgp.Data(X, y), key=jax.random.key(0), method=method, learn_hyperparameters=False
+        )
+        mean, variance = fit.posterior.predict_f(GRID)
+        return mean, 2 * np.sqrt(variance)
+
+    truth, width = latent(lgp.GibbsSampling(draws=2_000))
+    figure = Figure(figsize=(12, 3), layout="constrained")
+    for ax, (name, method) in zip(figure.subplots(1, 4, sharey=True), chosen.items(), strict=True):
+        mean, spread = latent(method)
+        ax.fill_between(GRID, mean - spread, mean + spread, color=BLUE, alpha=0.2, linewidth=0)
+        ax.plot(GRID, mean, color=BLUE, label=name)
+        for line in (truth, truth - width, truth + width):
+            label = "GibbsSampling" if line is truth else None
+            ax.plot(GRID, line, color="black", linestyle="--", linewidth=1, label=label)
+        ax.plot(X, np.where(y > 0, 26, -26), "|", color=ORANGE)
+        ax.set_title(name, fontsize=10)
+        ax.set_ylim(-44, 30)  # room for the legend
+        ax.legend(fontsize=7, loc="lower left")
+    return figure
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, make in (("likelihoods", likelihoods), ("methods", methods)):
+        print(save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

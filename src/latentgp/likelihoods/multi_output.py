@@ -1,0 +1,370 @@
+"""Several outputs a row, linear in latent functions that they share."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp, ndtr
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+
+from latentgp.arrays import Array
+from latentgp.data import as_targets, as_weights
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.quadrature import training_nodes
+from latentgp.likelihoods.quantiles import invert_cdf
+from latentgp.parameters import parameter
+
+_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
+
+
+class Parts(NamedTuple):
+    """Independent parts of the outputs L g: the R functions g and their loadings L, a row.
+
+    Attributes:
+        mean: of g.
+        variance: of g.
+        loading: mean of L; N may be 1 where it is the same for all rows.
+        loading_variance: of L.
+    """
+
+    mean: Float[Array, "N R"]
+    variance: Float[Array, "N R"]
+    loading: Float[Array, "#N P R"]
+    loading_variance: Float[Array, "#N P R"]
+
+
+class LinearOutputs(Likelihood):
+    """y = centre + scale (L g + noise), noise ~ N(0, diag(noise_variance)), g latent functions.
+
+    A missing output is NaN and says nothing.
+
+    Args:
+        mixing: what L is, or is around; learned, shape (P, R).
+        noise_variance: of each output, learned, in units of scale squared; a number, or (P,).
+        centre: what is taken from each output first, not learned, units of y; a number, or (P,).
+        scale: the unit of each output, not learned, units of y; a number, or (P,).
+
+    Raises:
+        InputError: shapes that do not agree, or a scale that is not positive.
+    """
+
+    is_log_concave: ClassVar[bool] = True
+    has_own_kernels: ClassVar[bool] = True
+
+    centre: Float[Array, "P"]
+    scale: Float[Array, "P"]
+    mixing: Float[Array, "P R"] = parameter(role="loading")
+    noise_variance: Float[Array, "P"] = parameter(constraints.positive, role="noise_variance")
+
+    def __init__(
+        self, mixing: Any, noise_variance: Any = 1.0, *, centre: Any = 0.0, scale: Any = 1.0
+    ):
+        self.mixing = np.asarray(mixing, np.float64)
+        if self.mixing.ndim != 2 or not self.mixing.size:
+            raise InputError(
+                f"mixing must have shape (outputs, latents), got {self.mixing.shape}; give one row "
+                "an output."
+            )
+        outputs = len(self.mixing)
+        self.noise_variance = _one_an_output("noise_variance", noise_variance, outputs)
+        self.centre = _one_an_output("centre", centre, outputs)
+        self.scale = _one_an_output("scale", scale, outputs)
+        if not np.all(self.scale > 0):
+            raise InputError(f"scale must be positive, got {self.scale.tolist()}.")
+
+    @classmethod
+    def for_targets(cls, y: Any, latents: int = 1, *, weights: Any = None) -> "LinearOutputs":
+        """A likelihood to start from: units and leading principal components of targets.
+
+        Args:
+            y: shape (N, P), NaN for what is missing.
+            latents: how many functions g the outputs share, 1 to P.
+            weights: how often each row counts, shape (N,).
+
+        Raises:
+            InputError: y is not a table, or has not as many outputs as latents are wanted.
+        """
+        y = as_targets(y, len(y))
+        if y.ndim != 2 or not 1 <= latents <= y.shape[1]:
+            raise InputError(
+                f"{cls.__name__} needs y of shape (rows, outputs) and 1 to {y.shape[-1]} latents, "
+                f"got shape {y.shape} and {latents} latents; to have more, give `mixing` itself."
+            )
+        counts = ~np.isnan(y) * (1.0 if weights is None else as_weights(weights, len(y))[:, None])
+        total = np.maximum(np.sum(counts, axis=0), np.finfo(float).tiny)
+        seen = np.where(counts > 0, y, 0.0)
+        centre = np.sum(counts * seen, axis=0) / total
+        away = np.where(counts > 0, seen - centre, 0.0)
+        scale = np.sqrt(np.sum(counts * away**2, axis=0) / total)
+        varies = scale > 8 * np.finfo(float).eps * np.abs(centre)
+        scale = np.where(varies, scale, 1.0)
+        # Of the pairs that are both there; shared weights count once.
+        root = np.sqrt(counts) * away / scale
+        together = np.maximum(np.sqrt(counts).T @ np.sqrt(counts), np.finfo(float).tiny)
+        values, vectors = np.linalg.eigh(root.T @ root / together)
+        leading = np.argsort(values)[::-1][:latents]
+        size = np.sqrt(np.maximum(values[leading], _USUAL_SHARE))
+        direction = vectors[:, leading] * np.sign(np.sum(vectors[:, leading], axis=0) + 1e-300)
+        return cls(direction * size, _USUAL_SHARE, centre=centre, scale=scale)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.mixing.shape[:1]
+
+    @abstractmethod
+    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+        """What the latents are to the outputs."""
+
+    def latent_scale(self, spread: float) -> float | tuple[float, ...]:
+        return 1.0
+
+    def log_prob(
+        self, y: Float[Array, "P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.expected_log_prob(y[None], f[None], jnp.zeros_like(f)[None], side)[0]
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
+        mean, variance = self.predictive_moments(f[None], jnp.zeros_like(f)[None], side)
+        return mean[0], variance[0]
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "P"]:
+        mean, variance = self.conditional_moments(f, side)
+        return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+
+    def cdf(
+        self, y: Float[Array, "P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "P"]:
+        mean, variance = self.conditional_moments(f, side)
+        return ndtr((y - mean) / jnp.sqrt(variance))
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        centre, spread = self._output_moments(mean, variance)
+        away, seen = self._away(y, centre)
+        terms = jnp.log(2 * jnp.pi * self.noise_variance) + (away**2 + spread) / self.noise_variance
+        return jnp.sum(jnp.where(seen, -0.5 * terms - jnp.log(self.scale), 0.0), axis=1)
+
+    def predictive_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        centre, spread = self._output_moments(mean, variance)
+        return (
+            self.centre + self.scale * centre,
+            self.scale**2 * (spread + self.noise_variance),
+        )
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        return self._log_expected(y, mean, variance, self.noise_variance)
+
+    def log_expected_power(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+        power: float,
+        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+    ) -> Float[Array, "N"]:
+        # N(y; m, s)^a is N(y; m, s / a) times a constant.
+        shared = (1 - power) * (jnp.log(2 * jnp.pi * self.noise_variance)) - jnp.log(power)
+        constant = 0.5 * shared + (1 - power) * jnp.log(self.scale)
+        value = self._log_expected(y, mean, variance, self.noise_variance / power)
+        return value + jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
+
+    def _log_expected(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        noise: Float[Array, "P"],
+    ) -> Float[Array, "N"]:
+        """Log density of the outputs together, with g integrated out, and L by quadrature."""
+        parts = self.parts(mean, variance)
+
+        def given(loading: Float[Array, "#N P R"]) -> Float[Array, "N"]:
+            outputs = jnp.einsum("npr,nr->np", jnp.broadcast_to(loading, self._table(y)), mean_g)
+            away, seen = self._away(y, outputs)
+            loading = jnp.where(seen[:, :, None], loading, 0.0)
+            shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
+            own = jnp.where(seen, noise, 1.0)
+            factor = jnp.linalg.cholesky(shared + own[:, :, None] * jnp.eye(y.shape[1]))
+            white = jax.lax.linalg.triangular_solve(
+                factor, away[:, :, None], left_side=True, lower=True
+            )[:, :, 0]
+            halves = 0.5 * white**2 + jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
+            constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
+            return -jnp.sum(halves + constant, axis=1)
+
+        mean_g = parts.mean
+        return self._over_loadings(given, parts)
+
+    def _over_loadings(self, log_density: Any, parts: Parts) -> Float[Array, "N *P"]:
+        """Log of the expectation over L of a density given it."""
+        return log_density(parts.loading)
+
+    def _output_moments(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Means and variances of L g."""
+        g, v, loading, loading_variance = self.parts(mean, variance)
+        spread = (loading**2 + loading_variance) * v[:, None] + loading_variance * g[:, None] ** 2
+        return jnp.sum(loading * g[:, None], axis=2), jnp.sum(spread, axis=2)
+
+    def _away(
+        self, y: Float[Array, "N P"], outputs: Float[Array, "N P"]
+    ) -> tuple[Float[Array, "N P"], Any]:
+        """Standardised outputs less L g, zero where they are missing; and which are there."""
+        seen = ~jnp.isnan(y)
+        standard = (jnp.where(seen, y, self.centre) - self.centre) / self.scale
+        return jnp.where(seen, standard - outputs, 0.0), seen
+
+    def _table(self, y: Float[Array, "N P"]) -> tuple[int, ...]:
+        return (*y.shape, self.mixing.shape[1])
+
+
+class LinearCoregionalisation(LinearOutputs):
+    """Outputs that mix latent functions by numbers: L = mixing.
+
+    With a kernel for each latent function this is the linear model of coregionalisation (Journel
+    & Huijbregts 1978; Alvarez, Rosasco & Lawrence 2012, 4.2), with one for all of them the
+    intrinsic one. The posterior of the latent functions is taken to be independent, which is
+    exact for columns of `mixing` that are orthogonal in the metric of the noise (Bruinsma et al.
+    2020, proposition 5) if no output is missing; learning turns them that way.
+
+    Example:
+        >>> likelihood = LinearCoregionalisation([[1.0], [-2.0]], noise_variance=[0.1, 0.4])
+        >>> mean, variance = likelihood.conditional_moments(np.array([0.5]), {})
+        >>> np.asarray(mean).tolist(), np.asarray(variance, float).round(3).tolist()
+        ([0.5, -1.0], [0.1, 0.4])
+    """
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.mixing.shape[1]
+
+    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+        loading = jnp.asarray(self.mixing, mean.dtype)[None]
+        return Parts(mean, variance, loading, jnp.zeros_like(loading))
+
+    def predictive_quantiles(
+        self,
+        probabilities: Float[Array, "K"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N P K"]:
+        centre, spread = self.predictive_moments(mean, variance, side)
+        return centre[..., None] + jnp.sqrt(spread)[..., None] * jax.scipy.special.ndtri(
+            probabilities
+        )
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N P"]:
+        centre, spread = self.predictive_moments(mean, variance, side)
+        return ndtr((y - centre) / jnp.sqrt(spread))
+
+
+class GPRegressionNetwork(LinearOutputs):
+    """Outputs whose mixing changes with the inputs: L = mixing + W(x), W latent functions too.
+
+    The Gaussian process regression network of Wilson, Knowles & Ghahramani (2012, eq. 2), its
+    weights' prior mean learned (theirs is zero, where the sign of a weight and of its function
+    can change together). The latent functions are the R of g, then the P R of W, row by row.
+
+    Example:
+        >>> GPRegressionNetwork([[1.0, 0.5], [0.2, -1.0], [0.4, 0.3]]).latent_size
+        8
+    """
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.mixing.shape[1] + self.mixing.size
+
+    def latent_scale(self, spread: float) -> tuple[float, ...]:
+        return (1.0,) * self.mixing.shape[1] + (0.5,) * self.mixing.size
+
+    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+        number = self.mixing.shape[1]
+        table = (len(mean), *self.mixing.shape)
+        return Parts(
+            mean[:, :number],
+            variance[:, :number],
+            mean[:, number:].reshape(table) + self.mixing,
+            variance[:, number:].reshape(table),
+        )
+
+    def _over_loadings(self, log_density: Any, parts: Parts) -> Float[Array, "N *P"]:
+        nodes, weights = training_nodes(self.mixing.size)
+        spread = jnp.sqrt(parts.loading_variance)
+        nodes = jnp.asarray(nodes, spread.dtype).reshape(-1, *self.mixing.shape)
+        # One after another: what each needs is N P^2 numbers.
+        values = jax.lax.map(lambda node: log_density(parts.loading + spread * node), nodes)
+        weights = jnp.asarray(weights, spread.dtype).reshape(-1, *(1,) * (values.ndim - 1))
+        return logsumexp(values, axis=0, b=weights)
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N P"]:
+        parts = self.parts(mean, variance)
+
+        def below(loading: Float[Array, "N P R"]) -> Float[Array, "N P"]:
+            centre = jnp.sum(loading * parts.mean[:, None], axis=2)
+            spread = jnp.sum(loading**2 * parts.variance[:, None], axis=2) + self.noise_variance
+            return jax.scipy.special.log_ndtr(
+                (y - self.centre - self.scale * centre) / (self.scale * jnp.sqrt(spread))
+            )
+
+        return jnp.exp(self._over_loadings(below, parts))
+
+    def predictive_quantiles(
+        self,
+        probabilities: Float[Array, "K"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N P K"]:
+        centre, spread = self.predictive_moments(mean, variance, side)
+        return invert_cdf(
+            lambda y: self.predictive_cdf(y, mean, variance, side),
+            probabilities,
+            centre,
+            jnp.sqrt(spread),
+        )
+
+
+def _one_an_output(name: str, values: Any, outputs: int) -> Float[np.ndarray, "P"]:
+    array = np.asarray(values, np.float64)
+    if array.shape not in ((), (outputs,)):
+        raise InputError(
+            f"{name} must be a number, or one for each of {outputs} outputs, got shape "
+            f"{array.shape}."
+        )
+    return np.broadcast_to(array, (outputs,)).copy()

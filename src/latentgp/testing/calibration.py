@@ -1,0 +1,214 @@
+"""Simulation-based calibration (Cook, Gelman & Rubin 2006; Talts et al. 2018).
+
+Latent functions drawn from the prior and targets given them have the joint law of the model. So
+what an exact posterior says of the latents, averaged over many such data, is right: the true value
+has a uniform rank in its marginal posterior, and a 90 % interval holds it in 90 % of the cases.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Bool, Float, Key
+
+from latentgp.arrays import Array
+from latentgp.data import Data
+from latentgp.fit import fit
+from latentgp.inference import Method, SiteMethod
+from latentgp.inference.profile import settle
+from latentgp.inference.site_inference import SiteInference, prior_mean
+from latentgp.latents.base import latent_grams, over_latents
+from latentgp.linalg.cholesky import jittered_cholesky
+from latentgp.models import LatentGP
+from latentgp.precision import double_precision
+from latentgp.sampled_posterior import SampledPosterior
+from latentgp.testing.numerics import require
+
+LEVELS = (0.5, 0.9, 0.95)
+_BINS = 10
+_AT_ONCE = 20
+
+
+class Shares(NamedTuple):
+    """Shares of true latents, and their standard errors over replications; shape (K,)."""
+
+    share: Float[np.ndarray, "K"]
+    error: Float[np.ndarray, "K"]
+
+
+class Calibration(NamedTuple):
+    """Where true latent functions are in their marginal posteriors.
+
+    Attributes:
+        below: posterior probability of a latent below the true one, for R replications; uniform
+            in [0, 1] where posteriors are exact. NaN where there was no finite posterior.
+        converged: whether each fit settled.
+    """
+
+    below: Float[np.ndarray, "R N Q"]
+    converged: Bool[np.ndarray, "R"]
+
+    @property
+    def failed(self) -> float:
+        """Share of the replications without a finite posterior; no other figure knows of them."""
+        return 1 - len(self.known) / len(self.below)
+
+    @property
+    def known(self) -> Float[np.ndarray, "K N Q"]:
+        """`below` of the other replications."""
+        return self.below[np.isfinite(self.below).all(axis=(1, 2))]
+
+    def coverage(self) -> Shares:
+        """How many true latents the central intervals of 50, 90 and 95 % hold."""
+        off = 2 * np.abs(self.known - 0.5)
+        return _shares(off[..., None] <= np.array(LEVELS))
+
+    def histogram(self, bins: int = _BINS) -> Shares:
+        """How many true latents have a rank in each of equal bins: the rank histogram."""
+        bin_of = np.minimum((bins * self.known).astype(int), bins - 1)
+        return _shares(bin_of[..., None] == np.arange(bins))
+
+
+def _shares(hit: Bool[np.ndarray, "R N Q K"]) -> Shares:
+    """Rows of one replication depend on each other, replications do not."""
+    of_each = hit.mean(axis=(1, 2))
+    return Shares(of_each.mean(axis=0), of_each.std(axis=0, ddof=1) / np.sqrt(len(hit)))
+
+
+@double_precision
+def simulate_calibration(
+    method: Method,
+    model: LatentGP,
+    X: Any,
+    *,
+    key: Key[Array, ""],
+    replications: int = 200,
+    side_information: Mapping[str, float] | None = None,
+) -> Calibration:
+    """Fit data drawn from the model many times, with the hyper-parameters as they are.
+
+    Args:
+        method: what is calibrated. A sampler's draws should be nearly independent: many chains of
+            a few thinned draws each.
+        model: whose prior the latents are drawn from; its likelihood must have `sample`.
+        X: inputs, shape (N, D), no two rows equal, at most 200 rows for a sampler.
+        key: random key.
+        replications: how many data sets.
+        side_information: a value for the numbers a row that the likelihood reads.
+    """
+    size = len(X)
+    side = {name: np.full(size, float(value)) for name, value in (side_information or {}).items()}
+    # In the order in which a fit keeps its rows, as a sampler's draws are.
+    given = Data(X, np.zeros(size), **side).merged()
+    require(given.size == size, "Inputs of simulate_calibration have equal rows.")
+    key_data, key_fits, key_ties = jax.random.split(key, 3)
+    f, y = from_prior(model, given, jax.random.split(key_data, replications))
+    keys = jax.random.split(key_fits, replications)
+    if isinstance(method, SiteMethod):
+        algorithm = method.algorithm(model).until_settled()
+        ready = algorithm.representation.initialise(given.X, None, model.kernel, keys[0])
+        algorithm = dataclasses.replace(algorithm, representation=ready)
+        return Calibration(*map(np.asarray, _settled(algorithm, model, given, f, y)))
+    ties = jax.random.uniform(key_ties, f.shape)
+    below, converged = [], []
+    for own_f, own_y, own_ties, own_key in zip(f, y, ties, keys, strict=True):
+        data = Data(given.X, own_y, **side)
+        result = fit(model, data, key=own_key, method=method, learn_hyperparameters=False)
+        assert isinstance(result.posterior, SampledPosterior)
+        draws = result.posterior.f.reshape(-1, *own_f.shape)
+        below.append((np.sum(draws < own_f, axis=0) + own_ties) / (len(draws) + 1))
+        converged.append(result.diagnostics.converged)
+    return Calibration(np.stack(below), np.array(converged))
+
+
+def check_calibration(
+    method: Method,
+    model: LatentGP,
+    X: Any,
+    *,
+    key: Key[Array, ""],
+    replications: int = 200,
+    side_information: Mapping[str, float] | None = None,
+    standard_errors: float = 4.5,
+) -> None:
+    """Check that the posteriors of a method that is exact on a model are calibrated.
+
+    Args:
+        method: as in `simulate_calibration`, like all that follow but the last.
+        model: whose prior the latents are drawn from.
+        X: inputs, shape (N, D).
+        key: random key.
+        replications: how many data sets.
+        side_information: a value for the numbers a row that the likelihood reads.
+        standard_errors: by which a share may differ from what it should be.
+
+    Raises:
+        AssertionError: a posterior is not finite; intervals hold too many or too few true
+            latents, or their ranks are not uniform.
+    """
+    found = simulate_calibration(
+        method,
+        model,
+        X,
+        key=key,
+        replications=replications,
+        side_information=side_information,
+    )
+    name = f"{type(method).__name__} with {type(model.likelihood).__name__}"
+    require(
+        found.failed == 0, f"{name} has no finite posterior in {found.failed:.1%} of the cases."
+    )
+    for what, shares, expected in (
+        (f"the intervals of {LEVELS} hold", found.coverage(), np.array(LEVELS)),
+        ("the bins of the rank histogram hold", found.histogram(), np.full(_BINS, 1 / _BINS)),
+    ):
+        share, error = shares
+        require(
+            np.all(np.abs(share - expected) <= standard_errors * error),
+            f"{name} is not calibrated: {what} {share.round(3)} of the true latents, with "
+            f"standard errors {error.round(4)}.",
+        )
+
+
+@jax.jit
+def from_prior(
+    model: LatentGP, given: Data, keys: Key[Array, "R"]
+) -> tuple[Float[Array, "R N Q"], Float[Array, "R N"]]:
+    """Latents drawn from the prior at the rows of `given`, and targets given them."""
+    grams = latent_grams(model.kernel, given.X)
+    lower = over_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
+    mean = prior_mean(model, given)
+
+    def draw(key: Key[Array, ""]) -> tuple[Array, Array]:
+        key_f, key_y = jax.random.split(key)
+        noise = jax.random.normal(key_f, mean.T.shape, mean.dtype)
+        f = mean + over_latents(lambda lower, noise: lower @ noise, lower, noise).T
+        keys = jax.random.split(key_y, len(f))
+        return f, jax.vmap(model.likelihood.sample)(keys, f, dict(given.side_information))
+
+    return jax.vmap(draw)(keys)
+
+
+@jax.jit
+def _settled(
+    algorithm: SiteInference,
+    model: LatentGP,
+    given: Data,
+    f: Float[Array, "R N Q"],
+    y: Float[Array, "R N"],
+) -> tuple[Float[Array, "R N Q"], Bool[Array, "R"]]:
+    """What `fit` does to each data set, compiled once for all."""
+
+    def one(own: tuple[Array, Array]) -> tuple[Array, Array]:
+        data = eqx.tree_at(lambda data: data.y, given, own[1])
+        settled = settle(algorithm, model, data, algorithm.init(model, data).sites)
+        mean, variance = settled.posterior.marginals(data.X)
+        below = ndtr((own[0] - prior_mean(model, data) - mean) / jnp.sqrt(variance))
+        return below, settled.change <= algorithm.tolerance
+
+    return jax.lax.map(one, (f, y), batch_size=_AT_ONCE)

@@ -1,0 +1,108 @@
+"""Every likelihood with targets and numbers of a row: what conformance and robustness go over."""
+
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.augmentations import Automatic
+
+GRID = np.linspace(-25, 25, 4001)
+WIDE = np.linspace(-400, 400, 64_001)
+CLASSES = [0.0, 1.0, 2.0]
+KNOWN_NOISE, TRIALS, EXPOSURE = {"noise_variance": 0.4}, {"trials": 5.0}, {"exposure": 2.5}
+POSITIVE = np.exp(np.linspace(-25, 12, 12_001))
+SIGNED = np.sinh(np.linspace(-20, 20, 12_001)) * 1e-3
+SHARES = 1 / (1 + np.exp(-30 * np.linspace(-1, 1, 8_001) ** 3))
+WARP = lgp.WarpedGaussian([1.5, 0.4], [0.8, 3.0], [-1.0, 0.5], 0.3)
+LOGISTIC_NOISE = lgp.CustomLikelihood(
+    lambda y, f: jax.nn.log_sigmoid(y - f[0]) + jax.nn.log_sigmoid(f[0] - y)
+)
+COMPLETE = [
+    (lgp.Gaussian(0.3), GRID, True, None),
+    (lgp.Gaussian(0.3), GRID, True, KNOWN_NOISE),
+    (lgp.StudentT(0.6, 7.0), WIDE, True, None),
+    (lgp.LaplaceNoise(0.6), np.linspace(-30, 30, 24_001), True, None),
+    (lgp.MaternNoise(0.6), GRID, True, None),
+    (lgp.HeteroscedasticGaussian(9.0), GRID, True, None),
+    (lgp.HeteroscedasticStudentT(40.0, 9.0), WIDE[::2], True, None),
+    (lgp.Bernoulli(), [0.0, 1.0], False, None),
+    (lgp.BernoulliProbit(), [0.0, 1.0], False, None),
+    (lgp.BayesianSVM(), [0.0, 1.0], False, None),
+    (lgp.Binomial(), np.arange(6.0), False, TRIALS),
+    (lgp.NegativeBinomial(1.7), np.arange(20_000.0), False, None),
+    (lgp.ScaledLogisticPoisson(3.3), np.arange(60.0), False, None),
+    (lgp.Poisson(), np.arange(2_000.0), False, None),
+    (lgp.Poisson(), np.arange(2_000.0), False, EXPOSURE),
+    (lgp.LogNegativeBinomial(1.7), np.arange(20_000.0), False, EXPOSURE),
+    (lgp.Ordinal([-0.7, 0.2, 1.6]), [*CLASSES, 3.0], False, None),
+    (lgp.StochasticVolatility(), SIGNED, True, None),
+    (lgp.LogNoiseGaussian(6.0), SIGNED, True, None),
+    (lgp.Gamma(2.3), POSITIVE, True, None),
+    (lgp.Weibull(1.6), POSITIVE, True, None),
+    (lgp.Beta(40.0), SHARES, True, None),
+    (WARP, GRID, True, None),
+    (lgp.Softmax(3), CLASSES, False, None),
+    (lgp.RobustMax(3), CLASSES, False, None),
+    (lgp.LogisticSoftmax(3), CLASSES, False, None),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, False, None),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, False, None),
+]
+KEPT = lgp.GammaPoissonPolyaGamma()
+AUGMENTED = [
+    (lgp.Gaussian(0.3), [-1.0, 0.5], KNOWN_NOISE, None),
+    (lgp.StudentT(0.6, 5.0), [-1.0, 0.5], None, None),
+    (lgp.LaplaceNoise(0.7), [-1.0, 0.5], None, None),
+    (lgp.MaternNoise(0.7), [-1.0, 0.5], None, None),
+    (lgp.HeteroscedasticGaussian(2.0), [-1.0, 0.5], None, None),
+    (lgp.HeteroscedasticStudentT(2.0, 5.0), [-1.0, 0.5], None, None),
+    (lgp.Bernoulli(), [0.0, 1.0], None, None),
+    (lgp.Bernoulli(), [0.0, 1.0], None, Automatic()),
+    (lgp.BayesianSVM(), [0.0, 1.0], None, None),
+    (lgp.Binomial(), [0.0, 3.0, 5.0], TRIALS, None),
+    (lgp.NegativeBinomial(1.7), [0.0, 4.0], None, None),
+    (lgp.ScaledLogisticPoisson(3.3), [0.0, 2.0, 6.0], None, None),
+    (lgp.LogisticSoftmax(3), CLASSES, None, None),
+    (lgp.LogisticSoftmax(3), CLASSES, None, KEPT),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, None, None),
+    (lgp.BijectiveLogisticSoftmax(3), CLASSES, None, KEPT),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, None),
+    (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, None, KEPT),
+]
+# Of several outputs; their laws have tests of their own.
+OF_OUTPUTS = [
+    (
+        lgp.LinearCoregionalisation([[1.0, 0.4], [-0.6, 1.3]], [0.3, 0.5]),
+        [[0.5, -1.0], [np.nan, 0.7]],
+        None,
+    ),
+    (lgp.GPRegressionNetwork([[1.0], [-0.6]], 0.4), [[0.5, -1.0], [np.nan, 0.7]], None),
+]
+
+OF_RULES = [
+    *OF_OUTPUTS,
+    *(case[:3] for case in AUGMENTED if case[3] is None),
+    (lgp.BernoulliProbit(), [0.0, 1.0], None),
+    (lgp.Poisson(), [0.0, 3.0], {"exposure": 2.5}),
+    (lgp.LogNegativeBinomial(1.7), [0.0, 3.0], {"exposure": 2.5}),
+    (lgp.Ordinal([-0.7, 0.2, 1.6]), [0.0, 1.0, 3.0], None),
+    (lgp.StochasticVolatility(), [-1.0, 0.5], None),
+    (lgp.LogNoiseGaussian(4.0), [-1.0, 0.5], None),
+    (lgp.Gamma(2.3), [0.2, 1.5], None),
+    (lgp.Weibull(1.6), [0.2, 1.5], {"censored": 1.0}),
+    (lgp.Beta(6.0), [0.2, 0.7], None),
+    (WARP, [-1.0, 0.5], None),
+    (lgp.Softmax(3), CLASSES, None),
+    (lgp.RobustMax(3), CLASSES, None),
+]
+
+
+AT_EVERY_CHANGE = lgp.StudentT, lgp.BernoulliProbit, lgp.Poisson, lgp.Ordinal, lgp.Softmax
+
+
+def slow_but_some(cases):
+    """At every change a likelihood of each kind; all in the slow form."""
+    return [
+        pytest.param(*c, marks=[pytest.mark.slow] * (not isinstance(c[0], AT_EVERY_CHANGE)))
+        for c in cases
+    ]

@@ -1,0 +1,131 @@
+"""Simulation-based calibration: exact posteriors pass, wrong ones do not, no pair is forgotten."""
+
+import re
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import latentgp as lgp
+from classes import concrete_classes
+from latentgp.inference import Method
+from latentgp.inference.site_inference import SiteInference
+from latentgp.likelihoods import Likelihood
+from latentgp.sites.augmentation import AugmentationRule
+from latentgp.testing import check_calibration, simulate_calibration
+from latentgp.testing.calibration import Calibration, from_prior
+from simulated import INPUTS, LIKELIHOODS, model_of
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "experiments"))
+import calibration  # noqa: E402
+
+KEY = jax.random.key(3)
+REGRESSION = model_of(lgp.Gaussian(0.3))
+
+
+class SureRule(AugmentationRule):
+    """Counts every row 1.5 times."""
+
+    def sites(self, likelihood, rows, mean, variance, current):
+        weights = np.full(len(mean), 1.5)
+        return super().sites(likelihood, rows, mean, variance, current).weighted(weights)
+
+
+class SureRegression(lgp.ExactGP):
+    """Too sure of itself."""
+
+    def algorithm(self, model):
+        return SiteInference.of(model, self.representation, SureRule())
+
+
+class ShiftedNoise(lgp.Gaussian):
+    """Draws targets whose noise is not centred."""
+
+    def sample(self, key, f, side):
+        return super().sample(key, f, side) + 0.2
+
+
+def test_exact_posteriors_are_calibrated():
+    check_calibration(lgp.ExactGP(), REGRESSION, INPUTS, key=KEY)
+
+
+def test_draws_are_calibrated():
+    method = lgp.GibbsSampling(chains=4, warmup=32, draws=16, thin=2)
+    check_calibration(method, model_of(lgp.Bernoulli()), INPUTS[::3], key=KEY, replications=40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["Gibbs", "NUTS"])
+@pytest.mark.parametrize("name", ["Bernoulli", "StudentT", "NegativeBinomial", "LogisticSoftmax"])
+def test_samplers_are_calibrated(label, name):
+    likelihood, side = LIKELIHOODS[name]
+    check_calibration(
+        calibration.METHODS[label],
+        model_of(likelihood),
+        INPUTS,
+        key=KEY,
+        replications=100,
+        side_information=side,
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [(SureRegression(), REGRESSION), (lgp.ExactGP(), model_of(ShiftedNoise(0.3)))],
+)
+def test_wrong_posteriors_are_caught(method, model):
+    with pytest.raises(AssertionError, match="is not calibrated: the intervals"):
+        check_calibration(method, model, INPUTS, key=KEY)
+
+
+def test_what_is_calibrated_is_what_a_fit_gives(x64):
+    model = model_of(lgp.BernoulliProbit())
+    given = lgp.Data(INPUTS[:6], np.zeros(6)).merged()
+    found = simulate_calibration(lgp.Laplace(), model, given.X, key=KEY, replications=3)
+    f, y = from_prior(model, given, jax.random.split(jax.random.split(KEY, 3)[0], 3))
+    data = lgp.Data(given.X, y[2])
+    fit = lgp.fit(model, data, key=KEY, method=lgp.Laplace(), learn_hyperparameters=False)
+    own = fit.posterior.predict_f(given.X)
+    below = ndtr((f[2, :, 0] - own.mean) / np.sqrt(own.variance))
+    np.testing.assert_allclose(found.below[2, :, 0], below, atol=1e-9)
+
+
+def test_equal_rows_are_refused():
+    with pytest.raises(AssertionError, match="equal rows"):
+        simulate_calibration(lgp.ExactGP(), REGRESSION, np.zeros(3), key=KEY)
+
+
+def test_coverage_and_ranks():
+    below = np.array([[[0.001], [0.3]], [[0.55], [0.999]], [[np.nan], [0.5]]])
+    found = Calibration(below, np.array([True, True, False]))
+    assert found.failed == pytest.approx(1 / 3)
+    np.testing.assert_allclose(found.coverage().share, [0.5, 0.5, 0.5])
+    np.testing.assert_allclose(found.coverage().error, 0.0)
+    share, error = found.histogram(2)
+    np.testing.assert_allclose(share, [0.5, 0.5])
+    np.testing.assert_allclose(error, [0.5, 0.5])
+
+
+def test_every_likelihood_and_method_is_calibrated():
+    # A function cannot be sampled from; collapsed inference is exact but for its inducing points.
+    assert set(LIKELIHOODS) | {"CustomLikelihood"} == concrete_classes(Likelihood)
+    methods = {type(method).__name__ for method in calibration.METHODS.values()}
+    assert methods | {"CollapsedVI", "Method"} == concrete_classes(Method)
+
+
+def test_the_guide_has_every_pair():
+    """A pair that can be used has figures in the guide, and one that cannot has none."""
+    guide = (ROOT / "docs" / "guides" / "calibration.md").read_text()
+    given = set(re.findall(r"^\| (\w+) \| (\w+) \| [\d.]+ ±", guide, flags=re.MULTILINE))
+    usable = {
+        (name, label)
+        for name, (likelihood, _) in LIKELIHOODS.items()
+        for label, method in calibration.METHODS.items()
+        if calibration.is_usable(method, model_of(likelihood))
+    }
+    measured_later = {pair for pair in usable if pair[1] == "NUTS"}
+    assert usable - measured_later <= given <= usable

@@ -1,0 +1,190 @@
+"""Every likelihood, with every method that takes it, on both representations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.parameters import ParameterSpace
+from latentgp.testing import check_copies, check_evidence, check_method
+from likelihood_cases import OF_RULES
+from problems import KERNEL, X
+
+POINTS = lgp.Inducing(points=X[:4] + 0.1)
+METHODS = {
+    "augmented": lgp.AugmentedVI,
+    "variational": lgp.VariationalInference,
+    "Laplace": lgp.Laplace,
+    "EP": lgp.ExpectationPropagation,
+}
+LIKELIHOODS = [*OF_RULES, (lgp.HeavisideMulticlass(3), [0.0, 1.0, 2.0], None)]
+
+
+def takes(method, likelihood):
+    try:
+        method().algorithm(lgp.LatentGP(KERNEL, likelihood))
+    except lgp.InputError:
+        return False
+    return True
+
+
+def pairs(at_every_change):
+    """Likelihoods with the methods that take them; those not named are slow."""
+    return [
+        pytest.param(
+            METHODS[name],
+            *case,
+            id=f"{name}-{type(case[0]).__name__}",
+            marks=[pytest.mark.slow] * ((name, type(case[0])) not in at_every_change),
+        )
+        for case in LIKELIHOODS
+        for name in METHODS
+        if takes(METHODS[name], case[0])
+    ]
+
+
+def rows_of(targets, side, size, start=0):
+    """A few rows that go through the targets, their numbers unlike each other."""
+    y = np.asarray(targets, float)[np.arange(size) % len(targets)]
+    own = {
+        name: np.resize([value, 0.0] if name == "censored" else [value, value + 1], size)
+        for name, value in (side or {}).items()
+    }
+    return lgp.Data(X[start : start + size], y, **own)
+
+
+WITH_GRADIENT = [
+    ("EP", lgp.Poisson),
+    ("variational", lgp.Ordinal),
+    ("Laplace", lgp.Weibull),
+]
+
+
+@pytest.mark.parametrize("representation", [lgp.Dense(), POINTS], ids=["dense", "sparse"])
+@pytest.mark.parametrize(("method", "likelihood", "targets", "side"), pairs(WITH_GRADIENT))
+def test_evidence_and_gradient(method, likelihood, targets, side, representation):
+    model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
+    check_method(method(representation), model, rows_of(targets, side, 7))
+
+
+# In nats, of two or three rows.
+CLOSENESS = {"augmented": 1.0, "variational": 0.2, "Laplace": 0.5, "EP": 0.05}
+
+
+def rows_that_can_be_integrated(likelihood, targets, side):
+    return rows_of(targets, side, 3 if likelihood.latent_size == 1 else 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "likelihood", "targets", "side"),
+    pairs(
+        [
+            ("EP", lgp.Poisson),
+            ("Laplace", lgp.Poisson),
+            ("variational", lgp.Ordinal),
+            ("augmented", lgp.StudentT),
+        ]
+    ),
+)
+def test_evidence_against_quadrature(method, likelihood, targets, side):
+    name = next(name for name in METHODS if METHODS[name] is method)
+    model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
+    rough = likelihood.latent_size > 2 or not likelihood.is_smooth
+    check_evidence(
+        method(),
+        model,
+        rows_that_can_be_integrated(likelihood, targets, side),
+        closeness=CLOSENESS[name],
+        tolerance=1e-2 if rough else 1e-4,
+    )
+
+
+WITH_NUMBERS = [
+    ("augmented", lgp.Binomial),
+    ("variational", lgp.Gaussian),
+    ("EP", lgp.Poisson),
+    ("Laplace", lgp.Weibull),
+]
+
+
+@pytest.mark.parametrize(("method", "likelihood", "targets", "side"), pairs(WITH_NUMBERS))
+def test_a_weight_is_a_number_of_copies(method, likelihood, targets, side):
+    model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
+    check_copies(method(), model, rows_of(targets, side, 7))
+
+
+def one_of_each():
+    """Every likelihood once, those slow whose posterior has nothing that others have not."""
+    at_every_change = lgp.Weibull, lgp.Ordinal, lgp.Poisson
+    return [
+        pytest.param(
+            *case,
+            id=type(case[0]).__name__,
+            marks=[pytest.mark.slow] * (not isinstance(case[0], at_every_change)),
+        )
+        for case in LIKELIHOODS
+    ]
+
+
+@pytest.mark.parametrize(("likelihood", "targets", "side"), one_of_each())
+def test_a_saved_posterior_predicts_the_same_bits(likelihood, targets, side, tmp_path):
+    data = rows_of(targets, side, 7)
+    model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
+    posterior = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False).posterior
+    file = lgp.save(posterior, tmp_path / "posterior.latentgp")
+    one, other = (p.predict(data.X, **data.side_information) for p in (posterior, lgp.load(file)))
+    np.testing.assert_array_equal(one.log_prob(data.y), other.log_prob(data.y))
+    assert np.all(np.isfinite(one.log_prob(data.y)))
+    if likelihood.targets == "class":
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    else:
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.variance, other.variance)
+
+
+# Truth, where the search starts, numbers of a row, and by how much (in logarithms) the learned
+# parameters of 300 rows may be off: some three standard errors.
+LEARNED = [
+    (lgp.Gaussian(0.2), lgp.Gaussian(1.0), {"noise_variance": 0.1}, 0.4),
+    (lgp.StudentT(0.4, 4.0), lgp.StudentT(1.0, 8.0), {}, 0.8),
+    (lgp.LaplaceNoise(0.4), lgp.LaplaceNoise(1.0), {}, 0.3),
+    (lgp.MaternNoise(0.4), lgp.MaternNoise(1.0), {}, 0.3),
+    (lgp.LogNegativeBinomial(1.5), lgp.LogNegativeBinomial(5.0), {"exposure": 8.0}, 0.5),
+    (lgp.NegativeBinomial(4.0), lgp.NegativeBinomial(1.0), {}, 0.6),
+    (lgp.Ordinal([-0.8, 0.2, 1.3]), lgp.Ordinal.of(4), {}, 0.4),
+    (lgp.Gamma(3.0), lgp.Gamma(1.0), {}, 0.3),
+    (lgp.Weibull(2.0), lgp.Weibull(1.0), {"censored": 0.0}, 0.3),
+    (lgp.Beta(12.0), lgp.Beta(5.0), {}, 0.4),
+]
+
+
+@pytest.mark.parametrize(
+    ("truth", "start", "side", "tolerance"),
+    [
+        pytest.param(
+            *case,
+            id=type(case[0]).__name__,
+            marks=[pytest.mark.slow] * (not isinstance(case[0], lgp.Gamma | lgp.Ordinal)),
+        )
+        for case in LEARNED
+    ],
+)
+def test_parameters_are_recovered(truth, start, side, tolerance):
+    rows = 300
+    generator = np.random.default_rng(7)
+    points = np.sort(generator.uniform(0, 10, size=rows))
+    with jax.enable_x64(True):
+        covariance = lgp.RBF(1.0).gram(points[:, None], points[:, None])
+        f = generator.multivariate_normal(np.zeros(rows), np.asarray(covariance), method="eigh")
+        f -= f.mean()  # lest its level be taken for that of a threshold
+        numbers = {name: np.full(rows, value) for name, value in side.items()}
+        keys = jax.random.split(jax.random.key(3), rows)
+        y = np.asarray(jax.vmap(truth.sample)(keys, jnp.asarray(f[:, None]), numbers))
+    model = lgp.LatentGP(lgp.RBF(), start)
+    fit = lgp.fit(model, lgp.Data(points, y, **numbers), key=jax.random.key(0))
+    learned, expected = (
+        np.asarray(ParameterSpace(likelihood).to_vector())
+        for likelihood in (fit.model.likelihood, truth)
+    )
+    np.testing.assert_allclose(learned, expected, atol=tolerance)
