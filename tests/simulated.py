@@ -3,14 +3,14 @@
 import numpy as np
 
 import latentgp as lgp
-from test_conformance_likelihoods import COMPLETE
+from likelihood_cases import COMPLETE, OF_OUTPUTS
 
 INPUTS = np.linspace(0, 18, 30)[:, None]
 LENGTHSCALE, VARIANCE = 1.0, 3.0
 
 # By name, with what the rows carry; of several settings of one likelihood the first.
 LIKELIHOODS = {}
-for likelihood, _, _, side in [*COMPLETE, (lgp.HeavisideMulticlass(3), None, None, None)]:
+for likelihood, *_, side in [*COMPLETE, *OF_OUTPUTS, (lgp.HeavisideMulticlass(3), None)]:
     LIKELIHOODS.setdefault(type(likelihood).__name__, (likelihood, side or {}))
 
 

@@ -10,8 +10,8 @@ import pytest
 import latentgp as lgp
 from gold_standard import FILE, LOG_CONCAVE
 from latentgp.parameters import parameters
+from likelihood_cases import AT_EVERY_CHANGE
 from simulated import INPUTS, model_of
-from test_conformance_likelihoods import AT_EVERY_CHANGE
 
 GOLD = json.loads(FILE.read_text())["posteriors"]
 METHODS = {"variational": lgp.VariationalInference(), "EP": lgp.ExpectationPropagation()}

@@ -104,7 +104,7 @@ def simulate_calibration(
     size = len(X)
     side = {name: np.full(size, float(value)) for name, value in (side_information or {}).items()}
     # In the order in which a fit keeps its rows, as a sampler's draws are.
-    given = Data(X, np.zeros(size), **side).merged()
+    given = Data(X, np.zeros((size, *model.likelihood.output_shape)), **side).merged()
     require(given.size == size, "Inputs of simulate_calibration have equal rows.")
     key_data, key_fits, key_ties = jax.random.split(key, 3)
     f, y = from_prior(model, given, jax.random.split(key_data, replications))
@@ -178,7 +178,7 @@ def check_calibration(
 @jax.jit
 def from_prior(
     model: LatentGP, given: Data, keys: Key[Array, "R"]
-) -> tuple[Float[Array, "R N Q"], Float[Array, "R N"]]:
+) -> tuple[Float[Array, "R N Q"], Float[Array, "R N *P"]]:
     """Latents drawn from the prior at the rows of `given`, and targets given them."""
     grams = latent_grams(model.kernel, given.X)
     lower = over_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
@@ -200,7 +200,7 @@ def _settled(
     model: LatentGP,
     given: Data,
     f: Float[Array, "R N Q"],
-    y: Float[Array, "R N"],
+    y: Float[Array, "R N *P"],
 ) -> tuple[Float[Array, "R N Q"], Bool[Array, "R"]]:
     """What `fit` does to each data set, compiled once for all."""
 
