@@ -25,7 +25,7 @@ def with_nan(*rows):
         ({"X": with_nan(*range(8)), "y": ROWS}, r"in 8 row\(s\).*: 0, 1, 2, 3, 4 \.\.\.;"),
         ({"X": np.full((12, 1), np.inf), "y": ROWS}, r"in 12 row\(s\)"),
         ({"X": ROWS, "y": ROWS[:5]}, r"y must have one number a row, shape \(12,\), got .*\(5,\)"),
-        ({"X": ROWS, "y": ROWS[:, None]}, r"y must have one number a row"),
+        ({"X": ROWS, "y": ROWS[:, None, None]}, r"y must have one number a row"),
         ({"X": ROWS, "y": ROWS, "weights": ROWS[:5]}, r"weights must have one number a row"),
         ({"X": ROWS, "y": ROWS, "weights": ROWS - 1}, "weights must not be negative"),
         ({"X": ROWS, "y": ROWS, "weights": 0 * ROWS}, "at least one must be positive"),
