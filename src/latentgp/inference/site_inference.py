@@ -22,11 +22,9 @@ from latentgp.latents.base import (
 )
 from latentgp.models import LatentGP
 from latentgp.sites.base import EvidenceKind, GaussianSites, Rows, SiteRule
-from latentgp.sites.variational import VariationalRule
 
 _FINAL_TOLERANCE = 1e-7
 _FINAL_UPDATES = 200
-_FARTHEST = 3.0
 
 
 class SiteState(NamedTuple):
@@ -112,9 +110,7 @@ class SiteInference(eqx.Module):
         variance = self.rule.starting_variance(model.likelihood, prior)
         none = GaussianSites.none(offset)
         sites = proper(self.new_sites(model, rows_of(data), start, variance, none))
-        exact = self.rule.is_exact(model.likelihood)
-        if isinstance(self.rule, VariationalRule) and not exact:
-            sites = cautious(sites, start, prior)
+        sites = self.rule.first(sites, start, prior)
         return SiteState(model, sites, self._condition(model, data, sites))
 
     def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
@@ -205,22 +201,3 @@ def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
 def proper(sites: GaussianSites) -> GaussianSites:
     """Sites that leave a proper posterior for sure."""
     return sites._replace(precision=jnp.maximum(sites.precision, 0.0))
-
-
-def cautious(
-    sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-) -> GaussianSites:
-    """Sites that alone move no latent by more than three prior standard deviations.
-
-    Far below its mode a log density like that of a count has a great slope and the curvature of a
-    small one: from where the whole step leads, exp(f) is beyond repair.
-
-    Args:
-        sites: the first ones.
-        mean: where they were made.
-        variance: of the prior.
-    """
-    slope = sites.linear - sites.precision * mean
-    spread = jnp.sqrt(variance)
-    most = _FARTHEST * (1 / spread + sites.precision * spread)
-    return sites._replace(linear=jnp.clip(slope, -most, most) + sites.precision * mean)

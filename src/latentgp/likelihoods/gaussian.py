@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.parameters import parameter
 
-_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
+USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 
 
 class Gaussian(Likelihood):
@@ -47,7 +47,7 @@ class Gaussian(Likelihood):
         return spread
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> "Gaussian":
-        return Gaussian(noise_variance=_USUAL_SHARE * spread**2)
+        return Gaussian(noise_variance=USUAL_NOISE_SHARE * spread**2)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation

@@ -10,11 +10,10 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.quadrature import prediction_nodes
 from latentgp.likelihoods.shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.parameters import parameter, replace
-
-_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 
 
 class Heteroscedastic(NoiseShape):
@@ -85,7 +84,7 @@ class Heteroscedastic(NoiseShape):
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         # At f_2 = 0 half of the precision is at work.
-        return replace(self, {"maximal_precision": 2 / (_USUAL_SHARE * spread**2)})
+        return replace(self, {"maximal_precision": 2 / (USUAL_NOISE_SHARE * spread**2)})
 
 
 class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):

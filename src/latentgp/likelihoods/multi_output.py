@@ -14,11 +14,10 @@ from latentgp.arrays import Array
 from latentgp.data import as_targets, as_weights
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.quadrature import training_nodes
 from latentgp.likelihoods.quantiles import invert_cdf
 from latentgp.parameters import parameter
-
-_USUAL_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 
 
 class Parts(NamedTuple):
@@ -107,9 +106,9 @@ class LinearOutputs(Likelihood):
         together = np.maximum(np.sqrt(counts).T @ np.sqrt(counts), np.finfo(float).tiny)
         values, vectors = np.linalg.eigh(root.T @ root / together)
         leading = np.argsort(values)[::-1][:latents]
-        size = np.sqrt(np.maximum(values[leading], _USUAL_SHARE))
+        size = np.sqrt(np.maximum(values[leading], USUAL_NOISE_SHARE))
         direction = vectors[:, leading] * np.sign(np.sum(vectors[:, leading], axis=0) + 1e-300)
-        return cls(direction * size, _USUAL_SHARE, centre=centre, scale=scale)
+        return cls(direction * size, USUAL_NOISE_SHARE, centre=centre, scale=scale)
 
     @property
     def output_shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -201,8 +200,7 @@ class LinearOutputs(Likelihood):
         parts = self.parts(mean, variance)
 
         def given(loading: Float[Array, "#N P R"]) -> Float[Array, "N"]:
-            outputs = jnp.einsum("npr,nr->np", jnp.broadcast_to(loading, self._table(y)), mean_g)
-            away, seen = self._away(y, outputs)
+            away, seen = self._away(y, jnp.sum(loading * parts.mean[:, None], axis=2))
             loading = jnp.where(seen[:, :, None], loading, 0.0)
             shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
             own = jnp.where(seen, noise, 1.0)
@@ -214,7 +212,6 @@ class LinearOutputs(Likelihood):
             constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
             return -jnp.sum(halves + constant, axis=1)
 
-        mean_g = parts.mean
         return self._over_loadings(given, parts)
 
     def _over_loadings(self, log_density: Any, parts: Parts) -> Float[Array, "N *P"]:
@@ -236,9 +233,6 @@ class LinearOutputs(Likelihood):
         seen = ~jnp.isnan(y)
         standard = (jnp.where(seen, y, self.centre) - self.centre) / self.scale
         return jnp.where(seen, standard - outputs, 0.0), seen
-
-    def _table(self, y: Float[Array, "N P"]) -> tuple[int, ...]:
-        return (*y.shape, self.mixing.shape[1])
 
 
 class LinearCoregionalisation(LinearOutputs):

@@ -11,12 +11,12 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.quadrature import trapezoidal_nodes
 from latentgp.likelihoods.quantiles import invert_cdf
 from latentgp.parameters import parameter, replace
 
 _LOG_2_PI = float(np.log(2 * np.pi))
-_USUAL_SHARE = 0.1
 _NODES = 101
 
 
@@ -145,7 +145,7 @@ class WarpedGaussian(Likelihood):
                 "heights": np.full(self.heights.shape, 0.3 * spread),
                 "slopes": np.full(self.slopes.shape, 1 / spread),
                 "centres": np.linspace(-spread, spread, len(self.centres)) - centre,
-                "noise_variance": _USUAL_SHARE * spread**2,
+                "noise_variance": USUAL_NOISE_SHARE * spread**2,
             },
         )
 

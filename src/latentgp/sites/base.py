@@ -152,6 +152,18 @@ class SiteRule(eqx.Module):
         """What variance of f the first sites are made for; that of the prior unless overridden."""
         return prior
 
+    def first(
+        self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> GaussianSites:
+        """What the first sites become before there is a posterior; themselves unless overridden.
+
+        Args:
+            sites: the first ones.
+            mean: where they were made.
+            variance: of the prior.
+        """
+        return sites
+
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         """Which latents' sites are updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)

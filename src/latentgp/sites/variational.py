@@ -12,6 +12,8 @@ from latentgp.likelihoods.quadrature import training_nodes
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
 
+_FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
+
 
 class VariationalRule(SiteRule):
     """Conjugate-computation variational inference (Khan & Lin 2017, eq. 14).
@@ -55,6 +57,19 @@ class VariationalRule(SiteRule):
         if not self.signed(likelihood):
             precision = jnp.maximum(precision, 0.0)
         return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
+
+    def first(
+        self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> GaussianSites:
+        """Sites that alone move no latent by more than three prior standard deviations.
+
+        Far below its mode a log density like that of a count has a great slope and the curvature
+        of a small one: from where the whole step leads, exp(f) is beyond repair.
+        """
+        slope = sites.linear - sites.precision * mean
+        spread = jnp.sqrt(variance)
+        most = _FARTHEST * (1 / spread + sites.precision * spread)
+        return sites._replace(linear=jnp.clip(slope, -most, most) + sites.precision * mean)
 
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_positive:
