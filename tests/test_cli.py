@@ -143,6 +143,17 @@ class TestTheWayItIsMeant:
         assert np.corrcoef(written["mean"], frame["days"])[0, 1] > 0.9
         assert "days" not in latentgp.load(model).encoder.feature_names
 
+    def test_successes_among_trials(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv")
+        frame["visits"] = np.arange(ROWS) % 7 + 1
+        frame["price"] = _generator.binomial(frame["visits"], 0.4)
+        data, model, path = (tmp_path / name for name in ("visits.csv", "visits.m", "out.csv"))
+        frame.to_csv(data, index=False)
+        arguments = ("fit", data, "--target", "price", "--out", model, "--trials", "visits")
+        assert run(*arguments, "--likelihood", "binomial")[0] == 0
+        run("predict", model, data, "--out", path)
+        assert np.all(pd.read_csv(path)["upper"] <= frame["visits"])
+
     def test_ordered_classes(self, run, house, tmp_path):
         frame = pd.read_csv(house / "regression.csv")
         grades = pd.qcut(frame["price"], 3, labels=["low", "middle", "high"])

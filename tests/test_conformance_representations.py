@@ -7,12 +7,13 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.latents import Representation
 from latentgp.testing import check_representation
-from problems import KERNEL, X
+from problems import BINARY, KERNEL, X, classification
 
 REPRESENTATIONS = {
     "dense": (lgp.Dense(), None),
     "inducing, every row": (lgp.Inducing(points=X), True),
     "inducing, chosen": (lgp.Inducing(number=4), False),
+    "inducing, diagonal": (lgp.Inducing(number=4, covariance="diagonal"), False),
 }
 KERNELS = {
     "shared": KERNEL,
@@ -26,6 +27,7 @@ QUICK = {
     ("dense", "own, different"),
     ("inducing, every row", "own, alike"),
     ("inducing, chosen", "own, different"),
+    ("inducing, diagonal", "shared"),
 }
 PAIRS = [
     pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK))
@@ -65,3 +67,14 @@ class ForgetsTheOffset(lgp.Dense):
 def test_a_wrong_representation_is_caught(representation, complaint):
     with pytest.raises(AssertionError, match=complaint):
         check_representation(representation, KERNEL, X)
+
+
+@pytest.mark.parametrize(
+    "method", [lgp.Laplace, lgp.ExpectationPropagation, lgp.GibbsSampling], ids=lambda m: m.__name__
+)
+def test_a_diagonal_covariance_is_refused_where_it_is_of_no_use(method):
+    diagonal = lgp.Inducing(number=4, covariance="diagonal")
+    with pytest.raises(lgp.InputError, match="leave covariance out"):
+        lgp.fit(
+            classification(), lgp.Data(X, BINARY), method=method(diagonal), key=jax.random.key(0)
+        )

@@ -239,6 +239,35 @@ def test_the_variational_fixed_point_is_stationary_for_the_elbo(x64):
     assert all(np.abs(slope).max() > 1e-2 for slope in away)
 
 
+def test_a_diagonal_covariance_is_the_best_of_its_family(x64):
+    Z, signs = X[:4] + 0.1, jnp.asarray(2 * BINARY - 1)
+    L = jnp.linalg.cholesky(KERNEL.gram(Z, Z))
+    features = jnp.linalg.solve(L, KERNEL.gram(Z, X)).T
+    left = KERNEL.diagonal(X) - jnp.sum(features**2, axis=1)
+    nodes, weights = hermite_nodes(60, 1)
+
+    def elbo(mean, deviation):
+        variance = left + features**2 @ deviation**2
+        f = (features @ mean)[:, None] + jnp.sqrt(variance)[:, None] * nodes[:, 0]
+        expected = jax.nn.log_sigmoid(signs[:, None] * f) @ weights
+        return jnp.sum(expected) - 0.5 * jnp.sum(
+            deviation**2 + mean**2 - 1 - 2 * jnp.log(deviation)
+        )
+
+    diagonal = lgp.Inducing(points=Z, covariance="diagonal")
+    data = lgp.Data(X, BINARY)
+    ours = settled(lgp.VariationalInference(diagonal), classification(), data)
+    mean = ours.posterior.white_mean[0]
+    deviation = jnp.diagonal(ours.posterior.white_root[0])
+    value, slopes = jax.value_and_grad(elbo, (0, 1))(mean, deviation)
+    np.testing.assert_allclose(ours.bound, value, rtol=1e-7)
+    np.testing.assert_allclose(np.stack(slopes), 0.0, atol=1e-6)
+    away = jax.grad(elbo, (0, 1))(mean + 0.1, 1.1 * deviation)
+    assert all(np.abs(slope).max() > 1e-2 for slope in away)
+    full = settled(lgp.VariationalInference(lgp.Inducing(points=Z)), classification(), data)
+    assert ours.bound < full.bound - 1e-3
+
+
 METHODS = {
     "exact": (lgp.ExactGP(), regression(), SMOOTH),
     "collapsed": (lgp.CollapsedVI(FEW), regression(), SMOOTH),

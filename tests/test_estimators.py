@@ -270,6 +270,24 @@ class TestCounts:
         draws = counts.sample_y(X[:2], 500, exposure=[1.0, 5.0])
         assert draws[1].mean() == pytest.approx(five[1], rel=0.2)
 
+    def test_successes_among_trials(self):
+        X = inputs(rows=60)
+        trials = np.random.default_rng(3).integers(1, 30, 60)
+        share = 1 / (1 + np.exp(-1.5 * np.sin(2 * X[:, 0])))
+        y = np.random.default_rng(4).binomial(trials, share)
+        counts = GPCountRegressor(likelihood="binomial", random_state=0).fit(X, y, trials=trials)
+        assert np.corrcoef(counts.predict(X), share)[0, 1] > 0.9
+        np.testing.assert_allclose(
+            counts.predict(X, trials=trials), trials * counts.predict(X), rtol=1e-10
+        )
+        lower, upper = counts.predict_interval(X, 0.9, trials=trials)
+        assert np.mean((lower <= y) & (y <= upper)) > 0.8
+        assert np.all(upper <= trials)
+        with pytest.raises(InputError, match="at most the trials of their row"):
+            counts.fit(X, y + trials, trials=trials)
+        with pytest.raises(InputError, match="exposure"):
+            counts.fit(X, y, exposure=trials)
+
     def test_counts_of_a_million_and_none(self):
         X = inputs()
         for y in (np.zeros(ROWS), np.full(ROWS, 1e6) + np.arange(ROWS)):

@@ -47,6 +47,9 @@ def fit(
         typer.Option(help="Inference method; auto says what it chose and why."),
     ] = "auto",
     exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
+    trials: Annotated[
+        str | None, typer.Option(help="A column of trials, of which the target counts successes.")
+    ] = None,
     censored: Annotated[
         str | None, typer.Option(help="A column of 1 where a time has seen no event, else 0.")
     ] = None,
@@ -70,7 +73,11 @@ def fit(
         weights=weights,
         side_columns={
             name: column
-            for name, column in (("exposure", exposure), ("censored", censored))
+            for name, column in (
+                ("exposure", exposure),
+                ("trials", trials),
+                ("censored", censored),
+            )
             if column is not None
         },
         method=method,

@@ -11,6 +11,7 @@ from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, row_weights
 from latentgp.inference.priors import spread_of
 from latentgp.likelihoods import (
+    Binomial,
     Likelihood,
     LogNegativeBinomial,
     Poisson,
@@ -21,6 +22,7 @@ COUNTS: dict[str, type[Likelihood]] = {
     "poisson": Poisson,
     "negative-binomial": LogNegativeBinomial,
     "scaled-logistic-poisson": ScaledLogisticPoisson,
+    "binomial": Binomial,
 }
 
 
@@ -31,7 +33,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         kernel: as in `GPRegressor`.
         likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
             than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
-            no exposure); or a likelihood object of counts.
+            no exposure), "binomial" where they are successes in a known number of trials; or a
+            likelihood object of counts.
         method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
         restarts: further runs of the hyper-parameter search; the best is kept.
@@ -40,7 +43,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         verbose: 1 prints progress, the method chosen and the verdict.
 
     Attributes:
-        model_: the learned model; its latent function is the logarithm of the rate.
+        model_: the learned model; its latent function is the logarithm of the rate, or the log-odds
+            of a success.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
@@ -55,7 +59,9 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         True
     """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None
+    ) -> Self:
         """Learn hyper-parameters and the posterior.
 
         Args:
@@ -63,13 +69,15 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             y: counts, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
             exposure: the time, area or population in which y was counted, positive, shape (N,).
+            trials: in how many trials y are the successes, shape (N,); for "binomial".
 
         Raises:
-            InputError: targets that are no counts, or an exposure that is not positive.
+            InputError: targets that are no counts, an exposure that is not positive, trials that
+                are not whole numbers of at least y, or either for a likelihood without it.
         """
         X, y = self._validated(X, y, y_numeric=True)
         weights = row_weights(sample_weight, X)
-        data = Data(X, y, weights=weights, **_side(exposure)).merged()
+        data = Data(X, y, weights=weights, **_side(exposure, trials)).merged()
         likelihood = self._chosen("poisson", COUNTS)
         if isinstance(likelihood, type):
             likelihood = likelihood().scaled_to(spread_of(data))
@@ -81,25 +89,27 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         likelihood.check_side_information(data.side_information)
         return self._fit_model(data, likelihood)
 
-    def predict(self, X: Any, return_std: bool = False, *, exposure: Any = None) -> Any:
-        """Predictive mean of the count in a given exposure (one unless given), shape (N,).
+    def predict(
+        self, X: Any, return_std: bool = False, *, exposure: Any = None, trials: Any = None
+    ) -> Any:
+        """Predictive mean of the count, shape (N,), in one unit of exposure, or trial, by default.
 
         And its standard deviation, if asked.
         """
-        predictive = self._predictive(X, exposure)
+        predictive = self._predictive(X, exposure, trials)
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, *, exposure: Any = None
+        self, X: Any, level: float = 0.95, *, exposure: Any = None, trials: Any = None
     ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
         """Ends of the central interval that holds the count with at least the probability."""
-        return self._predictive(X, exposure).interval(level)
+        return self._predictive(X, exposure, trials).interval(level)
 
     def log_predictive_density(
-        self, X: Any, y: Any, *, exposure: Any = None
+        self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None
     ) -> Float[np.ndarray, "N"]:
         """Log p(y | data) a row, in nats."""
-        return self._predictive(X, exposure).log_prob(y)
+        return self._predictive(X, exposure, trials).log_prob(y)
 
     def sample_y(
         self,
@@ -108,13 +118,15 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         random_state: int | np.random.RandomState | None = 0,
         *,
         exposure: Any = None,
+        trials: Any = None,
     ) -> Float[np.ndarray, "N S"]:
         """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
-        return self._draws(X, n_samples, random_state, **_side(exposure))
+        return self._draws(X, n_samples, random_state, **_side(exposure, trials))
 
-    def _predictive(self, X: Any, exposure: Any) -> Any:
-        return self.posterior_.predict(self._inputs(X), **_side(exposure))
+    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
+        return self.posterior_.predict(self._inputs(X), **_side(exposure, trials))
 
 
-def _side(exposure: Any) -> dict[str, Any]:
-    return {} if exposure is None else {"exposure": exposure}
+def _side(exposure: Any, trials: Any) -> dict[str, Any]:
+    given = {"exposure": exposure, "trials": trials}
+    return {name: values for name, values in given.items() if values is not None}

@@ -96,7 +96,8 @@ class VariationalInference(SiteMethod):
     """Gaussian variational inference by natural gradients (Khan & Lin 2017), any likelihood.
 
     Expectations are by Gauss-Hermite quadrature for one or two latents, by fixed quasi-Monte
-    Carlo for more, in closed form where the likelihood has one.
+    Carlo for more, in closed form where the likelihood has one. The covariance is full, or diagonal
+    with `Inducing(covariance="diagonal")`.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -37,6 +37,8 @@ from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
 
 _SAFE_PIVOT = 0.95
+
+Covariance = Literal["full", "diagonal"]
 
 
 class Statistics(NamedTuple):
@@ -99,15 +101,18 @@ class Projected(NamedTuple):
 
 
 class InducingPosterior(LatentPosterior):
-    """Posterior N(white_mean, (I + A)^-1) of white inducing variables v = L^-1 u, K_mm = L L'.
+    """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
+
+    S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
 
     Attributes:
         points: inducing points Z, shape (M, D).
         factor: of K_mm + jitter, shapes (#Q, M, M).
         white_mean: shape (Q, M).
-        white_factor: of I + A, A = L^-1 (sum_n w_n k_n k_n') L^-T, shapes (Q, M, M).
+        white_lower: Cholesky factor of I + A, shape (Q, M, M).
+        white_root: R with S = R' R, shape (Q, M, M).
         mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
-        reduction: K_mm^-1 - (K_mm + sum_n w_n k_n k_n')^-1, so that the variance at x is
+        reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
             k(x, x) - k(x, Z) reduction k(Z, x).
     """
 
@@ -115,7 +120,8 @@ class InducingPosterior(LatentPosterior):
     points: Float[Array, "M D"]
     factor: Factor
     white_mean: Float[Array, "Q M"]
-    white_factor: Factor
+    white_lower: Float[Array, "Q M M"]
+    white_root: Float[Array, "Q M M"]
     mean_weights: Float[Array, "Q M"]
     reduction: Float[Array, "Q M M"]
     log_evidence: Float[Array, ""]
@@ -157,14 +163,14 @@ class InducingPosterior(LatentPosterior):
     ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
 
-        def weights(inverse, white_mean, white_inverse, prior, noise):
-            return (white_mean + noise @ white_inverse - inverse @ prior) @ inverse
+        def weights(inverse, white_mean, white_root, prior, noise):
+            return (white_mean + noise @ white_root - inverse @ prior) @ inverse
 
         return over_latents(
             weights,
             self.factor.inverse,
             self.white_mean,
-            self.white_factor.inverse,
+            self.white_root,
             prior_path(self.points).T,
             noise,
         )
@@ -179,11 +185,13 @@ class Inducing(Representation):
         selection: how points are chosen among the rows: "k-means++" takes the centres of
             clusters, "greedy-variance" the rows with the largest prior variance given those
             already chosen (Burt et al. 2020, 4.2).
+        covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
+            which has the same mean given the sites and too small variances.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
     Raises:
-        InputError: neither a number nor points.
+        InputError: neither a number nor points; an unknown selection or covariance.
 
     Example:
         >>> Inducing(number=100).number
@@ -193,6 +201,7 @@ class Inducing(Representation):
     number: int | None = eqx.field(static=True, default=None)
     points: Float[Array, "M D"] | None = None
     selection: Selection = eqx.field(static=True, default="k-means++")
+    covariance: Covariance = eqx.field(static=True, default="full")
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
 
@@ -202,6 +211,12 @@ class Inducing(Representation):
                 f"Inducing needs points, or a positive number of them to choose, got "
                 f"number={self.number}; give for example Inducing(number=200)."
             )
+        for name, known in (("selection", Selection), ("covariance", Covariance)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"Inducing.{name} must be one of {', '.join(get_args(known))}, "
+                    f"got {getattr(self, name)!r}."
+                )
 
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
@@ -219,6 +234,12 @@ class Inducing(Representation):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def suited(self, *, signed: bool, power: float) -> "Inducing":
+        if power and self.covariance == "diagonal":
+            raise InputError(
+                'Inducing(covariance="diagonal") is a variational family, which Laplace and '
+                "ExpectationPropagation have no use for; leave covariance out, or use "
+                "VariationalInference."
+            )
         return dataclasses.replace(self, signed=signed, power=power)
 
     def condition(
@@ -288,12 +309,17 @@ class Inducing(Representation):
             through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
             through_rows, marginals = _pull_rows(posterior, rows)
-            through_prior = over_latents(_slope_of_trace, posterior.factor, posterior.white_factor)
+            through_prior = over_latents(_slope_of_trace, posterior.factor, posterior.white_lower)
             through_prior = over_sharing(through_prior, grams)
+        if self.covariance == "full":
+            in_determinant = 0.5 * posterior.reduction
+        else:
+            white = posterior.factor, posterior.white_lower, posterior.white_root
+            in_determinant = over_latents(_slope_of_precisions, *white)
         slopes = over_latents(
-            lambda weights, reduction: 0.5 * (reduction - jnp.outer(weights, weights)),
+            lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
+            in_determinant,
             posterior.mean_weights,
-            posterior.reduction,
         )
         slopes = over_sharing(slopes, grams) + through_prior
         # The jitter is relative to the prior variance.
@@ -371,6 +397,10 @@ class Inducing(Representation):
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
     ) -> InducingSampler:
+        if self.covariance == "diagonal":
+            raise InputError(
+                'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
+            )
         return inducing_sampler(kernel, self._points(), X, alpha)
 
     @property
@@ -439,7 +469,7 @@ class Inducing(Representation):
     def _posterior(
         self, kernel: LatentKernel, prior: "_Prior | None", statistics: Statistics
     ) -> InducingPosterior:
-        return _posterior(kernel, self._points(), prior, statistics, self.signed)
+        return _posterior(kernel, self._points(), prior, statistics, self.signed, self.covariance)
 
     def _points(self) -> Float[Array, "M D"]:
         if self.points is None:
@@ -495,12 +525,23 @@ def _pull_rows(
     return scan_rows(step, start, rows, columns=len(points))
 
 
-def _slope_of_trace(factor: Factor, white_factor: Factor) -> Float[Array, "M M"]:
+def _slope_of_trace(factor: Factor, white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
-    A = white_factor.lower @ white_factor.lower.T - jnp.eye(
-        len(factor.lower), dtype=factor.lower.dtype
-    )
-    return -0.5 * factor.inverse.T @ A @ factor.inverse
+    return -0.5 * factor.inverse.T @ _without_prior(white_lower) @ factor.inverse
+
+
+def _slope_of_precisions(
+    factor: Factor, white_lower: Float[Array, "M M"], white_root: Float[Array, "M M"]
+) -> Float[Array, "M M"]:
+    """Of -sum_j log(1 + A_jj) / 2 in K_mm, through dL = L Phi(L^-1 dK L^-T) (Murray 2016, 8)."""
+    inner = jnp.diagonal(white_root)[:, None] ** 2 * _without_prior(white_lower)
+    inner = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
+    return 0.5 * factor.inverse.T @ (inner + inner.T) @ factor.inverse
+
+
+def _without_prior(white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """A from the factor of I + A."""
+    return white_lower @ white_lower.T - jnp.eye(len(white_lower), dtype=white_lower.dtype)
 
 
 def _blocks(
@@ -530,8 +571,12 @@ def _posterior(
     known: _Prior | None,
     statistics: Statistics,
     signed: bool,
+    covariance: Covariance,
 ) -> InducingPosterior:
     """The optimal q(u) given sites, and the evidence; everything here is M x M.
+
+    The best diagonal Gaussian has the mean of the full one and the diagonal of its precision;
+    with them the bound loses half of sum_j log(1 + A_jj) - log|I + A|, never negative.
 
     Every eigenvalue of I + A is at least one (where no precision is negative). Rounding in the
     sums over rows is amplified by the inverse of K_mm, and a pivot below one shows where it would
@@ -563,17 +608,19 @@ def _posterior(
     def solve(inverse, precision, factor, linear):
         c = factor.inverse @ (inverse @ linear)
         white_mean = factor.inverse.T @ c
-        R = factor.inverse @ inverse
-        quadratic, log_determinant = c @ c, factor.half_log_determinant
-        kl = (
-            0.5 * (jnp.sum(factor.inverse**2) - len(points) + white_mean @ white_mean)
-            + log_determinant
-        )
-        weights = inverse.T @ white_mean
-        return white_mean, weights, precision - R.T @ R, 0.5 * quadratic - log_determinant, kl
+        if covariance == "full":
+            root, half_log_determinant = factor.inverse, factor.half_log_determinant
+        else:
+            precisions = jnp.sum(factor.lower**2, axis=1)
+            root = jnp.diag(precisions**-0.5)
+            half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
+        R = root @ inverse
+        kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
+        weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
+        return white_mean, root, weights, precision - R.T @ R, log_evidence, kl
 
     precision = over_latents(Factor.inverse_of_product, prior)
-    white_mean, weights, reduction, log_evidence, kl = over_latents(
+    white_mean, root, weights, reduction, log_evidence, kl = over_latents(
         solve, prior.inverse, precision, factor, statistics.linear
     )
     loss = 0.5 * jnp.sum(statistics.loss - trace)
@@ -582,7 +629,8 @@ def _posterior(
         points=points,
         factor=prior,
         white_mean=white_mean,
-        white_factor=factor,
+        white_lower=factor.lower,
+        white_root=root,
         mean_weights=weights,
         reduction=reduction,
         log_evidence=jnp.sum(log_evidence) - loss,
