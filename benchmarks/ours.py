@@ -32,7 +32,7 @@ from contestant import (
 )
 from latentgp.inference.driver import Driver, EndFit, Progress, Record
 from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
-from latentgp.inference.priors import scales, search_bounds
+from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.profile import evaluate, initial_sites
 from latentgp.inference.site_inference import SiteInference
 from latentgp.linalg.threads import one_blas_thread
@@ -256,9 +256,12 @@ def traced(
     """Held-out scores against time, with the sites as they stand after each evaluation."""
     with jax.enable_x64(True), one_blas_thread():
         method = getattr(lgp, problem.options["method"])(lgp.Inducing(points=problem.Z))
-        algorithm, space = method.algorithm(model), ParameterSpace(model, frozen=tuple(frozen))
         rows = lgp.Data(problem.X, problem.y)
-        bounds = search_bounds(space, scales(model, rows))
+        scale = scales(model, rows)
+        priors = weak_priors(model, scale) if problem.options.get("priors") else {}
+        algorithm = method.algorithm(model)
+        space = ParameterSpace(model, frozen=tuple(frozen), priors=priors)
+        bounds = search_bounds(space, scale)
         data = rows.to_device()
 
         def run(driver: Driver) -> None:
