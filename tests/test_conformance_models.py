@@ -156,6 +156,9 @@ LEARNED = [
     (lgp.Gamma(3.0), lgp.Gamma(1.0), {}, 0.3),
     (lgp.Weibull(2.0), lgp.Weibull(1.0), {"censored": 0.0}, 0.3),
     (lgp.Beta(12.0), lgp.Beta(5.0), {}, 0.4),
+    (lgp.ScaledLogisticPoisson(20.0), lgp.ScaledLogisticPoisson(5.0), {}, 0.3),
+    (lgp.LogNoiseGaussian(0.3), lgp.LogNoiseGaussian(1.0), {}, 0.4),
+    (lgp.HeteroscedasticGaussian(25.0), lgp.HeteroscedasticGaussian(1.0), {}, 0.6),
 ]
 
 
@@ -171,20 +174,38 @@ LEARNED = [
     ],
 )
 def test_parameters_are_recovered(truth, start, side, tolerance):
-    rows = 300
-    generator = np.random.default_rng(7)
-    points = np.sort(generator.uniform(0, 10, size=rows))
-    with jax.enable_x64(True):
-        covariance = lgp.RBF(1.0).gram(points[:, None], points[:, None])
-        f = generator.multivariate_normal(np.zeros(rows), np.asarray(covariance), method="eigh")
-        f -= f.mean()  # lest its level be taken for that of a threshold
-        numbers = {name: np.full(rows, value) for name, value in side.items()}
-        keys = jax.random.split(jax.random.key(3), rows)
-        y = np.asarray(jax.vmap(truth.sample)(keys, jnp.asarray(f[:, None]), numbers))
-    model = lgp.LatentGP(lgp.RBF(), start)
-    fit = lgp.fit(model, lgp.Data(points, y, **numbers), key=jax.random.key(0))
+    data = drawn_from(truth, side)
+    fit = lgp.fit(lgp.LatentGP(lgp.RBF(), start), data, key=jax.random.key(0))
     learned, expected = (
         np.asarray(ParameterSpace(likelihood).to_vector())
         for likelihood in (fit.model.likelihood, truth)
     )
     np.testing.assert_allclose(learned, expected, atol=tolerance)
+
+
+@pytest.mark.slow
+def test_a_warp_is_recovered():
+    truth = lgp.WarpedGaussian([2.0], [1.5], [-0.5], 0.02)
+    data = drawn_from(truth, {})
+    model = lgp.LatentGP(lgp.RBF(), lgp.WarpedGaussian([0.3], [1.0], [0.0], 0.1))
+    fit = lgp.fit(model, data, key=jax.random.key(0))
+    inside = np.quantile(data.y, np.linspace(0.05, 0.95, 19))
+    learned, expected = (np.asarray(w.warp(inside)) for w in (fit.model.likelihood, truth))
+    np.testing.assert_allclose(learned - learned.mean(), expected - expected.mean(), atol=0.3)
+    assert np.ptp(expected) > 2
+
+
+def drawn_from(likelihood, side):
+    """Targets of 300 rows whose latents are draws of the prior."""
+    rows = 300
+    generator = np.random.default_rng(7)
+    points = np.sort(generator.uniform(0, 10, size=rows))
+    with jax.enable_x64(True):
+        covariance = np.asarray(lgp.RBF(1.0).gram(points[:, None], points[:, None]))
+        zero, size = np.zeros(rows), likelihood.latent_size
+        f = generator.multivariate_normal(zero, covariance, size, method="eigh").T
+        f -= f.mean(axis=0)  # lest its level be taken for that of a threshold
+        numbers = {name: np.full(rows, value) for name, value in side.items()}
+        keys = jax.random.split(jax.random.key(3), rows)
+        y = np.asarray(jax.vmap(likelihood.sample)(keys, jnp.asarray(f), numbers))
+    return lgp.Data(points, y, **numbers)

@@ -202,6 +202,13 @@ def test_targets(pair, name):
         answer(*pair, X, TARGETS[name](plain_targets(pair[0])))
 
 
+def test_a_thousand_to_one(pair):
+    """A weight is a number of copies: one row of its class among 1,007 of the other."""
+    alone = np.arange(ROWS) == 4
+    with contextlib.suppress(NotFinite):
+        answer(*pair, X, alone.astype(float), weights=np.where(alone, 1.0, 53.0))
+
+
 SIDES = {
     "noise_variance": {
         "zero": 0.0,

@@ -51,8 +51,18 @@ def invert_cdf_of_counts(
     """
 
     def one(probability: Float[Array, ""]) -> Float[Array, "*N"]:
-        below = jnp.full_like(centre, -1.0)
-        low, high = _bracket(cdf, probability, below, below + 1, below + 2)
+        def too_low(state):
+            return jnp.any(state[2]) & (state[3] < _WIDENINGS)
+
+        def double(state):
+            low, high, _, count = state
+            below = cdf(high) < probability
+            low, high = jnp.where(below, high, low), jnp.where(below, 2 * high + 1, high)
+            return low, high, below, count + 1
+
+        first = jnp.full_like(centre, -1.0)
+        start = (first, first + 1, jnp.ones_like(centre, bool), jnp.zeros((), jnp.int32))
+        low, high, *_ = jax.lax.while_loop(too_low, double, start)
 
         def halve(ends):
             low, high = ends

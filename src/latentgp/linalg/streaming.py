@@ -74,8 +74,9 @@ def apply_in_buckets(
 ) -> Any:
     """A compiled function of rows, for any number of rows, compiled for few.
 
-    Rows are padded to the next of three sizes and cut into pieces of the largest, so a new
-    number of rows compiles nothing and memory does not grow with it.
+    Rows are cut into pieces of one of three sizes, the last one padded to it, so a new number of
+    rows compiles nothing and memory does not grow with it. At least half of what is computed is
+    of real rows, unless there are fewer than 32.
 
     Args:
         function: `function(*arguments, rows)`, jitted, gives outputs one a row.
@@ -87,14 +88,13 @@ def apply_in_buckets(
         NumPy arrays, one output a row.
     """
     size = jax.tree.leaves(rows)[0].shape[0]
-    largest = next((b for b in reversed(_BUCKETS) if b * columns <= 8 * _BLOCK_SIZE), _BUCKETS[0])
+    fitting = (b for b in reversed(_BUCKETS) if b <= 2 * size and b * columns <= 8 * _BLOCK_SIZE)
+    width = next(fitting, _BUCKETS[0])
     pieces = []
-    for start in range(0, max(size, 1), largest):
-        piece = jax.tree.map(lambda a, start=start: a[start : start + largest], rows)
+    for start in range(0, max(size, 1), width):
+        piece = jax.tree.map(lambda a, start=start: a[start : start + width], rows)
         real = jax.tree.leaves(piece)[0].shape[0]
-        width = next(b for b in _BUCKETS if b >= real)
-        padded = jax.tree.map(lambda a, width=width: _fill(a, width), piece)
-        outputs = function(*arguments, padded)
+        outputs = function(*arguments, jax.tree.map(lambda a: _fill(a, width), piece))
         pieces.append(jax.tree.map(lambda a, real=real: np.asarray(a)[:real], outputs))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
 
