@@ -5,10 +5,11 @@ Held-out log loss, calibration error, share of errors, and the time of the fit, 
 (`first s`) and without (`median s`). `difference` is the mean of the rows' log losses less those of
 the first contestant, `standard_error` its own. Up to `--size` training rows, at most 70 % of a set,
 and at most 5,000 held out; up to 400 training rows each has a coefficient, more share 200 inducing
-points. At the end means over the sets on which no contestant failed.
+points. At the end means over the sets (and splits) on which no contestant failed.
 """
 
 import argparse
+from itertools import product
 
 import numpy as np
 
@@ -54,6 +55,8 @@ def main() -> None:
     sets = BINARY_SETS | MULTICLASS_SETS
     parser.add_argument("--sets", nargs="+", choices=sets, default=list(sets))
     parser.add_argument("--size", type=int, default=2000)
+    parser.add_argument("--splits", type=int, default=1, help="into training and held-out rows")
+    parser.add_argument("--only", nargs="+", help="contestants, by name")
     arguments = parser.parse_args()
     two = [Contestant(OURS, {"method": method}, method) for method in METHODS]
     several = [
@@ -66,32 +69,34 @@ def main() -> None:
     ]
     with harness.Session(arguments) as session:
         for kind, contestants in ((BINARY_SETS, two), (MULTICLASS_SETS, several)):
+            chosen = [c for c in contestants if arguments.only is None or str(c) in arguments.only]
             tables: list[harness.Runs] = []
-            for name in (name for name in arguments.sets if name in kind):
+            names = [name for name in arguments.sets if name in kind]
+            for name, seed in product(names, range(arguments.splits)):
                 size = min(arguments.size, round(0.7 * sets[name]))
-                split = load(arguments, name, size)
+                split = load(arguments, name, size, seed)
 
                 def finish(runs: harness.Runs, tables: list = tables) -> None:
                     compare_losses(runs)
                     tables.append(runs)
 
                 session.compare(
-                    f"{name}, {len(split.y)} x {split.X.shape[1]}",
+                    f"{name}, {len(split.y)} x {split.X.shape[1]}, split {seed}",
                     "classifier",
                     split._asdict(),
                     COLUMNS,
-                    contestants=contestants,
+                    contestants=chosen,
                     finish=finish,
                 )
-            print_means(tables, [str(contestant) for contestant in contestants])
+            print_means(tables, [str(contestant) for contestant in chosen])
 
 
-def load(arguments: argparse.Namespace, name: str, size: int) -> Split:
+def load(arguments: argparse.Namespace, name: str, size: int, seed: int) -> Split:
     if name in BINARY_SETS:
-        split = binary(arguments.data_dir, name, size)
+        split = binary(arguments.data_dir, name, size, seed)
         held_out = split.X_test[:MOST_TEST_ROWS], split.y_test[:MOST_TEST_ROWS]
         return split._replace(X_test=held_out[0], y_test=held_out[1])
-    return multiclass(arguments.data_dir, name, size, MOST_TEST_ROWS)
+    return multiclass(arguments.data_dir, name, size, MOST_TEST_ROWS, seed)
 
 
 def compare_losses(runs: harness.Runs) -> None:

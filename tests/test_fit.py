@@ -9,6 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
+from latentgp import programs
 from latentgp.inference import hyperparameters
 from problems import BINARY, SMOOTH, X, classification, regression
 
@@ -124,6 +125,18 @@ def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations, model, y,
     second = lgp.fit(other_model, lgp.Data(X[::-1] + 0.1, y), **settings)
     second.posterior.predict(X).log_prob(y)
     assert compilations == []
+
+
+@pytest.mark.parametrize(("limit", "forgets"), [("65530", False), ("100", True), ("?", False)])
+def test_programs_are_forgotten_before_there_are_too_many(
+    compilations, monkeypatch, tmp_path, limit, forgets
+):
+    (tmp_path / "most").write_text(limit)
+    monkeypatch.setattr(programs, "_MOST_MAPS", tmp_path / "most")
+    lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
+    compilations.clear()
+    lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
+    assert bool(compilations) == forgets
 
 
 def test_a_new_number_of_rows_to_predict_compiles_nothing(compilations):

@@ -30,6 +30,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
+from latentgp.programs import make_room_for_programs
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 
 _START_EVALUATIONS = 50
@@ -124,6 +125,7 @@ def fit(
         True
     """
     started = time.perf_counter()
+    make_room_for_programs()
     if max_evaluations < 1 or restarts < 0:
         raise InputError(
             f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
