@@ -27,7 +27,7 @@ LEVELS = {
     room: level
     for level, rooms in enumerate(
         [
-            ["errors", "arrays", "precision", "_version"],
+            ["errors", "arrays", "precision", "programs", "_version"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means"],
             ["models", "sites.base", "questions", "point_process"],
