@@ -101,6 +101,40 @@ def test_ordinal_keeps_its_digits_in_the_tails():
         assert np.all(np.isfinite(slope))
 
 
+def test_quantiles_of_counts_beyond_all_whole_numbers(x64):
+    levels = jnp.array([0.05, 0.5, 0.95])
+    mean, variance = jnp.array([[40.0], [2.0]]), jnp.ones((2, 1))
+    quantiles = lgp.Poisson().predictive_quantiles(levels, mean, variance, {})
+    np.testing.assert_allclose(quantiles[0, 1], np.exp(40.0), rtol=1e-6)
+    assert np.all(np.diff(quantiles, axis=1) > 0)
+
+
+def test_matern_noise_keeps_its_derivatives_near_its_centre(x64):
+    def log_prob(f):
+        return lgp.MaternNoise(1.0).log_prob(jnp.array(0.0), f[None], {})
+
+    first, second, third = (
+        jax.grad(log_prob),
+        jax.hessian(log_prob),
+        jax.grad(jax.hessian(log_prob)),
+    )
+    for away in (1e-12, 1e-6, 0.0172, 0.0174, 0.1):  # about where its series takes over
+        distance = np.sqrt(3) * away
+        f = jnp.asarray(away)
+        np.testing.assert_allclose(first(f), -np.sqrt(3) * distance / (1 + distance), rtol=1e-9)
+        np.testing.assert_allclose(second(f), -3 / (1 + distance) ** 2, rtol=1e-9)
+        np.testing.assert_allclose(third(f), 6 * np.sqrt(3) / (1 + distance) ** 3, rtol=1e-6)
+
+
+def test_lifetimes_that_hardly_vary_do_not_overflow():
+    times = 1000 * (1 + 0.01 * np.random.default_rng(0).standard_normal(40))
+    model = lgp.LatentGP(lgp.RBF(), lgp.Weibull(1.0), lgp.ConstantMean(np.log(1000.0)))
+    fit = lgp.fit(model, lgp.Data(np.arange(40.0), times), key=jax.random.key(0))
+    assert 80 < float(fit.model.likelihood.shape) < 200
+    steep = lgp.Weibull(256.0).log_prob(jnp.array(1000.0), jnp.log(jnp.array([1000.0])), {})
+    np.testing.assert_allclose(steep, np.log(256 / 1000) - 1, atol=1e-3)
+
+
 def test_unsmooth_likelihoods_have_no_laplace_approximation():
     with pytest.raises(lgp.InputError, match="kinks or steps"):
         lgp.Laplace().algorithm(lgp.LatentGP(lgp.RBF(), lgp.LaplaceNoise()))

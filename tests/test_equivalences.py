@@ -493,6 +493,36 @@ def test_variational_inference_finds_great_counts(factor, other):
     np.testing.assert_allclose(np.sqrt(variational.variance) / sd, 1, atol=0.3)
 
 
+@pytest.mark.parametrize("scale", [0.1, 0.01])
+def test_laplace_ends_at_a_mode_under_narrow_noise_with_outliers(x64, scale):
+    inputs = np.linspace(0, 6, 40)[:, None]
+    noise = np.random.default_rng(0).standard_t(3, 40)
+    model = lgp.LatentGP(lgp.RBF(1.0, 1.0), lgp.StudentT(scale, 4.0))
+    data = lgp.Data(inputs, np.sin(inputs[:, 0]) + scale * noise)
+    fit = lgp.fit(
+        model, data, key=jax.random.key(0), method=lgp.Laplace(), learn_hyperparameters=False
+    )
+    assert fit.diagnostics.converged
+    mean = jnp.asarray(fit.posterior.predict_f(inputs).mean)
+    log_prob = jax.vmap(lambda y, f: model.likelihood.log_prob(y, f[None], {}))
+    slope = jax.grad(lambda f: jnp.sum(log_prob(data.y, f)))(mean)
+    pulled = model.kernel.gram(inputs, inputs) @ slope
+    np.testing.assert_allclose(pulled, mean, atol=1e-5 / scale)
+
+
+def test_laplace_of_tied_latents_is_accelerated(x64):
+    targets = np.stack([SMOOTH, SMOOTH[::-1], SMOOTH**2], axis=1)
+    likelihood = lgp.LinearCoregionalisation([[1.0, 0.5], [0.3, -1.0], [1.0, 1.0]], 0.1)
+    ours = settled(lgp.Laplace(), lgp.LatentGP(KERNEL, likelihood), lgp.Data(X, targets))
+    assert int(ours.updates) < 60
+
+
+def test_expectations_by_quasi_monte_carlo_are_called_no_bound():
+    for classes, kind in ((2, "lower bound"), (3, "approximation")):
+        model = lgp.LatentGP(KERNEL, lgp.Softmax(classes))
+        assert lgp.VariationalInference().algorithm(model).evidence_kind(model) == kind
+
+
 def test_sites_from_which_there_is_no_way_are_not_called_settled():
     """A rate of exp(f) by a function of the user's, which does not say where its latents are."""
     rate = lgp.CustomLikelihood(lambda y, f: y * f[0] - jnp.exp(f[0]))

@@ -288,6 +288,15 @@ class TestCounts:
         with pytest.raises(InputError, match="exposure"):
             counts.fit(X, y, exposure=trials)
 
+    @pytest.mark.parametrize("name", ["binomial", "negative-binomial", "scaled-logistic-poisson"])
+    def test_far_from_the_data_counts_are_as_usual(self, name):
+        X = np.random.default_rng(1).uniform(size=(60, 1))
+        y = np.random.default_rng(2).binomial(1000, 0.002, 60)
+        trials = {"trials": np.full(60, 1000)} if name == "binomial" else {}
+        counts = GPCountRegressor(likelihood=name, random_state=0).fit(X, y, **trials)
+        far = counts.predict([[100.0]], **{name: values[:1] for name, values in trials.items()})
+        assert 1 < far[0] < 4
+
     def test_counts_of_a_million_and_none(self):
         X = inputs()
         for y in (np.zeros(ROWS), np.full(ROWS, 1e6) + np.arange(ROWS)):

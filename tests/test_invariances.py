@@ -7,9 +7,11 @@ is the same to the computer (rows in another order, weights) has to give the sam
 
 import functools
 
+import jax
 import numpy as np
 import pytest
 
+import latentgp as lgp
 from latentgp import RBF, Data, Gaussian, GPClassifier, GPRegressor, LatentGP, Periodic
 from latentgp.inference.priors import scales, weak_priors
 
@@ -140,3 +142,29 @@ def test_a_warp_is_learned_wherever_the_targets_lie():
         inputs, targets
     )
     assert gain.mean() > 0.5
+
+
+@pytest.mark.parametrize(
+    "scaled",
+    [
+        lambda c: lgp.StudentT(0.2 * c, 4.0),
+        lambda c: lgp.MaternNoise(0.2 * c),
+        pytest.param(lambda c: lgp.HeteroscedasticGaussian(9.0 / c**2), marks=pytest.mark.slow),
+    ],
+    ids=["Student-t", "Matern", "heteroscedastic"],
+)
+def test_a_bound_by_quadrature_in_other_units_of_the_targets(scaled):
+    def bound(c):
+        kernel = RBF(1.0, c**2)
+        if scaled(c).latent_size > 1:
+            kernel = lgp.PerLatent(kernel, RBF(1.0, 1.0))
+        return lgp.fit(
+            *(LatentGP(kernel, scaled(c)), Data(X, c * Y)),
+            key=jax.random.key(0),
+            method=lgp.VariationalInference(),
+            learn_hyperparameters=False,
+        ).posterior.log_evidence.value + ROWS * np.log(c)
+
+    one = bound(1.0)
+    for c in (1e-8, 1e8):
+        np.testing.assert_allclose(bound(c), one, atol=1e-4)

@@ -17,7 +17,7 @@ from latentgp.likelihoods.quadrature import Nodes, expectation, sobol_nodes, tra
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.posterior import Posterior
 from latentgp.precision import double_precision
-from latentgp.questions import checked_side
+from latentgp.questions import checked_side, checked_targets
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.base import Rows
 
@@ -73,6 +73,7 @@ def augmentation_gap(
     likelihood = posterior.model.likelihood
     augmentation = AugmentationRule(augmentation=augmentation).chosen(likelihood)
     side = checked_side(likelihood, dict(data.side_information), data.size)
+    checked_targets(likelihood, data.y, data.size)
     f = posterior.predict_f(data.X)
     mean, variance = (part.reshape(data.size, -1) for part in f)
     gap, coarse = apply_in_buckets(

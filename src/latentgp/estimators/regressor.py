@@ -161,7 +161,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
     def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
         """Predictive mean of y, and its standard deviation if asked, shapes (N,) or (N, P).
 
-        Without `return_std` no variance is computed.
+        Without `return_std` no variance is computed of `Gaussian` noise.
         """
         X = self._inputs(X)
         likelihood = self.model_.likelihood
@@ -191,10 +191,14 @@ class GPRegressor(RegressorMixin, GPEstimator):
         return self.posterior_.predict(X, **side_information).log_prob(y)
 
     def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        **side_information: Any,
     ) -> Float[np.ndarray, "N *P S"]:
         """Draws of y, joint over rows through the latents, shape (N, n_samples) or (N, P, ...)."""
-        return self._draws(X, n_samples, random_state)
+        return self._draws(X, n_samples, random_state, **side_information)
 
 
 def _centre(data: Data) -> float:

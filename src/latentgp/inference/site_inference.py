@@ -166,7 +166,7 @@ class SiteInference(eqx.Module):
         """What the log evidence is."""
         if self.representation.is_exact and self.rule.is_exact(model.likelihood):
             return "exact"
-        return "lower bound" if self.rule.goal == "bound" else "approximation"
+        return "lower bound" if self.rule.is_bound(model.likelihood) else "approximation"
 
     def _condition(self, model: LatentGP, data: Data, sites: GaussianSites) -> LatentPosterior:
         about = sites.about(prior_mean(model, data))

@@ -175,7 +175,7 @@ def judge(
             "allow more, or continue from the model it returned."
         )
     change = float(settled.change)
-    if change > _SETTLED:
+    if not change <= _SETTLED:
         warnings.append(
             f"The sites still change the bound by {change:.1e} (relative); start from other "
             "hyper-parameters, or look for rows that contradict each other."

@@ -75,6 +75,19 @@ class Binomial(CountLikelihood):
         below = betainc(jnp.maximum(n - k, 0.5), k + 1, jax.nn.sigmoid(-f[0]))
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
 
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        # Half a success and half a failure more, lest there be none.
+        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
+        share = (np.average(y, weights=weights) + 0.5 / len(y)) / (
+            np.average(trials, weights=weights) + 1 / len(y)
+        )
+        return float(np.log(share / (1 - share)))
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y + 0.5) - jnp.log(self.trials(side) - y + 0.5)
+
     def check_side_information(self, side: SideInformation) -> None:
         trials = np.asarray(side.get("trials", 1.0))
         if np.any((trials < 1) | (trials != np.floor(trials))):
@@ -146,6 +159,15 @@ class NegativeBinomial(CountLikelihood):
         r = jnp.asarray(self.dispersion, f.dtype)
         return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-f[0])), 0.0)
 
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        counts = np.average(y, weights=weights) + 0.5 / len(y)
+        return float(np.log(counts / self.dispersion))
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y + 0.5) - jnp.log(self.dispersion)
+
 
 class ScaledLogisticPoisson(CountLikelihood):
     """Counts with a bounded rate: y ~ Poisson(maximal_rate sigmoid(f)).
@@ -177,6 +199,13 @@ class ScaledLogisticPoisson(CountLikelihood):
     ) -> Float[Array, ""]:
         count = jnp.maximum(jnp.floor(y), 0.0)
         return jnp.where(y >= 0, poisson_cdf(count, self._rate(f)), 0.0)
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        share = (np.average(y, weights=weights) + 0.5 / len(y)) / self.maximal_rate
+        share = float(np.clip(share, 0.01, 0.99))
+        return float(np.log(share / (1 - share)))
 
     def scaled_to(self, spread: float, centre: float = 0.0) -> "ScaledLogisticPoisson":
         # Counts spread like a Poisson's have their variance as their rate.

@@ -1,6 +1,7 @@
 """A likelihood made of nothing but a function."""
 
 from collections.abc import Callable
+from typing import get_args
 
 import equinox as eqx
 from jaxtyping import Float
@@ -19,7 +20,7 @@ class CustomLikelihood(Likelihood):
         kind: of the targets: "real", "count" or "class".
 
     Raises:
-        InputError: something that is not a function, or no latents.
+        InputError: something that is not a function, no latents, or an unknown kind.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,6 +40,11 @@ class CustomLikelihood(Likelihood):
             raise InputError(
                 "CustomLikelihood needs a function log_prob(y, f) and at least one latent, got "
                 f"{self.function!r} and {self.latents}."
+            )
+        if self.kind not in get_args(Targets):
+            raise InputError(
+                f"CustomLikelihood.kind must be one of {', '.join(get_args(Targets))}, got "
+                f"{self.kind!r}."
             )
 
     @property

@@ -110,7 +110,7 @@ class Weibull(PositiveLikelihood):
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return self._log_density(y, f[0], jnp.exp(-self.shape * f[0]), side)
+        return self._log_density(y, f[0], -self.shape * f[0], side)
 
     def expected_log_prob(
         self,
@@ -120,7 +120,7 @@ class Weibull(PositiveLikelihood):
         side: SideInformation,
     ) -> Float[Array, "N"]:
         k, m, v = self.shape, mean[:, 0], variance[:, 0]
-        return self._log_density(y, m, jnp.exp(0.5 * k**2 * v - k * m), side)
+        return self._log_density(y, m, 0.5 * k**2 * v - k * m, side)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -155,12 +155,13 @@ class Weibull(PositiveLikelihood):
         self,
         y: Float[Array, "*N"],
         f: Float[Array, "*N"],
-        inverse: Float[Array, "*N"],
+        log_inverse: Float[Array, "*N"],
         side: SideInformation,
     ) -> Float[Array, "*N"]:
+        """Given f and the logarithm of (the expectation of) exp(-shape f)."""
         k, event = self.shape, 1 - jnp.asarray(side.get("censored", 0.0))
         hazard = jnp.log(k) - k * f + (k - 1) * jnp.log(y)
-        return event * hazard - y**k * inverse
+        return event * hazard - jnp.exp(k * jnp.log(y) + log_inverse)
 
     def _moments(
         self, m: Float[Array, "*N"], v: Float[Array, "*N"]

@@ -102,7 +102,8 @@ def expectation(
     """E function(f) under f ~ N(mean, diag(variance)), a row."""
     points, weights = nodes
     # The derivative in the variance is a difference over the nodes: they must not coincide.
-    floor = float(np.finfo(variance.dtype).eps) ** 0.75
+    eps = float(np.finfo(variance.dtype).eps)
+    floor = eps**1.25 * mean**2 + eps**1.75
     spread = jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
     f = mean[:, None, :] + spread[:, None, :] * jnp.asarray(points, mean.dtype)
     return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(weights, mean.dtype))

@@ -71,7 +71,9 @@ def invert_cdf_of_counts(
             return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
 
         def unfinished(ends):
-            return jnp.any(ends[1] - ends[0] > 1)
+            # Above 2^53 neighbours are further apart than one.
+            middle = jnp.floor(0.5 * (ends[0] + ends[1]))
+            return jnp.any((middle > ends[0]) & (middle < ends[1]))
 
         return jax.lax.while_loop(unfinished, halve, (low, high))[1]
 

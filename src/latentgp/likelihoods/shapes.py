@@ -18,6 +18,8 @@ from latentgp.likelihoods.scale_mixture import CompletelyMonotone
 from latentgp.parameters import parameter
 
 _MIXTURE_NODES = 240
+_NEAR = 0.03
+_SERIES = [(-1) ** k / (k + 3) for k in range(8)][::-1]
 
 
 class NoiseShape(CompletelyMonotone):
@@ -148,7 +150,11 @@ class MaternShape(NoiseShape):
 
     def log_phi(self, r: Array) -> Array:
         distance = root(3 * r)
-        return jnp.log1p(distance) - distance
+        near = distance < _NEAR
+        far = jnp.where(near, 1.0, distance)
+        # log(1 + d) - d as a series without its first term, d^2 = 3 r: no digits cancel.
+        terms = jnp.polyval(jnp.asarray(_SERIES, distance.dtype), distance)
+        return jnp.where(near, -1.5 * r + distance**3 * terms, jnp.log1p(far) - far)
 
     def log_density_at_zero(self) -> Float[Array, ""]:
         return jnp.log(jnp.sqrt(3.0) / 4)

@@ -134,6 +134,10 @@ class SiteRule(eqx.Module):
     def power(self) -> float:
         return 0.0
 
+    def is_bound(self, likelihood: Likelihood) -> bool:
+        """Whether what updates raise is a lower bound on the log evidence, to rounding."""
+        return self.goal == "bound"
+
     def signed(self, likelihood: Likelihood) -> bool:
         """Whether precisions can be negative."""
         return not likelihood.is_log_concave

@@ -18,8 +18,9 @@ class LaplaceRule(SiteRule):
     """Second-order expansion of log p(y | f) at the mean (Rasmussen & Williams 2006, 3.4).
 
     With g and -w the first and second derivative of log p(y | f), one latent at a time, at the
-    mean m: precision w, linear g + w m. Sites of a search have w held at zero or above, which
-    makes every step towards them one that raises the density; the mode does not depend on it.
+    mean m: precision w, linear g + w m. Sites of a search have |w|, which makes every short step
+    towards them one that raises the density; the mode does not depend on it. (Zero in place of
+    negative w does so too, by steps of K g that go far astray near an outlier.)
 
     Attributes:
         held: whether precisions are held at zero or above.
@@ -39,7 +40,7 @@ class LaplaceRule(SiteRule):
         current: GaussianSites,
     ) -> GaussianSites:
         value, slope, curvature = derivatives(likelihood, rows, mean)
-        precision = jnp.maximum(-curvature, 0.0) if self.held else -curvature
+        precision = jnp.abs(curvature) if self.held else -curvature
         nothing = jnp.zeros_like(variance)
         return GaussianSites.worth(value, slope + precision * mean, precision, mean, nothing)
 

@@ -58,6 +58,11 @@ class VariationalRule(SiteRule):
             precision = jnp.maximum(precision, 0.0)
         return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
 
+    def is_bound(self, likelihood: Likelihood) -> bool:
+        """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
+        own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
+        return likelihood.latent_size <= 2 or own
+
     def first(
         self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
     ) -> GaussianSites:
