@@ -136,6 +136,23 @@ def classifier(problem: Problem) -> Result:
     }
 
 
+def regressor(problem: Problem) -> Result:
+    """`GPRegressor` with its defaults, but for the options."""
+    started = perf_counter()
+    fitted = lgp.GPRegressor(random_state=0, **problem.options).fit(problem.X, problem.y)
+    seconds = perf_counter() - started
+    density = fitted.log_predictive_density(problem.X_test, problem.y_test)
+    error = fitted.predict(problem.X_test) - problem.y_test
+    return {
+        "seconds": seconds,
+        "evaluations": fitted.diagnostics_.evaluations,
+        "converged": fitted.diagnostics_.converged,
+        "log_losses": kept(problem, -density),
+        "log_loss": -density.mean(),
+        "error": np.sqrt(np.mean(error**2)),
+    }
+
+
 BINARY = {"logit": lgp.Bernoulli, "probit": lgp.BernoulliProbit}
 
 
@@ -390,6 +407,7 @@ if __name__ == "__main__":
                 exact_regression,
                 binary_classification,
                 classifier,
+                regressor,
                 binary_evidence,
                 binary_fit,
                 sparse_bound,
