@@ -231,6 +231,7 @@ class TestAnswersAreAveragesOverDraws:
         with pytest.raises(lgp.InputError, match="use sample_f"):
             binary.posterior.sample_paths(key=KEY)
 
+    @pytest.mark.slow
     def test_two_samplers_find_the_same_hyperparameters(self):
         model, data = lgp.LatentGP(KERNEL, lgp.Bernoulli()), lgp.Data(X, BINARY)
         methods = (lgp.GibbsSampling(chains=2, draws=1000), lgp.NUTS(chains=2, draws=300))

@@ -311,6 +311,7 @@ class TestAgreesWithNUTS:
         found = difference(draws_of(name, gibbs(length)), draws_of(name, nuts(length)))
         assert np.abs(found).max() < LIMIT
 
+    @pytest.mark.slow
     def test_kernels_of_each_latents_own(self):
         own = lgp.PerLatent(lgp.RBF(0.5, 2.0), lgp.RBF(2.0, 0.5))
         likelihood = lgp.HeteroscedasticGaussian()
