@@ -109,6 +109,12 @@ class MomentRule(SiteRule):
     def power(self) -> float:
         return self.fraction
 
+    def signed(self, likelihood: Likelihood) -> bool:
+        if likelihood.latent_size == 1:
+            return super().signed(likelihood)
+        # The other latents are integrated out, which leaves only a joint concavity as it is.
+        return not likelihood.is_jointly_log_concave
+
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_normalised:
             raise InputError(
