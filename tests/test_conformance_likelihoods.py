@@ -220,6 +220,28 @@ def test_the_moment_rule_conforms(likelihood, targets, side, power):
     check_rule(rule, likelihood, targets, side_information=side, tolerance=tolerance)
 
 
+def test_moments_of_several_latents_can_need_negative_precisions():
+    """Where the log density is concave in each alone, but not in all together."""
+    likelihood = lgp.GPRegressionNetwork([[1.0], [-0.6]], 0.4)
+    rule = MomentRule(fraction=0.4)
+    assert rule.signed(likelihood)
+    assert not rule.signed(lgp.Softmax(3))
+    check_rule(rule, likelihood, [[0.5, -1.0]], tolerance=0.03)
+
+
+@pytest.mark.parametrize(("likelihood", "targets", "side"), slow_but_some(OF_RULES))
+def test_concave_likelihoods_are_concave(likelihood, targets, side):
+    """In each latent alone and in all together, where they say so."""
+    f = np.random.default_rng(0).normal(size=(200, likelihood.latent_size))
+    side = {name: jnp.asarray(value) for name, value in (side or {}).items()}
+    for y in jnp.asarray(targets):
+        curvature = jax.vmap(jax.hessian(lambda f, y=y: likelihood.log_prob(y, f, side)))(f)
+        if likelihood.is_log_concave:
+            assert np.max(np.diagonal(curvature, axis1=1, axis2=2)) < 1e-3
+        if likelihood.is_jointly_log_concave:
+            assert np.max(np.linalg.eigvalsh(curvature)) < 1e-3
+
+
 def test_every_rule_is_checked():
     assert {
         "AugmentationRule",

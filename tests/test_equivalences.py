@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
@@ -397,6 +397,70 @@ def test_expectation_propagation_is_nearest_to_the_evidence(x64):
     assert errors["ExpectationPropagation"] < 5e-3
     assert errors["ExpectationPropagation"] < errors["VariationalInference"] < errors["Laplace"]
     assert evidence["VariationalInference"] < truth
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "mean", "y"),
+    [
+        (lgp.Poisson(), 7.6, [1800.0, 1000.0, 4000.0]),
+        (lgp.Poisson(), 12.0, [1e6, 1.3e6, 2e6]),
+        (lgp.Gamma(2000.0), 0.0, [0.5, 1.0, 2.0]),
+        (lgp.StudentT(0.02, 4.0), 0.0, [-1.0, 0.2, 1.7]),
+    ],
+    ids=["counts of thousands", "counts of millions", "Gamma", "Student-t"],
+)
+def test_expectation_propagation_of_rows_much_narrower_than_the_prior(x64, likelihood, mean, y):
+    """Rows that know nothing of each other, whose evidence is that of an integral each."""
+    apart = 50.0 * np.arange(3.0)
+    model = lgp.LatentGP(lgp.RBF(1.0), likelihood, lgp.ConstantMean(mean))
+    fit = lgp.fit(
+        model,
+        lgp.Data(apart, np.array(y)),
+        key=jax.random.key(0),
+        method=EP(),
+        learn_hyperparameters=False,
+    )
+    f = np.linspace(mean - 6.0, mean + 6.0, 400_001)
+    log_density = jax.vmap(lambda y: jax.vmap(lambda f: likelihood.log_prob(y, f[None], {}))(f))
+    log_density = np.asarray(log_density(jnp.asarray(y))) + norm(mean).logpdf(f)
+    density = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    total = density.sum(axis=1)
+    evidence = np.sum(np.log(total * (f[1] - f[0])) + log_density.max(axis=1))
+    centre = density @ f / total
+    spread = np.sqrt(np.sum(density * (f - centre[:, None]) ** 2, axis=1) / total)
+    assert fit.diagnostics.converged
+    np.testing.assert_allclose(fit.posterior.log_evidence.value, evidence, rtol=1e-7)
+    found = fit.posterior.predict_f(apart)
+    np.testing.assert_allclose(found.mean, centre, atol=1e-3 * spread.min())
+    np.testing.assert_allclose(np.sqrt(found.variance), spread, rtol=1e-3)
+
+
+def test_expectation_propagation_of_great_counts_is_near_laplace(x64):
+    """Neighbours say something of each other, and each row all the more of itself."""
+    y = np.round(np.exp(7.0 + SMOOTH))
+    model = lgp.LatentGP(KERNEL, lgp.Poisson(), lgp.ConstantMean(7.0))
+    one, other = (settled(method, model, lgp.Data(X, y)) for method in (EP(), lgp.Laplace()))
+    np.testing.assert_allclose(one.bound, other.bound, rtol=1e-4)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+def test_expectation_propagation_of_gaussian_noise_is_exact(x64, power, unit):
+    model = regression(kernel=unit**2 * lgp.RBF(0.6), noise_variance=1e-4 * unit**2)
+    data = lgp.Data(X, unit * SMOOTH)
+    space = ParameterSpace(model)
+    one, other = (
+        evaluate(
+            method.algorithm(model),
+            space,
+            jnp.asarray(space.to_vector()),
+            data.to_device(),
+            GaussianSites.none(jnp.zeros((len(X), 1))),
+        )
+        for method in (EP(power=power), lgp.ExactGP())
+    )
+    np.testing.assert_allclose(one.bound, other.bound, rtol=1e-9)
+    np.testing.assert_allclose(one.gradient, other.gradient, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("power", [1.0, 0.3])

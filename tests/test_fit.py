@@ -282,6 +282,21 @@ def test_too_few_inducing_points_are_said():
     assert "The inducing points leave about" in result.diagnostics.verdict
 
 
+def test_rows_that_expectation_propagation_cannot_update_are_said():
+    """Counts that say more about f than double precision tells apart from all rows together."""
+    x, y = 50.0 * np.arange(3.0), np.array([5e14, 1e15, 10.0])
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.Poisson(), lgp.ConstantMean(34.0))
+    diagnostics = lgp.fit(
+        model,
+        lgp.Data(x, y),
+        key=KEY,
+        method=lgp.ExpectationPropagation(),
+        learn_hyperparameters=False,
+    ).diagnostics
+    assert not diagnostics.converged
+    assert "2 row(s) kept a site" in diagnostics.verdict
+
+
 def test_diagnostics_cannot_be_changed():
     result = lgp.fit(regression(), DATA, key=KEY, learn_hyperparameters=False)
     with pytest.raises(dataclasses.FrozenInstanceError):

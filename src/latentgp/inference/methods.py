@@ -151,9 +151,9 @@ class ExpectationPropagation(SiteMethod):
     """Expectation propagation (Minka 2001) and its powers (Minka 2004), parallel and damped.
 
     Site updates go on until they stand still; one that would move the sites more than the last
-    is taken back and shortened. Rows whose cavity is improper keep their site for that time. With
-    `Inducing` it is the sparse power expectation propagation of Bui, Yan & Turner (2017): power 1
-    has FITC's prior.
+    is taken back and shortened. Rows whose cavity is improper keep their site for that time; with
+    such rows at its end a fit has not converged. With `Inducing` it is the sparse power
+    expectation propagation of Bui, Yan & Turner (2017): power 1 has FITC's prior.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.inference.ascent import Ascended, ascend
-from latentgp.inference.site_inference import SiteInference, prior_mean, proper, rows_of
+from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import LatentPosterior, log_evidence
 from latentgp.likelihoods.quadrature import training_nodes
 from latentgp.linalg.streaming import scan_rows
@@ -63,8 +63,8 @@ def spread_sites(
     offset = prior_mean(model, data)
 
     def update(rows, mean, variance, sites, offset):
-        target = algorithm.new_sites(model, rows, mean + offset, variance, sites)
-        return proper(target), target.log_constant
+        target = algorithm.sites_alone(model, rows, mean + offset, variance)
+        return target, target.log_constant
 
     empty = GaussianSites.none(offset)
     return algorithm.representation.update_sites(
@@ -153,6 +153,7 @@ class Settled(NamedTuple):
         bound: the posterior's (lower bound on the) log evidence, in nats.
         updates: how many were made.
         change: of the bound in the last update, relative.
+        stuck: how many rows kept their sites because no update could be made.
     """
 
     posterior: LatentPosterior
@@ -160,6 +161,7 @@ class Settled(NamedTuple):
     bound: Float[Array, ""]
     updates: Int[Array, ""]
     change: Float[Array, ""]
+    stuck: Int[Array, ""]
 
 
 def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Settled:
@@ -169,9 +171,10 @@ def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     ascended = ascend(algorithm, model, data, sites)
     posterior, bound, _, update = ascended.best
     sites = update.sites
+    stuck = algorithm.rule.stuck(update.variance, sites.unweighted(data.weights))
     if isinstance(algorithm.rule, LaplaceRule):
         sites, posterior, bound = _mode_of(algorithm, algorithm.rule, model, data, ascended)
-    return Settled(posterior, sites, bound, ascended.updates, ascended.change)
+    return Settled(posterior, sites, bound, ascended.updates, ascended.change, jnp.sum(stuck))
 
 
 @jax.jit
@@ -179,7 +182,8 @@ def _settle_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Sett
     state = algorithm.init(model, data)
     offset = prior_mean(model, data)
     bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
-    return Settled(state.posterior, state.sites, bound, jnp.int32(1), jnp.zeros_like(bound))
+    one, none = jnp.int32(1), jnp.int32(0)
+    return Settled(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
 
 
 @jax.jit

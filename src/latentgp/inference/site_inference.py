@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data
@@ -25,6 +26,7 @@ from latentgp.sites.base import EvidenceKind, GaussianSites, Rows, SiteRule
 
 _FINAL_TOLERANCE = 1e-7
 _FINAL_UPDATES = 200
+_ROUNDS_ALONE = 10
 
 
 class SiteState(NamedTuple):
@@ -108,8 +110,7 @@ class SiteInference(eqx.Module):
         start = offset.at[:, 0].set(start)
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
         variance = self.rule.starting_variance(model.likelihood, prior)
-        none = GaussianSites.none(offset)
-        sites = proper(self.new_sites(model, rows_of(data), start, variance, none))
+        sites = self.sites_alone(model, rows_of(data), start, variance)
         sites = self.rule.first(sites, start, prior)
         return SiteState(model, sites, self._condition(model, data, sites))
 
@@ -181,9 +182,32 @@ class SiteInference(eqx.Module):
         current: GaussianSites,
     ) -> GaussianSites:
         """What the rule makes of a belief; `current` and the result with row weights."""
-        if rows.weights is not None:
-            current = current.weighted(1 / rows.weights)
-        sites = self.rule.sites(model.likelihood, rows, mean, variance, current)
+        sites = self.rule.sites(
+            model.likelihood, rows, mean, variance, current.unweighted(rows.weights)
+        )
+        return sites.weighted(rows.weights)
+
+    def sites_alone(
+        self,
+        model: LatentGP,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        """Proper sites made of a belief that contains none, each row with itself alone.
+
+        Moments are matched several times over, so that their nodes come to lie where a row's
+        likelihood is, however narrow it is.
+        """
+        once = rows._replace(weights=None)
+
+        def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
+            own_variance = variance / (1 + sites.precision * variance)
+            own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
+            return proper(self.new_sites(model, once, own_mean, own_variance, sites))
+
+        rounds = _ROUNDS_ALONE if self.rule.goal == "moments" else 1
+        sites = jax.lax.fori_loop(0, rounds, update, GaussianSites.none(mean))
         return sites.weighted(rows.weights)
 
 

@@ -180,6 +180,12 @@ def judge(
             f"The sites still change the bound by {change:.1e} (relative); start from other "
             "hyper-parameters, or look for rows that contradict each other."
         )
+    stuck = int(settled.stuck)
+    if stuck:
+        warnings.append(
+            f"{stuck} row(s) kept a site that says more about f than all rows together, which "
+            "cannot be updated; use a smaller power, or VariationalInference."
+        )
     if learned is not None:
         warnings += _at_bounds(space, learned.vector, bounds)
     warnings += _all_noise(posterior, data)
@@ -206,7 +212,7 @@ def judge(
             "noise variance."
         )
     return Diagnostics(
-        converged=(learned is None or learned.converged) and change <= _SETTLED,
+        converged=(learned is None or learned.converged) and change <= _SETTLED and not stuck,
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,

@@ -38,6 +38,7 @@ class Likelihood(Parametrised):
         is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
         is_log_concave: whether log_prob is concave in each latent, for every y and whatever the
             parameters; false where it is not known.
+        is_jointly_log_concave: whether log_prob is so in all of several latents together.
         is_location: whether y - c given f is y given f with c taken from the first latent.
         is_positive: whether no y is impossible whatever f.
         has_own_kernels: whether a kernel for each latent is what it is for, though they are alike.
@@ -50,6 +51,7 @@ class Likelihood(Parametrised):
     targets: ClassVar[Targets] = "real"
     is_normalised: ClassVar[bool] = True
     is_log_concave: ClassVar[bool] = False
+    is_jointly_log_concave: ClassVar[bool] = False
     is_location: ClassVar[bool] = False
     is_positive: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = True

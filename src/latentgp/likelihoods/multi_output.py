@@ -204,7 +204,9 @@ class LinearOutputs(Likelihood):
             loading = jnp.where(seen[:, :, None], loading, 0.0)
             shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
             own = jnp.where(seen, noise, 1.0)
-            factor = jnp.linalg.cholesky(shared + own[:, :, None] * jnp.eye(y.shape[1]))
+            factor = jnp.linalg.cholesky(
+                shared + own[:, :, None] * jnp.eye(y.shape[1], dtype=own.dtype)
+            )
             white = jax.lax.linalg.triangular_solve(
                 factor, away[:, :, None], left_side=True, lower=True
             )[:, :, 0]
@@ -250,6 +252,8 @@ class LinearCoregionalisation(LinearOutputs):
         >>> np.asarray(mean).tolist(), np.asarray(variance, float).round(3).tolist()
         ([0.5, -1.0], [0.1, 0.4])
     """
+
+    is_jointly_log_concave: ClassVar[bool] = True
 
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

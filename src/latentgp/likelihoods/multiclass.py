@@ -91,6 +91,7 @@ class Softmax(MulticlassLikelihood):
     """p(y = k | f) = exp(f_k) / sum_j exp(f_j), one latent a class."""
 
     is_log_concave: ClassVar[bool] = True
+    is_jointly_log_concave: ClassVar[bool] = True
 
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
         return f

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
@@ -76,6 +76,10 @@ class GaussianSites(NamedTuple):
             column * self.linear, column * self.precision, weights * self.log_constant
         )
 
+    def unweighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+        """The factors that `weighted` makes these of."""
+        return self.weighted(None if weights is None else 1 / weights)
+
     def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
         """A step from these sites towards new ones, in natural parameters."""
         return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
@@ -141,6 +145,15 @@ class SiteRule(eqx.Module):
     def signed(self, likelihood: Likelihood) -> bool:
         """Whether precisions can be negative."""
         return not likelihood.is_log_concave
+
+    def stuck(self, variance: Float[Array, "N Q"], current: GaussianSites) -> Bool[Array, "N"]:
+        """Which rows keep their sites because no update can be made; none unless overridden.
+
+        Args:
+            variance: of f at the rows.
+            current: the sites that this belief contains, without row weights.
+        """
+        return jnp.zeros(len(variance), bool)
 
     @abstractmethod
     def check(self, likelihood: Likelihood) -> None:

@@ -14,8 +14,9 @@ from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.quadrature import prediction_nodes
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Goal, Rows, SiteRule
+from latentgp.sites.laplace import LaplaceRule
 
-_LEAST_CAVITY = 1e-3
+_NARROWER = 1e-3  # than the marginal, a variance too small for the nodes to tell
 
 
 class MomentRule(SiteRule):
@@ -43,6 +44,9 @@ class MomentRule(SiteRule):
         variance: Float[Array, "N Q"],
         current: GaussianSites,
     ) -> GaussianSites:
+        if self.is_exact(likelihood):
+            return LaplaceRule().sites(likelihood, rows, mean, variance, current)
+
         def chunk(
             carry: None, chunk: tuple[Rows, Array, Array, GaussianSites], real: Bool[Array, "B"]
         ) -> tuple[None, GaussianSites]:
@@ -61,9 +65,8 @@ class MomentRule(SiteRule):
         current: GaussianSites,
     ) -> GaussianSites:
         power = self.fraction
-        # What is left of the marginal's precision, as a share of it.
-        share = 1 - power * current.precision * variance
-        improper = share < _LEAST_CAVITY
+        share = self._cavity_share(variance, current)
+        improper = share < _rounding(share)
         share = jnp.where(improper, 1.0, share)
         cavity_variance = variance / share
         cavity_mean = (mean - power * current.linear * variance) / share
@@ -81,21 +84,36 @@ class MomentRule(SiteRule):
         # Moments of the tilted law by derivatives of its mass; the site is what they add.
         curvature = 2 * in_variance - slope**2
         shrunk = 1 + cavity_variance * curvature
-        sound = (shrunk > 0) & ~improper
-        shrunk = jnp.where(sound, shrunk, 1.0)
-        precision = jnp.where(sound, -curvature / shrunk / power, current.precision)
-        linear = jnp.where(
-            sound, (slope - curvature * cavity_mean) / shrunk / power, current.linear
-        )
+        # Where all the mass is at one node, that is where to look more closely.
+        shrunk = jnp.where(shrunk < _rounding(shrunk), _NARROWER * share, shrunk)
+        precision = jnp.where(improper, current.precision, -curvature / shrunk / power)
+        linear = (slope - curvature * cavity_mean) / shrunk / power
+        linear = jnp.where(improper, current.linear, linear)
         if not self.signed(likelihood):
             precision = jnp.maximum(precision, 0.0)
         raised = GaussianSites(power * linear, power * precision, jnp.zeros_like(log_mass))
         log_site = _log_expected(raised, cavity_mean, cavity_variance)
         return GaussianSites(linear, precision, (log_mass - log_site) / power)
 
+    def stuck(self, variance: Float[Array, "N Q"], current: GaussianSites) -> Bool[Array, "N"]:
+        share = self._cavity_share(variance, current)
+        return jnp.any(share < _rounding(share), axis=1)
+
+    def _cavity_share(
+        self, variance: Float[Array, "N Q"], current: GaussianSites
+    ) -> Float[Array, "N Q"]:
+        """What a cavity leaves of the marginal's precision, as a share of it."""
+        return 1 - self.fraction * current.precision * variance
+
     @property
     def power(self) -> float:
         return self.fraction
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        if likelihood.latent_size == 1:
+            return super().signed(likelihood)
+        # The other latents are integrated out, which leaves only a joint concavity as it is.
+        return not likelihood.is_jointly_log_concave
 
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_normalised:
@@ -113,6 +131,11 @@ def _log_expected(
 ) -> Float[Array, "N"]:
     """Log E exp(linear f - precision f^2 / 2) under f ~ N(mean, diag(variance))."""
     linear, precision, _ = sites
-    spread = jnp.maximum(1 + variance * precision, _LEAST_CAVITY)
+    spread = 1 + variance * precision
     quadratic = 2 * linear * mean + linear**2 * variance - precision * mean**2
     return jnp.sum(0.5 * quadratic / spread - 0.5 * jnp.log(spread), axis=1)
+
+
+def _rounding(like: Array) -> float:
+    """What differences from one must be above to say anything."""
+    return 1e3 * float(jnp.finfo(like.dtype).eps)
