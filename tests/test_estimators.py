@@ -1,5 +1,7 @@
 """scikit-learn's contract and what the estimators add to it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -324,6 +326,23 @@ class TestOrdinal:
         np.testing.assert_allclose(density, np.log(chosen), rtol=1e-10)
         assert set(ordinal.sample_y(X, 3).ravel()) <= set(self.GRADES)
 
+    @pytest.mark.parametrize("kind", [pd.Series, pd.Categorical])
+    def test_the_order_of_a_categorical_is_taken(self, kind):
+        X = inputs(rows=60)
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        y = kind(pd.Categorical(grades, categories=self.GRADES, ordered=True))
+        ordinal = GPOrdinalClassifier(random_state=0, max_evaluations=5, method="laplace")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the search was cut short
+            assert ordinal.fit(X, y).classes_.tolist() == list(self.GRADES)
+
+    @pytest.mark.parametrize("kind", [np.array, pd.Categorical])
+    def test_text_without_an_order_is_refused(self, kind):
+        X = inputs()
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        with pytest.raises(InputError, match="text, which has no order of its own; give order="):
+            GPOrdinalClassifier().fit(X, kind(grades))
+
     @pytest.mark.parametrize(
         ("settings", "says"),
         [
@@ -336,7 +355,7 @@ class TestOrdinal:
         X = inputs()
         grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
         with pytest.raises(InputError, match=says):
-            GPOrdinalClassifier(**settings).fit(X, grades)
+            GPOrdinalClassifier(**{"order": self.GRADES, **settings}).fit(X, grades)
 
 
 class TestLikelihood:

@@ -1,6 +1,7 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from latentgp.estimators import (
 from latentgp.likelihoods import BernoulliProbit, Gaussian
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.targets import Task
-from latentgp.tables.values import texts_in
+from latentgp.tables.values import numbers_in, source_of, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,7 @@ class TableModel:
         likelihood: str = "auto",
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -83,6 +85,8 @@ class TableModel:
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
                 {"exposure": "days"}; they are then no inputs.
+            order: of an ordinal target, its labels from lowest to highest; None takes that of
+                numbers, or of a category with an order.
             settings: for the estimator.
 
         Raises:
@@ -108,8 +112,10 @@ class TableModel:
             inputs, sample_weight = _taken_out(inputs, weights, "weights", advice)
         encoder = TableEncoder.fit(inputs)
         notes += encoder.describe()
-        if task == "ordinal" and hasattr(split.target, "cat"):
-            settings["order"] = [str(label) for label in split.target.cat.categories]
+        if task == "ordinal":
+            settings["order"] = order = order or _order_of(split.target)
+            if order is not None:
+                notes.append(f"in the order {' < '.join(order)}")
         estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
         estimator.fit(
             *(encoder.encode(inputs), _targets(split.target, task)),
@@ -207,6 +213,18 @@ def classification_scores(
             y, probabilities, classes=classes
         ),
     }
+
+
+def _order_of(target: "pd.Series") -> list[str] | None:
+    """The labels from lowest to highest, of numbers and of categories with an order."""
+    if getattr(target.dtype, "ordered", False):
+        return texts_in(target.cat.categories.to_series()).tolist()
+    known = target.drop_duplicates().astype(object).infer_objects()
+    source = source_of(known)
+    if source not in ("number", "text", "boolean"):
+        return None
+    ascending = np.argsort(numbers_in(known, source), kind="stable")
+    return texts_in(known.iloc[ascending]).tolist()
 
 
 def _targets(target: "pd.Series", task: str) -> np.ndarray:

@@ -1,0 +1,43 @@
+"""A table in, predictions of the right kind out: orders, intervals, what belongs to a row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from latentgp.errors import InputError
+from latentgp.table_model import TableModel
+
+ROWS = 60
+_generator = np.random.default_rng(0)
+_x = _generator.uniform(0, 6, ROWS)
+_f = np.sin(_x)
+
+
+def fitted(target, method="laplace", more=None, **settings):
+    """A model of `y` from `x`, of few evaluations, and its table."""
+    frame = pd.DataFrame({"x": _x, "y": target, **(more or {})})
+    settings = {"max_evaluations": 5, "random_state": 0, **settings}
+    return TableModel.fit(frame, "y", method=method, **settings), frame
+
+
+class TestOrder:
+    SCORE = 1 + np.digitize(_f, np.linspace(-0.9, 0.9, 9))
+    GRADE = np.array(["low", "middle", "high"])[np.digitize(_f, [-0.4, 0.4])]
+
+    @pytest.mark.parametrize("kind", [int, float, str])
+    @pytest.mark.filterwarnings("ignore")
+    def test_numbers_are_in_their_own_order(self, kind):
+        model, _ = fitted(self.SCORE.astype(kind), task="ordinal")
+        labels = [str(number) for number in range(1, 11)]
+        assert model.estimator.classes_.tolist() == labels
+        assert any(note == f"in the order {' < '.join(labels)}" for note in model.notes)
+
+    def test_text_needs_an_order(self):
+        with pytest.raises(InputError, match="text, which has no order of its own; give order="):
+            fitted(self.GRADE, task="ordinal")
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_an_order_that_is_given(self):
+        order = ["low", "middle", "high"]
+        model, _ = fitted(self.GRADE, task="ordinal", order=order)
+        assert model.estimator.classes_.tolist() == order
