@@ -41,3 +41,27 @@ class TestOrder:
         order = ["low", "middle", "high"]
         model, _ = fitted(self.GRADE, task="ordinal", order=order)
         assert model.estimator.classes_.tolist() == order
+
+
+class TestIntervalsOfTwoClasses:
+    LABEL = np.where(_f > 0.2 * _generator.normal(size=ROWS), "yes", "no")
+
+    @pytest.mark.parametrize("likelihood", ["logit", "probit", "bayesian-svm"])
+    @pytest.mark.filterwarnings("ignore")
+    def test_they_hold_the_probability(self, likelihood):
+        method = "augmented" if likelihood == "bayesian-svm" else "laplace"
+        model, frame = fitted(self.LABEL, method, likelihood=likelihood)
+        predicted = model.predict(frame)
+        assert (predicted["lower"] <= predicted["probability_yes"]).all()
+        assert (predicted["probability_yes"] <= predicted["upper"]).all()
+        # At a level of nothing, both ends are the probability at the latent mean.
+        ends = model.predict(frame, level=1e-9)[["lower", "upper"]].to_numpy()
+        f = model.estimator.posterior_.mean_f(model.encoder.encode(frame))
+        given = model.estimator.model_.likelihood.class_probabilities
+        np.testing.assert_allclose(ends[:, 0], [given(np.array([v]), {})[1] for v in f], rtol=1e-5)
+        np.testing.assert_allclose(ends[:, 0], ends[:, 1], rtol=1e-6)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_two_latent_functions_have_none(self):
+        model, frame = fitted(self.LABEL, likelihood="softmax")
+        assert list(model.predict(frame)) == ["prediction", "probability_no", "probability_yes"]

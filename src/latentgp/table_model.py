@@ -4,8 +4,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.special import expit, ndtr, ndtri
+from jaxtyping import Float
+from scipy.special import ndtri
 
 from latentgp import metrics
 from latentgp.errors import InputError
@@ -19,7 +22,8 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.likelihoods import BernoulliProbit, Gaussian
+from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.precision import double_precision
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.targets import Task
 from latentgp.tables.values import numbers_in, source_of, texts_in
@@ -133,8 +137,9 @@ class TableModel:
         """Predictions, one a row of the table.
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target. Classes give
-        `prediction`, a `probability` for each class, and, of two classes, `lower`, `upper`: the
-        interval that holds the second's probability, given how uncertain the latent function is.
+        `prediction`, a `probability` for each class, and, of two classes with one latent function,
+        `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
+        latent function is.
         """
         import pandas as pd
 
@@ -150,12 +155,12 @@ class TableModel:
             "prediction": self.estimator.predict(X),
             **dict(zip(names, probabilities.T, strict=True)),
         }
-        if len(names) == 2 and self.task == "classification":
+        likelihood = self.estimator.model_.likelihood
+        if len(names) == 2 and self.task == "classification" and likelihood.latent_size == 1:
             latent = self.estimator.posterior_.predict_f(X)
             reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
-            link = ndtr if isinstance(self.estimator.model_.likelihood, BernoulliProbit) else expit
-            columns["lower"] = link(latent.mean - reach)
-            columns["upper"] = link(latent.mean + reach)
+            ends = np.stack([latent.mean - reach, latent.mean + reach])
+            columns["lower"], columns["upper"] = _second_class(likelihood, ends)
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
@@ -213,6 +218,16 @@ def classification_scores(
             y, probabilities, classes=classes
         ),
     }
+
+
+@double_precision
+def _second_class(
+    likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
+) -> Float[np.ndarray, "2 N"]:
+    """Its probability at the two ends of the one latent function, the lower first."""
+    probabilities = jax.vmap(lambda f: likelihood.class_probabilities(f[None], {})[1])
+    values = np.asarray(probabilities(jnp.asarray(ends.ravel())))
+    return np.sort(values.reshape(ends.shape), axis=0)
 
 
 def _order_of(target: "pd.Series") -> list[str] | None:
