@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from latentgp.errors import InputError
-from latentgp.table_model import TableModel
+from latentgp.table_model import TableModel, settle
 
 ROWS = 60
 _generator = np.random.default_rng(0)
@@ -65,3 +65,37 @@ class TestIntervalsOfTwoClasses:
     def test_two_latent_functions_have_none(self):
         model, frame = fitted(self.LABEL, likelihood="softmax")
         assert list(model.predict(frame)) == ["prediction", "probability_no", "probability_yes"]
+
+
+class TestWhatARowCarries:
+    DAYS = _generator.uniform(1, 5, ROWS)
+    VISITS = 1 + _generator.poisson(DAYS * np.exp(1 + _f))
+
+    @pytest.mark.parametrize(
+        ("name", "task", "likelihood", "law"),
+        [
+            ("exposure", "auto", "auto", ("count", "auto")),
+            ("trials", "auto", "auto", ("count", "binomial")),
+            ("trials", "count", "auto", ("count", "binomial")),
+            ("censored", "auto", "auto", ("regression", "weibull")),
+            ("exposure", "auto", "negative-binomial", ("count", "negative-binomial")),
+        ],
+    )
+    def test_it_says_what_was_left_open(self, name, task, likelihood, law):
+        settled = settle(pd.Series(self.VISITS, name="y"), task, likelihood, {name: "c"}, None)
+        assert settled[:2] == law
+        assert any(name in note or likelihood in note for note in settled.notes)
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            ({"task": "regression", "side_columns": {"exposure": "c"}}, "exposure belongs to the "),
+            ({"task": "classification", "side_columns": {"trials": "c"}}, "trials belongs to the "),
+            ({"likelihood": "poisson", "side_columns": {"censored": "c"}}, "censored belongs to "),
+            ({"side_columns": {"exposures": "c"}}, "no side column 'exposures'"),
+            ({"task": "count", "order": ["1", "2"]}, "an order belongs to the task ordinal"),
+        ],
+    )
+    def test_what_belongs_to_another_task_is_refused(self, settings, says):
+        with pytest.raises(InputError, match=says):
+            fitted(self.VISITS, more={"c": self.DAYS}, **settings)

@@ -1,8 +1,8 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.precision import double_precision
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.targets import Task
-from latentgp.tables.values import numbers_in, source_of, texts_in
+from latentgp.tables.values import listed, numbers_in, source_of, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,6 +45,75 @@ _TASKS: dict[str, Task] = {
     **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
     "ordinal": "ordinal",
 }
+
+
+class _Side(NamedTuple):
+    """What a number of each row says of the target, and predictions without it."""
+
+    task: Task
+    likelihood: str
+    without: str | None
+
+
+_SIDES = {
+    "exposure": _Side("count", "auto", "predictions are in one unit of exposure"),
+    "trials": _Side("count", "binomial", "predictions are of one trial"),
+    "censored": _Side("regression", "weibull", None),  # what is predicted is the event
+    "noise_variance": _Side("regression", "auto", "predictions have the learned noise only"),
+}
+
+
+class Settled(NamedTuple):
+    """What kind of target it is and its law, with what was not asked for in words."""
+
+    task: Task
+    likelihood: str
+    notes: list[str]
+
+
+def settle(
+    target: "pd.Series",
+    task: Task | Literal["auto"],
+    likelihood: str,
+    side_columns: Mapping[str, str],
+    order: Sequence[str] | None,
+) -> Settled:
+    """Decide what was left open, as `TableModel.fit` says.
+
+    Raises:
+        InputError: a side column or an order that the task has none of.
+    """
+    notes, sides = [], {}
+    for name, column in side_columns.items():
+        if name not in _SIDES:
+            raise InputError(f"there is no side column {name!r}: name one of {listed(_SIDES)}")
+        sides[name] = _SIDES[name]
+        if task == "auto" and likelihood == "auto":
+            task = sides[name].task
+            notes.append(f"{task} of {target.name!r}, because {column!r} is its {name}")
+    if task == "auto":
+        if likelihood in _TASKS:
+            task, reason = _TASKS[likelihood], f"the likelihood is {likelihood!r}"
+        elif order is not None:
+            task, reason = "ordinal", "an order is given"
+        else:
+            task, reason = guess_task(target)
+        notes.append(f"{task} of {target.name!r}, because {reason}")
+    for name, side in sides.items():
+        if side.task != task:
+            raise InputError(
+                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
+                f"{task}: leave {name} out, or choose another task or likelihood"
+            )
+        if likelihood == "auto" and side.likelihood != "auto":
+            likelihood = side.likelihood
+            notes.append(f"likelihood {likelihood!r}, because of {name}")
+    if order is not None and task != "ordinal":
+        raise InputError(
+            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
+            "leave the order out, or choose the task ordinal"
+        )
+    return Settled(task, likelihood, notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +152,10 @@ class TableModel:
         Args:
             frame: inputs and target; rows without a target are left out.
             target: the column to predict.
-            task: "auto" goes by the likelihood, or else guesses by the target's type, and says so
-                in the notes.
-            likelihood: by name; "auto" is the task's usual one.
+            task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
+                the target's type; and says so in the notes.
+            likelihood: by name; "auto" is the task's usual one, "binomial" where there are trials,
+                "weibull" where there are censored rows.
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
                 {"exposure": "days"}; they are then no inputs.
@@ -94,20 +164,15 @@ class TableModel:
             settings: for the estimator.
 
         Raises:
-            InputError: no such column, or a target that does not fit the task.
+            InputError: no such column, or a target, side column or order that the task has none of.
         """
         split = split_target(frame, target)
         inputs, notes = split.inputs, []
         if split.rows_dropped:
             notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-        if task == "auto" and likelihood in _TASKS:
-            task = _TASKS[likelihood]
-            notes.append(f"{task} of {target!r}, because the likelihood is {likelihood!r}")
-        elif task == "auto":
-            task, reason = guess_task(split.target)
-            notes.append(f"{task} of {target!r}, because {reason}")
-        side = {}
-        side_columns = side_columns or {}
+        side, side_columns = {}, side_columns or {}
+        task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
+        notes += why
         for name, column in side_columns.items():
             inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
         sample_weight = None
