@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -266,6 +267,11 @@ class TestCounts:
         one, five = counts.predict(X), counts.predict(X, exposure=np.full(60, 5.0))
         np.testing.assert_allclose(five, 5 * one, rtol=1e-10)
         assert np.corrcoef(one, rate)[0, 1] > 0.9
+        assert counts.score(X, y, exposure=exposure) == pytest.approx(
+            r2_score(y, counts.predict(X, exposure=exposure))
+        )
+        with pytest.raises(InputError, match="The fit had exposure"):
+            counts.score(X, y)
         lower, upper = counts.predict_interval(X, 0.9, exposure=exposure)
         assert np.mean((lower <= y) & (y <= upper)) > 0.8
         assert np.all(counts.log_predictive_density(X, y, exposure=exposure) < 0)

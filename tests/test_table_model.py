@@ -99,3 +99,16 @@ class TestWhatARowCarries:
     def test_what_belongs_to_another_task_is_refused(self, settings, says):
         with pytest.raises(InputError, match=says):
             fitted(self.VISITS, more={"c": self.DAYS}, **settings)
+
+    @pytest.mark.filterwarnings("ignore:.*evaluations")
+    def test_exposure_that_is_missing_is_said_or_refused(self):
+        model, frame = fitted(
+            self.VISITS, more={"days": self.DAYS}, side_columns={"exposure": "days"}
+        )
+        bare = frame.drop(columns="days")
+        with pytest.warns(UserWarning, match="no column 'days': .* in one unit of exposure"):
+            a_day = model.predict(bare)
+        np.testing.assert_allclose(a_day["mean"] * self.DAYS, model.predict(frame)["mean"])
+        assert model.evaluate(frame)["root mean squared error"] < 10
+        with pytest.raises(InputError, match="no column 'days'"):
+            model.evaluate(bare)

@@ -1,6 +1,7 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -201,14 +202,20 @@ class TableModel:
     def predict(self, frame: "pd.DataFrame", level: float = 0.95) -> "pd.DataFrame":
         """Predictions, one a row of the table.
 
-        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target. Classes give
+        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
+        exposure or trials in one unit of it, which a warning says. Classes give
         `prediction`, a `probability` for each class, and, of two classes with one latent function,
         `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
         latent function is.
         """
         import pandas as pd
 
-        X, side = self.encoder.encode(frame), self.side_of(frame)
+        known = {name: column for name, column in self.side_columns.items() if column in frame}
+        for name in self.side_columns.keys() - known.keys():
+            if (without := _SIDES[name].without) is not None:
+                column = self.side_columns[name]
+                warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
+        X, side = self.encoder.encode(frame), _sides_of(frame, known)
         if isinstance(self.estimator, GPRegressor | GPCountRegressor):
             mean, std = self.estimator.predict(X, return_std=True, **side)
             lower, upper = self.estimator.predict_interval(X, level, **side)
@@ -231,18 +238,15 @@ class TableModel:
     def encoded(
         self, frame: "pd.DataFrame"
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Of rows whose target is known: inputs, targets, what the likelihood reads a row."""
+        """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+        """
         split = split_target(frame, self.target)
         X = self.encoder.encode(split.inputs)
-        return X, _targets(split.target, self.task), self.side_of(split.inputs)
-
-    def side_of(self, frame: "pd.DataFrame") -> dict[str, np.ndarray]:
-        """What the likelihood reads a row, of the columns that the table has."""
-        return {
-            name: _taken_out(frame, column, name, "give a number in every row")[1]
-            for name, column in self.side_columns.items()
-            if column in frame
-        }
+        side = _sides_of(split.inputs, self.side_columns)
+        return X, _targets(split.target, self.task), side
 
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""
@@ -320,6 +324,13 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
         raise InputError(
             f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
         ) from error
+
+
+def _sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+    return {
+        name: _taken_out(frame, column, name, "give a number in every row")[1]
+        for name, column in columns.items()
+    }
 
 
 def _taken_out(
