@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
 from latentgp.table_model import TableModel, settle
 
@@ -112,3 +113,19 @@ class TestWhatARowCarries:
         assert model.evaluate(frame)["root mean squared error"] < 10
         with pytest.raises(InputError, match="no column 'days'"):
             model.evaluate(bare)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_errors_are_of_rows_that_are_not_censored(self):
+        life = 5 * np.exp(_f) * _generator.weibull(2, ROWS)
+        until = _generator.uniform(2, 15, ROWS)
+        more = {"lost": (until < life).astype(int)}
+        model, frame = fitted(np.minimum(life, until), more=more, side_columns={"censored": "lost"})
+        scores, seen = model.evaluate(frame), frame["lost"] == 0
+        assert scores["censored rows left out below"] == (~seen).sum() > 5
+        predicted = model.predict(frame)[seen]
+        error = np.sqrt(np.mean((predicted["mean"] - frame["y"][seen]) ** 2))
+        assert scores["root mean squared error"] == pytest.approx(error)
+        inside = (predicted["lower"] <= frame["y"][seen]) & (frame["y"][seen] <= predicted["upper"])
+        assert scores["95 % interval coverage"] == pytest.approx(inside.mean())
+        observed = interval_coverages(model.estimator, *model.encoded(frame))
+        assert observed[-1] == pytest.approx(inside.mean())

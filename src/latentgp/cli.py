@@ -133,7 +133,7 @@ def evaluate(
 
     table_model, frame = _table_model(model), read_table(data)
     for name, value in table_model.evaluate(frame).items():
-        typer.echo(f"{name:32s} {value:.4f}")
+        typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
         typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
 

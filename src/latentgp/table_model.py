@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
 from latentgp import metrics
@@ -40,7 +40,7 @@ ESTIMATORS: dict[Task, type[Estimator]] = {
     "classification": GPClassifier,
     "ordinal": GPOrdinalClassifier,
 }
-_TASKS: dict[str, Task] = {
+TASKS: dict[str, Task] = {
     **dict.fromkeys(REGRESSION, "regression"),
     **dict.fromkeys(COUNTS, "count"),
     **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
@@ -93,8 +93,8 @@ def settle(
             task = sides[name].task
             notes.append(f"{task} of {target.name!r}, because {column!r} is its {name}")
     if task == "auto":
-        if likelihood in _TASKS:
-            task, reason = _TASKS[likelihood], f"the likelihood is {likelihood!r}"
+        if likelihood in TASKS:
+            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
         elif order is not None:
             task, reason = "ordinal", "an order is given"
         else:
@@ -211,9 +211,9 @@ class TableModel:
         import pandas as pd
 
         known = {name: column for name, column in self.side_columns.items() if column in frame}
-        for name in self.side_columns.keys() - known.keys():
-            if (without := _SIDES[name].without) is not None:
-                column = self.side_columns[name]
+        for name, column in self.side_columns.items():
+            without = _SIDES[name].without
+            if name not in known and without is not None:
                 warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
         X, side = self.encoder.encode(frame), _sides_of(frame, known)
         if isinstance(self.estimator, GPRegressor | GPCountRegressor):
@@ -256,18 +256,32 @@ class TableModel:
         return classification_scores(self.estimator, X, y)
 
 
+def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
+    """Which rows have seen their target itself, not only a time until which it was to come."""
+    return np.asarray(side.get("censored", np.zeros(rows))) == 0
+
+
 def regression_scores(
     estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
 ) -> dict[str, float]:
-    """Held-out scores of a regressor, in the units of y and in nats."""
+    """Held-out scores of a regressor, in the units of y and in nats.
+
+    Where a time is censored nobody knows how far off a prediction was: of such rows only the
+    density is scored, and how many they are is among the scores.
+    """
+    seen = uncensored(side, len(y))
     mean, std = estimator.predict(X, return_std=True, **side)
     density = estimator.log_predictive_density(X, y, **side)
     interval = estimator.predict_interval(X, **side)
     scores = {
         "negative log predictive density": metrics.negative_log_predictive_density(density),
-        "root mean squared error": metrics.root_mean_squared_error(y, mean),
-        "95 % interval coverage": metrics.interval_coverage(y, *interval),
     }
+    if not seen.all():
+        scores["censored rows left out below"] = int(np.sum(~seen))
+    if seen.any():
+        ends = [end[seen] for end in interval]
+        scores["root mean squared error"] = metrics.root_mean_squared_error(y[seen], mean[seen])
+        scores["95 % interval coverage"] = metrics.interval_coverage(y[seen], *ends)
     if isinstance(estimator.model_.likelihood, Gaussian):
         scores["CRPS"] = metrics.crps_gaussian(y, mean, std)
     return scores
