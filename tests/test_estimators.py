@@ -442,6 +442,13 @@ class TestLikelihood:
         [
             (GPRegressor(likelihood="cauchy"), "must be one of auto, gaussian, .*got 'cauchy'"),
             (GPRegressor(likelihood=lgp.Bernoulli()), "real"),
+            (GPRegressor(likelihood="poisson"), "'poisson' is for GPCountRegressor .task count"),
+            (
+                GPRegressor(likelihood="coregionalisation"),
+                "is for GPRegressor with several outputs",
+            ),
+            (GPCountRegressor(likelihood="student-t"), "is for GPRegressor .task regression"),
+            (GPClassifier(likelihood="ordinal"), "is for GPOrdinalClassifier"),
             (GPClassifier(likelihood=lgp.Softmax(4)), "which Softmax is not a likelihood of"),
             (GPClassifier(likelihood=lgp.StudentT()), "which StudentT is not a likelihood of"),
         ],
@@ -450,6 +457,11 @@ class TestLikelihood:
         X = inputs()
         with pytest.raises(InputError, match=says):
             estimator.fit(X, (X[:, 0] > 0).astype(float))
+
+    def test_those_of_two_classes_are_named_with_three(self):
+        X = inputs()
+        with pytest.raises(InputError, match="'probit' is for GPClassifier with two classes"):
+            GPClassifier(likelihood="probit").fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
 
 
 class TestMethod:
@@ -505,6 +517,12 @@ class TestMethod:
         X = inputs()
         with pytest.raises(InputError, match=says):
             GPRegressor(**settings).fit(X, targets(X))
+
+    @pytest.mark.parametrize("name", ["exact", "collapsed"])
+    def test_gaussian_methods_refuse_counts(self, name):
+        X = inputs()
+        with pytest.raises(InputError, match=r"needs Gaussian noise.*use VariationalInference"):
+            GPCountRegressor(method=name).fit(X, X[:, 0] > 0)
 
     @pytest.mark.parametrize("name", ["exact", "collapsed"])
     def test_gaussian_methods_refuse_a_classifier(self, name):
