@@ -121,12 +121,10 @@ def compare(
         raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
     train, test = frame.iloc[np.sort(order[held_out:])], frame.iloc[np.sort(order[:held_out])]
     if chosen in ("classification", "ordinal"):
-        labels = texts_in(split.target)
-        unseen = ~labels[test.index].isin(labels[train.index])
-        if unseen.any():
+        known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
+        if unseen := sorted(asked - known):
             raise InputError(
-                f"{unseen.sum()} held-out row(s) have a class that no row to learn from has "
-                f"({listed(labels[test.index][unseen].unique())}): merge rare classes, or take "
+                f"only held-out rows have the class {listed(unseen)}: merge rare classes, or take "
                 "another seed"
             )
     fits = [
