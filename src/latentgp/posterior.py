@@ -233,7 +233,11 @@ class Predictive:
 
     @double_precision
     def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
-        """Probability of a target (of each output) of at most y, one y a row."""
+        """Probability of a target (of each output) of at most y, one y a row.
+
+        Raises:
+            InputError: the likelihood does not say its cdf.
+        """
         y = as_targets(y, len(self.latent_mean))
         return apply_in_buckets(_predictive_cdf, self.likelihood, rows=(y, *self._rows()))
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
+from latentgp.data import as_targets
 from latentgp.errors import InputError
 from latentgp.inference.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
@@ -270,7 +271,11 @@ class SampledPredictive:
 
     @double_precision
     def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
-        """Probability of a target (of each output) of at most y, one y a row."""
+        """Probability of a target (of each output) of at most y, one y a row.
+
+        Raises:
+            InputError: the likelihood does not say its cdf.
+        """
         return self._posterior._apply(_cdf, *self._rows, as_targets(y, len(self._rows[0])))
 
     @double_precision
