@@ -91,7 +91,7 @@ def settle(
         sides[name] = _SIDES[name]
         if task == "auto" and likelihood == "auto":
             task = sides[name].task
-            notes.append(f"{task} of {target.name!r}, because {column!r} is its {name}")
+            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
     if task == "auto":
         if likelihood in TASKS:
             task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
