@@ -4,6 +4,7 @@ import subprocess
 import sys
 from functools import cache, partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -224,6 +225,16 @@ class TestAnswersAreAveragesOverDraws:
         assert set(np.unique(draws)) == {0.0, 1.0}
         for size in (64, 488, 512):
             assert not np.array_equal(draws[:, :size], draws[:, size : 2 * size])
+
+    def test_the_cdf_of_counts_adds_up_their_probabilities(self, binary):
+        successes = eqx.tree_at(
+            lambda p: (p.model.likelihood, p.sampled.models.likelihood),
+            binary.posterior,
+            (lgp.Binomial(), lgp.Binomial()),
+        )
+        predictive = successes.predict(NEW, trials=np.full(5, 4.0))
+        known = [np.exp(predictive.log_prob(np.full(5, y))) for y in range(4)]
+        np.testing.assert_allclose(predictive.cdf(np.full(5, 3)), np.sum(known, axis=0), rtol=1e-10)
 
     def test_a_sampler_knows_no_evidence_and_no_paths(self, binary):
         with pytest.raises(lgp.InputError, match="gives no log evidence"):

@@ -1,11 +1,14 @@
 """scikit-learn's contract and what the estimators add to it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -264,6 +267,11 @@ class TestCounts:
         one, five = counts.predict(X), counts.predict(X, exposure=np.full(60, 5.0))
         np.testing.assert_allclose(five, 5 * one, rtol=1e-10)
         assert np.corrcoef(one, rate)[0, 1] > 0.9
+        assert counts.score(X, y, exposure=exposure) == pytest.approx(
+            r2_score(y, counts.predict(X, exposure=exposure))
+        )
+        with pytest.raises(InputError, match="The fit had exposure"):
+            counts.score(X, y)
         lower, upper = counts.predict_interval(X, 0.9, exposure=exposure)
         assert np.mean((lower <= y) & (y <= upper)) > 0.8
         assert np.all(counts.log_predictive_density(X, y, exposure=exposure) < 0)
@@ -333,6 +341,23 @@ class TestOrdinal:
         np.testing.assert_allclose(density, np.log(chosen), rtol=1e-10)
         assert set(ordinal.sample_y(X, 3).ravel()) <= set(self.GRADES)
 
+    @pytest.mark.parametrize("kind", [pd.Series, pd.Categorical])
+    def test_the_order_of_a_categorical_is_taken(self, kind):
+        X = inputs(rows=60)
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        y = kind(pd.Categorical(grades, categories=self.GRADES, ordered=True))
+        ordinal = GPOrdinalClassifier(random_state=0, max_evaluations=5, method="laplace")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the search was cut short
+            assert ordinal.fit(X, y).classes_.tolist() == list(self.GRADES)
+
+    @pytest.mark.parametrize("kind", [np.array, pd.Categorical])
+    def test_text_without_an_order_is_refused(self, kind):
+        X = inputs()
+        grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
+        with pytest.raises(InputError, match="text, which has no order of its own; give order="):
+            GPOrdinalClassifier().fit(X, kind(grades))
+
     @pytest.mark.parametrize(
         ("settings", "says"),
         [
@@ -345,7 +370,7 @@ class TestOrdinal:
         X = inputs()
         grades = np.array(self.GRADES)[np.digitize(X[:, 0], [-0.5, 0.5])]
         with pytest.raises(InputError, match=says):
-            GPOrdinalClassifier(**settings).fit(X, grades)
+            GPOrdinalClassifier(**{"order": self.GRADES, **settings}).fit(X, grades)
 
 
 class TestLikelihood:
@@ -426,6 +451,13 @@ class TestLikelihood:
         [
             (GPRegressor(likelihood="cauchy"), "must be one of auto, gaussian, .*got 'cauchy'"),
             (GPRegressor(likelihood=lgp.Bernoulli()), "real"),
+            (GPRegressor(likelihood="poisson"), "'poisson' is for GPCountRegressor .task count"),
+            (
+                GPRegressor(likelihood="coregionalisation"),
+                "is for GPRegressor with several outputs",
+            ),
+            (GPCountRegressor(likelihood="student-t"), "is for GPRegressor .task regression"),
+            (GPClassifier(likelihood="ordinal"), "is for GPOrdinalClassifier"),
             (GPClassifier(likelihood=lgp.Softmax(4)), "which Softmax is not a likelihood of"),
             (GPClassifier(likelihood=lgp.StudentT()), "which StudentT is not a likelihood of"),
         ],
@@ -434,6 +466,11 @@ class TestLikelihood:
         X = inputs()
         with pytest.raises(InputError, match=says):
             estimator.fit(X, (X[:, 0] > 0).astype(float))
+
+    def test_those_of_two_classes_are_named_with_three(self):
+        X = inputs()
+        with pytest.raises(InputError, match="'probit' is for GPClassifier with two classes"):
+            GPClassifier(likelihood="probit").fit(X, np.digitize(X[:, 0], [-0.5, 0.5]))
 
 
 class TestMethod:
@@ -489,6 +526,12 @@ class TestMethod:
         X = inputs()
         with pytest.raises(InputError, match=says):
             GPRegressor(**settings).fit(X, targets(X))
+
+    @pytest.mark.parametrize("name", ["exact", "collapsed"])
+    def test_gaussian_methods_refuse_counts(self, name):
+        X = inputs()
+        with pytest.raises(InputError, match=r"needs Gaussian noise.*use VariationalInference"):
+            GPCountRegressor(method=name).fit(X, X[:, 0] > 0)
 
     @pytest.mark.parametrize("name", ["exact", "collapsed"])
     def test_gaussian_methods_refuse_a_classifier(self, name):

@@ -17,6 +17,10 @@ app = typer.Typer(
 )
 
 Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
+Order = Annotated[
+    str | None,
+    typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
 
 
@@ -53,6 +57,7 @@ def fit(
     censored: Annotated[
         str | None, typer.Option(help="A column of 1 where a time has seen no event, else 0.")
     ] = None,
+    order: Order = None,
     inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
@@ -80,6 +85,7 @@ def fit(
             )
             if column is not None
         },
+        order=_labels(order),
         method=method,
         n_inducing=inducing,
         restarts=restarts,
@@ -127,7 +133,7 @@ def evaluate(
 
     table_model, frame = _table_model(model), read_table(data)
     for name, value in table_model.evaluate(frame).items():
-        typer.echo(f"{name:32s} {value:.4f}")
+        typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
         typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
 
@@ -146,6 +152,7 @@ def compare(
     method: Annotated[
         list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
     ] = None,
+    order: Order = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
     inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
@@ -168,6 +175,7 @@ def compare(
         methods=method or (),
         test_share=test_share,
         seed=seed,
+        order=_labels(order),
         n_inducing=inducing,
     )
     print_comparison(found, target)
@@ -212,6 +220,10 @@ def main() -> None:
     except InputError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
+
+
+def _labels(order: str | None) -> list[str] | None:
+    return None if order is None else [label.strip() for label in order.split(",")]
 
 
 def _table_model(path: Path):

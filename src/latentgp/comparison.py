@@ -15,15 +15,17 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.table_model import TableModel
-from latentgp.tables import guess_task, split_target
+from latentgp.table_model import TASKS, TableModel, settle, uncensored
+from latentgp.tables import split_target
 from latentgp.tables.targets import Task
+from latentgp.tables.values import listed, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LEVELS = np.linspace(0.05, 0.95, 19)
 _SURE = 0.95
+_NAN = float("nan")
 METHODS: dict[Task, tuple[str, ...]] = {
     "regression": ("auto",),
     "count": ("variational", "laplace", "ep"),
@@ -45,14 +47,16 @@ class Compared(NamedTuple):
         name: of likelihood and method.
         nlpd: negative log predictive density (of classes the log loss), nats a row; NaN, like
             all scores, where there was no fit.
-        standard_error: of `nlpd`.
+        standard_error: of the difference of `nlpd` from the best contender's, row by row, as all
+            share the rows; 0 of the best.
         error: root mean squared error, or of classes the share of wrong ones.
-        coverage: share of rows inside their 95 % interval, or of classes inside the smallest set
-            of labels that has 95 % of the probability.
+        coverage: share of rows inside their 95 % interval, as in `interval_coverages`, or of
+            classes inside the smallest set of labels that has 95 % of the probability.
         calibration_error: mean distance of the coverage of intervals from their level, or of
             classes the expected calibration error.
         seconds: of the fit, compilation included.
-        note: why there was no fit, or what the verdict warns of; empty if nothing.
+        note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
+            coverage and calibration leave censored rows out, which it says.
     """
 
     name: str
@@ -90,7 +94,7 @@ def compare(
     Args:
         frame: inputs and target; rows without a target are left out.
         target: the column to predict.
-        task: "auto" guesses by the target's type.
+        task: "auto" goes by the first likelihood, or else by what `TableModel.fit` goes by.
         likelihoods: names; none are the usual ones of the task.
         methods: names; none are the usual ones of the task.
         test_share: of the rows that are held out, in (0, 1).
@@ -101,24 +105,36 @@ def compare(
         The scores, the lowest NLPD first; pairs that cannot be fitted last, with the reason.
 
     Raises:
-        InputError: no such column, or a share outside (0, 1).
+        InputError: no such column, a share outside (0, 1), or a class that only held-out rows have.
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share must be strictly between 0 and 1, got {test_share}: try 0.3")
     split = split_target(frame, target)
-    chosen = guess_task(split.target).task if task == "auto" else task
+    named = next((name for name in likelihoods if name in TASKS), "auto")
+    sides, order_given = settings.get("side_columns") or {}, settings.get("order")
+    chosen, said, _ = settle(split.target, task, named, sides, order_given)
+    usual = LIKELIHOODS[chosen] if said == "auto" else (said,)
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
     order = np.random.default_rng(seed).permutation(known)
     held_out = max(1, round(test_share * len(order)))
     if len(order) - held_out < 1:
         raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
     train, test = frame.iloc[np.sort(order[held_out:])], frame.iloc[np.sort(order[:held_out])]
-    rows = [
+    if chosen in ("classification", "ordinal"):
+        known, asked = (set(texts_in(split_target(t, target).target)) for t in (train, test))
+        if unseen := sorted(asked - known):
+            raise InputError(
+                f"only held-out rows have the class {listed(unseen)}: merge rare classes, or take "
+                "another seed"
+            )
+    fits = [
         _one(train, test, target, chosen, likelihood, method, seed, settings)
-        for likelihood in likelihoods or LIKELIHOODS[chosen]
+        for likelihood in likelihoods or usual
         for method in methods or METHODS[chosen]
     ]
-    rows.sort(key=lambda row: (np.isnan(row.nlpd), row.nlpd))
+    fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
+    best = fits[0][1]
+    rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
     return Comparison(chosen, tuple(rows), len(train), len(test))
 
 
@@ -131,7 +147,8 @@ def _one(
     method: str,
     seed: int,
     settings: dict[str, Any],
-) -> Compared:
+) -> tuple[Compared, np.ndarray]:
+    """With the NLPD of every row; the standard error is to be filled in."""
     named = [part for part in (likelihood, method) if part != "auto"]
     name = ", ".join(named) or "auto"
     started = time.perf_counter()
@@ -148,22 +165,29 @@ def _one(
             )
     except InputError as error:
         seconds = time.perf_counter() - started
-        nan = float("nan")
-        return Compared(name, nan, nan, nan, nan, nan, seconds, str(error))
+        row = Compared(name, _NAN, _NAN, _NAN, _NAN, _NAN, seconds, str(error))
+        return row, np.full(len(test), _NAN)
     seconds = time.perf_counter() - started
     scores = _scores(model, test)
-    rows = len(scores.nlpd)
-    error = float(np.std(scores.nlpd, ddof=1) / np.sqrt(rows)) if rows > 1 else float("nan")
-    return Compared(
+    notes = list(model.estimator.diagnostics_.warnings)
+    if scores.censored:
+        notes.append(f"Of {scores.censored} censored rows only the density is scored.")
+    row = Compared(
         name=name,
         nlpd=float(np.mean(scores.nlpd)),
-        standard_error=error,
+        standard_error=_NAN,
         error=scores.error,
         coverage=scores.coverage,
         calibration_error=scores.calibration_error,
         seconds=seconds,
-        note=" ".join(model.estimator.diagnostics_.warnings),
+        note=" ".join(notes),
     )
+    return row, scores.nlpd
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Of their mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else _NAN
 
 
 class _Scores(NamedTuple):
@@ -171,6 +195,7 @@ class _Scores(NamedTuple):
     error: float
     coverage: float
     calibration_error: float
+    censored: int = 0  # rows that only `nlpd` is of
 
 
 def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
@@ -178,12 +203,6 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
     estimator = model.estimator
     X, y, side = model.encoded(test)
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
-        unseen = ~np.isin(y, estimator.classes_)
-        if unseen.any():
-            raise InputError(
-                f"{unseen.sum()} held-out row(s) have a class that no row to learn from has; "
-                "merge rare classes, or take another seed."
-            )
         probabilities = estimator.predict_proba(X)
         classes = estimator.classes_
         truth = probabilities[y[:, None] == classes]
@@ -194,19 +213,38 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
             float(np.mean(ahead < _SURE)),
             metrics.expected_calibration_error(y, probabilities, classes=classes),
         )
+    nlpd = -estimator.log_predictive_density(X, y, **side)
+    seen = uncensored(side, len(y))
+    censored = int(np.sum(~seen))
+    if not seen.any():
+        return _Scores(nlpd, _NAN, _NAN, _NAN, censored)
+    mean = estimator.predict(X, return_std=False, **side)
     coverages = interval_coverages(estimator, X, y, side)
     return _Scores(
-        -estimator.log_predictive_density(X, y, **side),
-        metrics.root_mean_squared_error(y, estimator.predict(X, return_std=False, **side)),
+        nlpd,
+        metrics.root_mean_squared_error(y[seen], mean[seen]),
         float(coverages[-1]),
         float(np.mean(np.abs(coverages - LEVELS))),
+        censored,
     )
 
 
 def interval_coverages(
     estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
 ) -> np.ndarray:
-    """Share of rows inside their interval, for each of `LEVELS`."""
+    """Share of rows inside their central interval, for each of `LEVELS`; censored ones left out.
+
+    The interval of a count holds more than its level, as counts are whole. So theirs is of the
+    randomised probability integral transform, uniform if the model is right: F(y) - v p(y) with v
+    uniform, drawn with seed 0 (Czado, Gneiting & Held 2009, section 2.1).
+    """
+    if isinstance(estimator, GPCountRegressor):
+        predictive = estimator.posterior_.predict(X, **side)
+        v = np.random.default_rng(0).uniform(size=len(y))
+        transform = predictive.cdf(y) - v * np.exp(predictive.log_prob(y))
+        return np.mean(np.abs(2 * transform - 1)[:, None] <= LEVELS, axis=0)
+    seen = uncensored(side, len(y))
+    X, y, side = X[seen], y[seen], {name: values[seen] for name, values in side.items()}
     return np.array(
         [
             metrics.interval_coverage(y, *estimator.predict_interval(X, level, **side))

@@ -383,6 +383,7 @@ def comparison(
     standard_errors: ArrayLike,
     *,
     x_label: str = "negative log predictive density [nats a row]",
+    bars: str = "two standard errors",
 ) -> Axes:
     """Draw a score of several contenders with bars of two standard errors, the first on top.
 
@@ -392,6 +393,7 @@ def comparison(
         scores: (K,) finite scores.
         standard_errors: (K,) theirs; NaN draws none.
         x_label: what the score is, with its unit.
+        bars: what the bars are.
 
     Raises:
         InputError: if the arrays are not flat or differ in length.
@@ -410,7 +412,7 @@ def comparison(
             f"{len(names)} names, {scores.size} scores and {errors.size} standard errors: pass one "
             "of each a contender"
         )
-    ax = _axes(ax, (6.4, 1.1 + 0.34 * max(scores.size, 2)))
+    ax = _axes(ax, (7.2, 1.3 + 0.34 * max(scores.size, 2)))
     places = np.arange(scores.size)
     ax.errorbar(
         scores,
@@ -424,7 +426,7 @@ def comparison(
     )
     ax.set_yticks(places, [_shortened(name, 40) for name in names])
     ax.set_ylim(scores.size - 0.5, -0.5)
-    _tidy(ax, f"{x_label}, bars: two standard errors", "")
+    _tidy(ax, f"{x_label}\nbars: {bars}", "")
     ax.tick_params(axis="y", length=0)
     return ax
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
+from latentgp.data import as_targets
 from latentgp.latents.base import (
     LatentPosterior,
     block_means,
@@ -231,6 +232,16 @@ class Predictive:
         )
 
     @double_precision
+    def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
+        """Probability of a target (of each output) of at most y, one y a row.
+
+        Raises:
+            InputError: the likelihood does not say its cdf.
+        """
+        y = as_targets(y, len(self.latent_mean))
+        return apply_in_buckets(_predictive_cdf, self.likelihood, rows=(y, *self._rows()))
+
+    @double_precision
     def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
         """Quantiles of y (of each output) at K probabilities in (0, 1)."""
         levels = checked_levels(probabilities)
@@ -305,6 +316,11 @@ def _predictive_probabilities(likelihood: Likelihood, rows: Any) -> Array:
 @jax.jit
 def _predictive_log_prob(likelihood: Likelihood, rows: Any) -> Array:
     return likelihood.predictive_log_prob(*rows)
+
+
+@jax.jit
+def _predictive_cdf(likelihood: Likelihood, rows: Any) -> Array:
+    return likelihood.predictive_cdf(*rows)
 
 
 @jax.jit

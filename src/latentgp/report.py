@@ -9,7 +9,9 @@ import numpy as np
 
 from latentgp import metrics, plots
 from latentgp.comparison import LEVELS, interval_coverages
+from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
+from latentgp.table_model import uncensored
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +36,10 @@ def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) 
 
 
 def print_comparison(found: "Comparison", target: str) -> None:
-    """A table of contenders, best first, and what was noted of each."""
+    """A table of contenders, best first, and what was noted of each.
+
+    `behind` is how much higher a NLPD is than the best, next to the standard error of that.
+    """
     from rich.console import Console
     from rich.table import Table
 
@@ -42,17 +47,18 @@ def print_comparison(found: "Comparison", target: str) -> None:
     console = Console()
     title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
     table = Table(title=f"{title}, {found.held_out} held out", title_justify="left")
-    table.add_column("contender", min_width=max(len(row.name) for row in found.rows))
+    table.add_column("contender", overflow="fold")
     error = "error" if classes else "RMSE"
-    for heading in ("NLPD", "std. err.", error, "in 95 %", "calib.", "seconds"):
-        table.add_column(heading, justify="right")
+    for heading in ("NLPD", "behind", "± s.e.", error, "in 95 %", "calib.", "seconds"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
         if np.isnan(row.nlpd):
-            table.add_row(row.name, "-", "-", "-", "-", "-", f"{row.seconds:.1f}")
+            table.add_row(row.name, "-", "-", "-", "-", "-", "-", f"{row.seconds:.1f}")
             continue
         table.add_row(
             row.name,
             f"{row.nlpd:.4f}",
+            f"{row.nlpd - found.rows[0].nlpd:.4f}",
             f"{row.standard_error:.4f}",
             f"{row.error:.4g}",
             f"{100 * row.coverage:.1f} %",
@@ -66,13 +72,20 @@ def print_comparison(found: "Comparison", target: str) -> None:
 
 
 def comparison_picture(found: "Comparison", path: Path) -> Path:
-    """The contenders' NLPD, those without a fit left out."""
+    """The contenders' NLPD, those without a fit left out.
+
+    Raises:
+        InputError: none was fitted.
+    """
     fitted = [row for row in found.rows if not np.isnan(row.nlpd)]
+    if not fitted:
+        raise InputError("no contender could be fitted, so there is no picture: mend the above")
     axes = plots.comparison(
         None,
         [row.name for row in fitted],
         [row.nlpd for row in fitted],
         [row.standard_error for row in fitted],
+        bars="two standard errors of the difference from the best",
     )
     return plots.save_figure(axes, path)
 
@@ -205,7 +218,8 @@ def _calibration(
         judged = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
         return plots.reliability_diagram(None, y, judged, bins, classes=estimator.classes_)
     observed = interval_coverages(estimator, X, y, side or {})
-    return plots.interval_calibration(None, LEVELS, observed, rows=len(y))
+    rows = int(uncensored(side or {}, len(y)).sum())
+    return plots.interval_calibration(None, LEVELS, observed, rows=rows)
 
 
 def _timed(console: Any, name: str, work: Callable[[], Any]) -> float:

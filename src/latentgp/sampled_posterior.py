@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
+from latentgp.data import as_targets
 from latentgp.errors import InputError
 from latentgp.inference.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
@@ -269,6 +270,15 @@ class SampledPredictive:
         return self._posterior._apply(_log_prob, *self._rows, y)
 
     @double_precision
+    def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
+        """Probability of a target (of each output) of at most y, one y a row.
+
+        Raises:
+            InputError: the likelihood does not say its cdf.
+        """
+        return self._posterior._apply(_cdf, *self._rows, as_targets(y, len(self._rows[0])))
+
+    @double_precision
     def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
         """Quantiles of y (of each output) at K probabilities in (0, 1)."""
         levels = checked_levels(probabilities)
@@ -398,6 +408,20 @@ def _log_prob(axis: int | None, sampled: Sampled, _: Any, rows: Any) -> Float[Ar
     )
     count = values.shape[0] * values.shape[1]
     return jax.scipy.special.logsumexp(values, axis=(0, 1)) - jnp.log(count)
+
+
+@partial(jax.jit, static_argnums=0)
+def _cdf(axis: int | None, sampled: Sampled, _: Any, rows: Any) -> Float[Array, "N *P"]:
+    X, side, y = rows
+    values = _over_points(
+        axis,
+        sampled,
+        lambda likelihood, f, y, side: likelihood.cdf(y, f, side),
+        _f_points(axis, sampled, X),
+        y,
+        side,
+    )
+    return jnp.mean(values, axis=(0, 1))
 
 
 @partial(jax.jit, static_argnums=0)

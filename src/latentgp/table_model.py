@@ -1,10 +1,15 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, Self
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.special import expit, ndtr, ndtri
+from jaxtyping import Bool, Float
+from scipy.special import ndtri
 
 from latentgp import metrics
 from latentgp.errors import InputError
@@ -18,10 +23,11 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.likelihoods import BernoulliProbit, Gaussian
+from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.precision import double_precision
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.targets import Task
-from latentgp.tables.values import texts_in
+from latentgp.tables.values import listed, numbers_in, source_of, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,12 +40,81 @@ ESTIMATORS: dict[Task, type[Estimator]] = {
     "classification": GPClassifier,
     "ordinal": GPOrdinalClassifier,
 }
-_TASKS: dict[str, Task] = {
+TASKS: dict[str, Task] = {
     **dict.fromkeys(REGRESSION, "regression"),
     **dict.fromkeys(COUNTS, "count"),
     **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
     "ordinal": "ordinal",
 }
+
+
+class _Side(NamedTuple):
+    """What a number of each row says of the target, and predictions without it."""
+
+    task: Task
+    likelihood: str
+    without: str | None
+
+
+_SIDES = {
+    "exposure": _Side("count", "auto", "predictions are in one unit of exposure"),
+    "trials": _Side("count", "binomial", "predictions are of one trial"),
+    "censored": _Side("regression", "weibull", None),  # what is predicted is the event
+    "noise_variance": _Side("regression", "auto", "predictions have the learned noise only"),
+}
+
+
+class Settled(NamedTuple):
+    """What kind of target it is and its law, with what was not asked for in words."""
+
+    task: Task
+    likelihood: str
+    notes: list[str]
+
+
+def settle(
+    target: "pd.Series",
+    task: Task | Literal["auto"],
+    likelihood: str,
+    side_columns: Mapping[str, str],
+    order: Sequence[str] | None,
+) -> Settled:
+    """Decide what was left open, as `TableModel.fit` says.
+
+    Raises:
+        InputError: a side column or an order that the task has none of.
+    """
+    notes, sides = [], {}
+    for name, column in side_columns.items():
+        if name not in _SIDES:
+            raise InputError(f"there is no side column {name!r}: name one of {listed(_SIDES)}")
+        sides[name] = _SIDES[name]
+        if task == "auto" and likelihood == "auto":
+            task = sides[name].task
+            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
+    if task == "auto":
+        if likelihood in TASKS:
+            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
+        elif order is not None:
+            task, reason = "ordinal", "an order is given"
+        else:
+            task, reason = guess_task(target)
+        notes.append(f"{task} of {target.name!r}, because {reason}")
+    for name, side in sides.items():
+        if side.task != task:
+            raise InputError(
+                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
+                f"{task}: leave {name} out, or choose another task or likelihood"
+            )
+        if likelihood == "auto" and side.likelihood != "auto":
+            likelihood = side.likelihood
+            notes.append(f"likelihood {likelihood!r}, because of {name}")
+    if order is not None and task != "ordinal":
+        raise InputError(
+            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
+            "leave the order out, or choose the task ordinal"
+        )
+    return Settled(task, likelihood, notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +145,7 @@ class TableModel:
         likelihood: str = "auto",
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -77,29 +153,27 @@ class TableModel:
         Args:
             frame: inputs and target; rows without a target are left out.
             target: the column to predict.
-            task: "auto" goes by the likelihood, or else guesses by the target's type, and says so
-                in the notes.
-            likelihood: by name; "auto" is the task's usual one.
+            task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
+                the target's type; and says so in the notes.
+            likelihood: by name; "auto" is the task's usual one, "binomial" where there are trials,
+                "weibull" where there are censored rows.
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
                 {"exposure": "days"}; they are then no inputs.
+            order: of an ordinal target, its labels from lowest to highest; None takes that of
+                numbers, or of a category with an order.
             settings: for the estimator.
 
         Raises:
-            InputError: no such column, or a target that does not fit the task.
+            InputError: no such column, or a target, side column or order that the task has none of.
         """
         split = split_target(frame, target)
         inputs, notes = split.inputs, []
         if split.rows_dropped:
             notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-        if task == "auto" and likelihood in _TASKS:
-            task = _TASKS[likelihood]
-            notes.append(f"{task} of {target!r}, because the likelihood is {likelihood!r}")
-        elif task == "auto":
-            task, reason = guess_task(split.target)
-            notes.append(f"{task} of {target!r}, because {reason}")
-        side = {}
-        side_columns = side_columns or {}
+        side, side_columns = {}, side_columns or {}
+        task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
+        notes += why
         for name, column in side_columns.items():
             inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
         sample_weight = None
@@ -108,8 +182,10 @@ class TableModel:
             inputs, sample_weight = _taken_out(inputs, weights, "weights", advice)
         encoder = TableEncoder.fit(inputs)
         notes += encoder.describe()
-        if task == "ordinal" and hasattr(split.target, "cat"):
-            settings["order"] = [str(label) for label in split.target.cat.categories]
+        if task == "ordinal":
+            settings["order"] = order = order or _order_of(split.target)
+            if order is not None:
+                notes.append(f"in the order {' < '.join(order)}")
         estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
         estimator.fit(
             *(encoder.encode(inputs), _targets(split.target, task)),
@@ -126,13 +202,20 @@ class TableModel:
     def predict(self, frame: "pd.DataFrame", level: float = 0.95) -> "pd.DataFrame":
         """Predictions, one a row of the table.
 
-        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target. Classes give
-        `prediction`, a `probability` for each class, and, of two classes, `lower`, `upper`: the
-        interval that holds the second's probability, given how uncertain the latent function is.
+        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
+        exposure or trials in one unit of it, which a warning says. Classes give
+        `prediction`, a `probability` for each class, and, of two classes with one latent function,
+        `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
+        latent function is.
         """
         import pandas as pd
 
-        X, side = self.encoder.encode(frame), self.side_of(frame)
+        known = {name: column for name, column in self.side_columns.items() if column in frame}
+        for name, column in self.side_columns.items():
+            without = _SIDES[name].without
+            if name not in known and without is not None:
+                warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
+        X, side = self.encoder.encode(frame), _sides_of(frame, known)
         if isinstance(self.estimator, GPRegressor | GPCountRegressor):
             mean, std = self.estimator.predict(X, return_std=True, **side)
             lower, upper = self.estimator.predict_interval(X, level, **side)
@@ -144,29 +227,26 @@ class TableModel:
             "prediction": self.estimator.predict(X),
             **dict(zip(names, probabilities.T, strict=True)),
         }
-        if len(names) == 2 and self.task == "classification":
+        likelihood = self.estimator.model_.likelihood
+        if len(names) == 2 and self.task == "classification" and likelihood.latent_size == 1:
             latent = self.estimator.posterior_.predict_f(X)
             reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
-            link = ndtr if isinstance(self.estimator.model_.likelihood, BernoulliProbit) else expit
-            columns["lower"] = link(latent.mean - reach)
-            columns["upper"] = link(latent.mean + reach)
+            ends = np.stack([latent.mean - reach, latent.mean + reach])
+            columns["lower"], columns["upper"] = _second_class(likelihood, ends)
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
         self, frame: "pd.DataFrame"
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Of rows whose target is known: inputs, targets, what the likelihood reads a row."""
+        """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+        """
         split = split_target(frame, self.target)
         X = self.encoder.encode(split.inputs)
-        return X, _targets(split.target, self.task), self.side_of(split.inputs)
-
-    def side_of(self, frame: "pd.DataFrame") -> dict[str, np.ndarray]:
-        """What the likelihood reads a row, of the columns that the table has."""
-        return {
-            name: _taken_out(frame, column, name, "give a number in every row")[1]
-            for name, column in self.side_columns.items()
-            if column in frame
-        }
+        side = _sides_of(split.inputs, self.side_columns)
+        return X, _targets(split.target, self.task), side
 
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""
@@ -176,18 +256,32 @@ class TableModel:
         return classification_scores(self.estimator, X, y)
 
 
+def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
+    """Which rows have seen their target itself, not only a time until which it was to come."""
+    return np.asarray(side.get("censored", np.zeros(rows))) == 0
+
+
 def regression_scores(
     estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
 ) -> dict[str, float]:
-    """Held-out scores of a regressor, in the units of y and in nats."""
+    """Held-out scores of a regressor, in the units of y and in nats.
+
+    Where a time is censored nobody knows how far off a prediction was: of such rows only the
+    density is scored, and how many they are is among the scores.
+    """
+    seen = uncensored(side, len(y))
     mean, std = estimator.predict(X, return_std=True, **side)
     density = estimator.log_predictive_density(X, y, **side)
     interval = estimator.predict_interval(X, **side)
     scores = {
         "negative log predictive density": metrics.negative_log_predictive_density(density),
-        "root mean squared error": metrics.root_mean_squared_error(y, mean),
-        "95 % interval coverage": metrics.interval_coverage(y, *interval),
     }
+    if not seen.all():
+        scores["censored rows left out below"] = int(np.sum(~seen))
+    if seen.any():
+        ends = [end[seen] for end in interval]
+        scores["root mean squared error"] = metrics.root_mean_squared_error(y[seen], mean[seen])
+        scores["95 % interval coverage"] = metrics.interval_coverage(y[seen], *ends)
     if isinstance(estimator.model_.likelihood, Gaussian):
         scores["CRPS"] = metrics.crps_gaussian(y, mean, std)
     return scores
@@ -209,6 +303,28 @@ def classification_scores(
     }
 
 
+@double_precision
+def _second_class(
+    likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
+) -> Float[np.ndarray, "2 N"]:
+    """Its probability at the two ends of the one latent function, the lower first."""
+    probabilities = jax.vmap(lambda f: likelihood.class_probabilities(f[None], {})[1])
+    values = np.asarray(probabilities(jnp.asarray(ends.ravel())))
+    return np.sort(values.reshape(ends.shape), axis=0)
+
+
+def _order_of(target: "pd.Series") -> list[str] | None:
+    """The labels from lowest to highest, of numbers and of categories with an order."""
+    if getattr(target.dtype, "ordered", False):
+        return texts_in(target.cat.categories.to_series()).tolist()
+    known = target.drop_duplicates().astype(object).infer_objects()
+    source = source_of(known)
+    if source not in ("number", "text", "boolean"):
+        return None
+    ascending = np.argsort(numbers_in(known, source), kind="stable")
+    return texts_in(known.iloc[ascending]).tolist()
+
+
 def _targets(target: "pd.Series", task: str) -> np.ndarray:
     if task in ("classification", "ordinal"):
         return texts_in(target).to_numpy(dtype=str)
@@ -222,6 +338,13 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
         raise InputError(
             f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
         ) from error
+
+
+def _sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+    return {
+        name: _taken_out(frame, column, name, "give a number in every row")[1]
+        for name, column in columns.items()
+    }
 
 
 def _taken_out(

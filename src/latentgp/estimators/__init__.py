@@ -7,12 +7,23 @@ values scale with the data, so nothing has to be standardised before or converte
 from latentgp.estimators.classifier import BINARY, MULTICLASS, GPClassifier
 from latentgp.estimators.counts import COUNTS, GPCountRegressor
 from latentgp.estimators.ordinal import GPOrdinalClassifier
-from latentgp.estimators.regressor import REGRESSION, GPRegressor
+from latentgp.estimators.regressor import OF_OUTPUTS, REGRESSION, GPRegressor
+
+# Whom a likelihood's name belongs to, for messages.
+OWNERS = {
+    **dict.fromkeys(REGRESSION, "GPRegressor (task regression)"),
+    **dict.fromkeys(OF_OUTPUTS, "GPRegressor with several outputs"),
+    **dict.fromkeys(COUNTS, "GPCountRegressor (task count)"),
+    **dict.fromkeys(BINARY, "GPClassifier with two classes (task classification)"),
+    **dict.fromkeys(MULTICLASS, "GPClassifier (task classification)"),
+    "ordinal": "GPOrdinalClassifier (task ordinal)",
+}
 
 __all__ = [
     "BINARY",
     "COUNTS",
     "MULTICLASS",
+    "OWNERS",
     "REGRESSION",
     "GPClassifier",
     "GPCountRegressor",

@@ -110,6 +110,13 @@ class GPEstimator(BaseEstimator):
             return self.likelihood
         name = default if self.likelihood == "auto" else self.likelihood
         if not isinstance(name, str) or name not in names:
+            from latentgp.estimators import OWNERS  # it imports this module
+
+            if isinstance(name, str) and name in OWNERS:
+                raise InputError(
+                    f"likelihood {name!r} is for {OWNERS[name]}; here choose one of auto, "
+                    f"{', '.join(names)}, or a likelihood object."
+                )
             raise InputError(
                 f"likelihood must be one of auto, {', '.join(names)}, or a likelihood object, got "
                 f"{self.likelihood!r}."

@@ -54,12 +54,13 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
             y: labels, of any type, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
         """
+        dtype = getattr(y, "dtype", None)
         X, y = self._validated(X, y)
         check_known(y)
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
-        self.classes_ = self._sorted_labels(present)
+        self.classes_ = self._sorted_labels(present, dtype)
         if len(self.classes_) < 2:
             raise InputError(
                 f"The targets hold one class only ({self.classes_[:1].tolist()}); "
@@ -108,8 +109,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
     def _class_likelihood(self, data: Data) -> Likelihood:
         """The likelihood of targets that number `classes_`."""
 
-    def _sorted_labels(self, labels: np.ndarray) -> np.ndarray:
-        """The labels, each once, in their order."""
+    def _sorted_labels(self, labels: np.ndarray, dtype: Any) -> np.ndarray:
+        """The labels, each once, in their order; `dtype` is that of the targets as given."""
         return np.unique(labels)
 
     def _numbered(self, labels: np.ndarray) -> Float[np.ndarray, "N"]:

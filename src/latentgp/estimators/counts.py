@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from latentgp.data import Data
 from latentgp.errors import InputError
@@ -46,6 +47,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         model_: the learned model; its latent function is the logarithm of the rate, or the log-odds
             of a success.
         posterior_: the posterior.
+        side_information_: which of "exposure" and "trials" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
         method_: the method used, and `method_reason_` why.
@@ -87,6 +89,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             )
         likelihood.check_targets(data.y)
         likelihood.check_side_information(data.side_information)
+        self.side_information_ = list(data.side_information)
         return self._fit_model(data, likelihood)
 
     def predict(
@@ -110,6 +113,29 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     ) -> Float[np.ndarray, "N"]:
         """Log p(y | data) a row, in nats."""
         return self._predictive(X, exposure, trials).log_prob(y)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> float:
+        """R^2 of the predicted mean, the share of the variance of y that it explains.
+
+        Raises:
+            InputError: no exposure or trials, where the fit had them.
+        """
+        side = _side(exposure, trials)
+        for name in self.side_information_:
+            if name not in side:
+                raise InputError(
+                    f"The fit had {name}, without which counts cannot be scored; give score(..., "
+                    f"{name}=...)."
+                )
+        return float(r2_score(y, self.predict(X, **side), sample_weight=sample_weight))
 
     def sample_y(
         self,

@@ -20,7 +20,8 @@ class GPOrdinalClassifier(LabelEstimator):
 
     Args:
         kernel: as in `GPRegressor`.
-        order: the labels from lowest to highest; None sorts them, which suits numbers.
+        order: the labels from lowest to highest; None sorts numbers, and takes the categories of
+            a pandas categorical that has an order. Other labels need it.
         likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
         method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
@@ -72,11 +73,19 @@ class GPOrdinalClassifier(LabelEstimator):
         )
         self.order = order
 
-    def _sorted_labels(self, labels: np.ndarray) -> np.ndarray:
+    def _sorted_labels(self, labels: np.ndarray, dtype: Any) -> np.ndarray:
         present = np.unique(labels)
-        if self.order is None:
+        given = self.order
+        if given is None and getattr(dtype, "ordered", False):
+            given = dtype.categories
+        if given is None:
+            if any(isinstance(label, str) for label in present.tolist()):
+                raise InputError(
+                    f"The labels {present[:5].tolist()} are text, which has no order of its own; "
+                    "give order= (--order on the command line), from lowest to highest."
+                )
             return present
-        order = np.asarray(self.order)
+        order = np.asarray(list(given))
         unknown = np.setdiff1d(present, order)
         if unknown.size or len(np.unique(order)) < len(order):
             raise InputError(

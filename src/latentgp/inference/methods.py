@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Key
 
 from latentgp.arrays import Array
-from latentgp.augmentations import Augmentation, Automatic
+from latentgp.augmentations import Augmentation, Automatic, augmentation_of
 from latentgp.data import Data
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
@@ -518,11 +518,11 @@ def _check_share(method: SiteMethod, name: str, advice: str) -> None:
 
 
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
-    rule = AugmentationRule()
-    rule.check(model.likelihood)
-    if not rule.is_exact(model.likelihood):
+    augmentation = augmentation_of(model.likelihood)
+    if augmentation is None or not augmentation.is_exact:
+        others = "VariationalInference" if augmentation is None else "AugmentedVI"
         raise InputError(
-            f"{type(method).__name__} needs Gaussian noise, but the likelihood is "
-            f"{type(model.likelihood).__name__}; use AugmentedVI or VariationalInference."
+            f"{type(method).__name__} needs Gaussian noise on one output, but the likelihood is "
+            f"{type(model.likelihood).__name__}; use {others}."
         )
-    return SiteInference.of(model, method.representation, rule)
+    return SiteInference.of(model, method.representation, AugmentationRule())

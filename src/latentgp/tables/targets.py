@@ -91,8 +91,8 @@ def guess_task(target: pd.Series) -> TaskGuess:
     """Say what kind of target a column is, and why.
 
     Text, truth values, categories, and whole numbers with exactly two distinct values are classes,
-    categories with an order ordered ones. Whole numbers from 0 up are counts. Everything else,
-    fractional numbers stored as text included, is a quantity.
+    categories with an order ordered ones. Whole numbers whose lowest is 0 are counts. Everything
+    else, fractional numbers stored as text included, is a quantity.
 
     Args:
         target: (N,) target column; missing values are ignored.

@@ -1,0 +1,131 @@
+"""Contenders on one split: what is checked before, scored after, printed and drawn."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from latentgp import GPCountRegressor, comparison
+from latentgp.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
+from latentgp.errors import InputError
+from latentgp.report import comparison_picture, print_comparison
+
+ROWS = 60
+_generator = np.random.default_rng(0)
+_x = _generator.uniform(0, 6, ROWS)
+_f = np.sin(_x)
+NAN = float("nan")
+
+
+def found(*names, nlpd=0.5):
+    rows = [Compared(name, nlpd, 0.01, 1.0, 0.9, 0.02, 123.4, "") for name in names]
+    return Comparison("regression", tuple(rows), 42, 18)
+
+
+class TestBeforeAnyFit:
+    def test_a_class_that_no_row_to_learn_from_has(self, monkeypatch):
+        monkeypatch.setattr(comparison, "_one", lambda *_: pytest.fail("fitted"))
+        frame = pd.DataFrame({"x": _x, "y": np.where(_f > 0, "a", "b")})
+        for row in range(ROWS):
+            frame.loc[row, "y"] = "rare"
+            if row in np.random.default_rng(0).permutation(ROWS)[:18]:
+                break
+            frame.loc[row, "y"] = "a"
+        with pytest.raises(InputError, match="only held-out rows have the class 'rare': merge"):
+            compare(frame, "y")
+
+    def test_the_likelihood_says_the_task(self, monkeypatch):
+        monkeypatch.setattr(
+            comparison,
+            "_one",
+            lambda *given: (
+                Compared(given[4], 1.0, NAN, 1.0, 1.0, 1.0, 1.0, given[3]),
+                np.ones(len(given[1])),
+            ),
+        )
+        frame = pd.DataFrame({"x": _x, "y": 1 + _generator.poisson(np.exp(_f))})
+        compared = compare(frame, "y", likelihoods=["poisson", "negative-binomial"], methods=["ep"])
+        assert compared.task == "count"
+        assert compare(frame, "y", methods=["ep"]).task == "regression"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_are_of_the_difference_from_the_best():
+    y = _f + 0.1 * _generator.normal(size=ROWS)
+    compared = compare(
+        pd.DataFrame({"x": _x, "y": y}),
+        "y",
+        likelihoods=["gaussian"],
+        methods=["exact", "laplace"],
+        max_evaluations=5,
+    )
+    best, other = compared.rows
+    assert best.standard_error == 0
+    # The two are one posterior, so rows differ by next to nothing; each NLPD does by much more.
+    assert other.standard_error < 1e-3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_coverage_of_counts_is_that_of_the_probability_integral_transform():
+    X, rate = _x[:, None], np.exp(_f - 1.0)
+    counts = GPCountRegressor(method="laplace", random_state=0, max_evaluations=5)
+    counts.fit(X, _generator.poisson(rate))
+    posterior = counts.posterior_
+    X = np.repeat(X, 50, axis=0)
+    predictive = posterior.predict(X)
+    # Targets of the predictive law itself: covered as often as each level says.
+    y = predictive.sample(key=jax.random.key(1))[0]
+    observed = interval_coverages(counts, X, y, {})
+    np.testing.assert_allclose(observed, LEVELS, atol=4 * 0.5 / np.sqrt(len(y)))
+    inside = np.mean((y >= predictive.interval(0.5)[0]) & (y <= predictive.interval(0.5)[1]))
+    assert inside > 0.6  # which the interval itself does not
+    f, s = predictive.latent_mean[:1, 0], np.sqrt(predictive.latent_variance[:1, 0])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    by_hand = stats.poisson.cdf(1, np.exp(f + s * nodes)) @ weights / weights.sum()
+    np.testing.assert_allclose(posterior.predict(X[:1]).cdf([1.0]), [by_hand], rtol=1e-6)
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_every_column_is_printed(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    names = ("heteroscedastic-student-t, variational", "gaussian, exact")
+    print_comparison(found(*names), "price")
+    out = capsys.readouterr().out
+    for words in (
+        "NLPD",
+        "behind",
+        "s.e.",
+        "RMSE",
+        "in 95 %",
+        "calib.",
+        "seconds",
+        "123.4",
+        "90.0",
+    ):
+        assert words in out
+    assert all(len(line) <= int(columns) for line in out.splitlines())
+
+
+def test_the_picture_holds_its_label(tmp_path):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+        comparison_picture(
+            found("heteroscedastic-student-t, variational", "exact"), tmp_path / "a.png"
+        )
+    (figure,) = drawn
+    FigureCanvasAgg(figure).draw()
+    box = figure.axes[0].xaxis.label.get_window_extent()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    assert "difference from the best" in figure.axes[0].get_xlabel()
+
+
+def test_without_a_fit_there_is_no_picture(tmp_path):
+    with pytest.raises(InputError, match="no contender could be fitted"):
+        comparison_picture(found("poisson", nlpd=NAN), tmp_path / "a.png")

@@ -1,0 +1,131 @@
+"""A table in, predictions of the right kind out: orders, intervals, what belongs to a row."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from latentgp.comparison import interval_coverages
+from latentgp.errors import InputError
+from latentgp.table_model import TableModel, settle
+
+ROWS = 60
+_generator = np.random.default_rng(0)
+_x = _generator.uniform(0, 6, ROWS)
+_f = np.sin(_x)
+
+
+def fitted(target, method="laplace", more=None, **settings):
+    """A model of `y` from `x`, of few evaluations, and its table."""
+    frame = pd.DataFrame({"x": _x, "y": target, **(more or {})})
+    settings = {"max_evaluations": 5, "random_state": 0, **settings}
+    return TableModel.fit(frame, "y", method=method, **settings), frame
+
+
+class TestOrder:
+    SCORE = 1 + np.digitize(_f, np.linspace(-0.9, 0.9, 9))
+    GRADE = np.array(["low", "middle", "high"])[np.digitize(_f, [-0.4, 0.4])]
+
+    @pytest.mark.parametrize("kind", [int, float, str])
+    @pytest.mark.filterwarnings("ignore")
+    def test_numbers_are_in_their_own_order(self, kind):
+        model, _ = fitted(self.SCORE.astype(kind), task="ordinal")
+        labels = [str(number) for number in range(1, 11)]
+        assert model.estimator.classes_.tolist() == labels
+        assert any(note == f"in the order {' < '.join(labels)}" for note in model.notes)
+
+    def test_text_needs_an_order(self):
+        with pytest.raises(InputError, match="text, which has no order of its own; give order="):
+            fitted(self.GRADE, task="ordinal")
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_an_order_that_is_given(self):
+        order = ["low", "middle", "high"]
+        model, _ = fitted(self.GRADE, task="ordinal", order=order)
+        assert model.estimator.classes_.tolist() == order
+
+
+class TestIntervalsOfTwoClasses:
+    LABEL = np.where(_f > 0.2 * _generator.normal(size=ROWS), "yes", "no")
+
+    @pytest.mark.parametrize("likelihood", ["logit", "probit", "bayesian-svm"])
+    @pytest.mark.filterwarnings("ignore")
+    def test_they_hold_the_probability(self, likelihood):
+        method = "augmented" if likelihood == "bayesian-svm" else "laplace"
+        model, frame = fitted(self.LABEL, method, likelihood=likelihood)
+        predicted = model.predict(frame)
+        assert (predicted["lower"] <= predicted["probability_yes"]).all()
+        assert (predicted["probability_yes"] <= predicted["upper"]).all()
+        # At a level of nothing, both ends are the probability at the latent mean.
+        ends = model.predict(frame, level=1e-9)[["lower", "upper"]].to_numpy()
+        f = model.estimator.posterior_.mean_f(model.encoder.encode(frame))
+        given = model.estimator.model_.likelihood.class_probabilities
+        np.testing.assert_allclose(ends[:, 0], [given(np.array([v]), {})[1] for v in f], rtol=1e-5)
+        np.testing.assert_allclose(ends[:, 0], ends[:, 1], rtol=1e-6)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_two_latent_functions_have_none(self):
+        model, frame = fitted(self.LABEL, likelihood="softmax")
+        assert list(model.predict(frame)) == ["prediction", "probability_no", "probability_yes"]
+
+
+class TestWhatARowCarries:
+    DAYS = _generator.uniform(1, 5, ROWS)
+    VISITS = 1 + _generator.poisson(DAYS * np.exp(1 + _f))
+
+    @pytest.mark.parametrize(
+        ("name", "task", "likelihood", "law"),
+        [
+            ("exposure", "auto", "auto", ("count", "auto")),
+            ("trials", "auto", "auto", ("count", "binomial")),
+            ("trials", "count", "auto", ("count", "binomial")),
+            ("censored", "auto", "auto", ("regression", "weibull")),
+            ("exposure", "auto", "negative-binomial", ("count", "negative-binomial")),
+        ],
+    )
+    def test_it_says_what_was_left_open(self, name, task, likelihood, law):
+        settled = settle(pd.Series(self.VISITS, name="y"), task, likelihood, {name: "c"}, None)
+        assert settled[:2] == law
+        assert any(name in note or likelihood in note for note in settled.notes)
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            ({"task": "regression", "side_columns": {"exposure": "c"}}, "exposure belongs to the "),
+            ({"task": "classification", "side_columns": {"trials": "c"}}, "trials belongs to the "),
+            ({"likelihood": "poisson", "side_columns": {"censored": "c"}}, "censored belongs to "),
+            ({"side_columns": {"exposures": "c"}}, "no side column 'exposures'"),
+            ({"task": "count", "order": ["1", "2"]}, "an order belongs to the task ordinal"),
+        ],
+    )
+    def test_what_belongs_to_another_task_is_refused(self, settings, says):
+        with pytest.raises(InputError, match=says):
+            fitted(self.VISITS, more={"c": self.DAYS}, **settings)
+
+    @pytest.mark.filterwarnings("ignore:.*evaluations")
+    def test_exposure_that_is_missing_is_said_or_refused(self):
+        model, frame = fitted(
+            self.VISITS, more={"days": self.DAYS}, side_columns={"exposure": "days"}
+        )
+        bare = frame.drop(columns="days")
+        with pytest.warns(UserWarning, match="no column 'days': .* in one unit of exposure"):
+            a_day = model.predict(bare)
+        np.testing.assert_allclose(a_day["mean"] * self.DAYS, model.predict(frame)["mean"])
+        assert model.evaluate(frame)["root mean squared error"] < 10
+        with pytest.raises(InputError, match="no column 'days'"):
+            model.evaluate(bare)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_errors_are_of_rows_that_are_not_censored(self):
+        life = 5 * np.exp(_f) * _generator.weibull(2, ROWS)
+        until = _generator.uniform(2, 15, ROWS)
+        more = {"lost": (until < life).astype(int)}
+        model, frame = fitted(np.minimum(life, until), more=more, side_columns={"censored": "lost"})
+        scores, seen = model.evaluate(frame), frame["lost"] == 0
+        assert scores["censored rows left out below"] == (~seen).sum() > 5
+        predicted = model.predict(frame)[seen]
+        error = np.sqrt(np.mean((predicted["mean"] - frame["y"][seen]) ** 2))
+        assert scores["root mean squared error"] == pytest.approx(error)
+        inside = (predicted["lower"] <= frame["y"][seen]) & (frame["y"][seen] <= predicted["upper"])
+        assert scores["95 % interval coverage"] == pytest.approx(inside.mean())
+        observed = interval_coverages(model.estimator, *model.encoded(frame))
+        assert observed[-1] == pytest.approx(inside.mean())
