@@ -131,8 +131,9 @@ def log_expectation(
         x: Float[Array, "N S"], values: Float[Array, "N S"]
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         highest = jnp.argmax(values, axis=1)[:, None]
-        ends = jnp.maximum(highest - 1, 0), jnp.minimum(highest + 1, x.shape[1] - 1)
-        return tuple(jnp.take_along_axis(x, end, axis=1)[:, 0] for end in ends)
+        lower = jnp.take_along_axis(x, jnp.maximum(highest - 1, 0), axis=1)
+        upper = jnp.take_along_axis(x, jnp.minimum(highest + 1, x.shape[1] - 1), axis=1)
+        return lower[:, 0], upper[:, 0]
 
     x = jnp.broadcast_to(jnp.asarray(grid, like.dtype), (*like.shape, len(grid)))
     ends = jax.lax.fori_loop(0, _ROUNDS, closer, neighbours(x, log_tilted(x)))
