@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 import latentgp as lgp
 from classes import concrete_classes
@@ -22,6 +22,7 @@ from likelihood_cases import (
     GRID,
     KEPT,
     LOGISTIC_NOISE,
+    NARROW,
     OF_OUTPUTS,
     OF_RULES,
     slow_but_some,
@@ -50,6 +51,38 @@ def test_likelihood_conforms_and_is_complete(likelihood, targets, continuous, si
 )
 def test_a_likelihood_of_log_prob_alone_conforms(likelihood, grid):
     assert check_likelihood(likelihood, grid, continuous=True) == OPTIONAL
+
+
+def brute_force(likelihood, y, mean, variance, side):
+    """Log E p(y | f) under f ~ N(mean, diag(variance)), by even grids as fine as is needed."""
+    over = jax.jit(jax.vmap(lambda f: likelihood.log_prob(y, f, side)))
+    low, high = -40.0, 40.0
+    for _ in range(3):
+        x = np.linspace(low, high, 40_001 if likelihood.latent_size == 1 else 8_001)
+        both = np.meshgrid(x, np.linspace(-9, 9, 101)[: None if len(mean) == 2 else 1] * 1.0)
+        both = np.stack(both, axis=-1)[..., : len(mean)]
+        values = np.asarray(over((mean + np.sqrt(variance) * both).reshape(-1, len(mean))))
+        values = values.reshape(both.shape[:2]) - 0.5 * np.sum(both**2, axis=-1)
+        seen = x[np.max(values, axis=0) > np.max(values) - 60]
+        low, high = seen[0] - (x[1] - x[0]), seen[-1] + (x[1] - x[0])
+    steps = [x[1] - x[0], 18 / 100][: len(mean)]
+    return logsumexp(values) + np.sum(np.log(steps) - 0.5 * np.log(2 * np.pi))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("likelihood", "y", "centre", "side", "tolerance"), NARROW)
+def test_predictive_densities_where_the_likelihood_is_narrow(
+    likelihood, y, centre, side, tolerance
+):
+    y, side = jnp.array(y), {k: jnp.array(v) for k, v in (side or {}).items()}
+    rest = np.zeros(likelihood.latent_size - 1)
+    for spread, away in [(1e-3, 0.1), (0.1, 0.23), (1.0, 0.23), (1.0, 5.0), (4.0, -2.3)]:
+        mean = np.array([centre - away * spread, *rest + 0.2])
+        variance = np.array([spread**2, *rest + 0.3])
+        rows = {k: v[None] for k, v in side.items()}
+        value = likelihood.predictive_log_prob(y[None], mean[None], variance[None], rows)
+        truth = brute_force(likelihood, y, mean, variance, side)
+        np.testing.assert_allclose(value[0], truth, rtol=1e-9, atol=tolerance)
 
 
 def test_every_likelihood_is_checked():

@@ -6,15 +6,18 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.quadrature import (
     expectation,
+    log_expectation,
     nodes_near,
     prediction_nodes,
     training_nodes,
+    trapezoidal_nodes,
 )
 from latentgp.likelihoods.quantiles import invert_cdf, invert_cdf_of_counts
 from latentgp.parameters import Parametrised
@@ -161,10 +164,26 @@ class Likelihood(Parametrised):
         side: SideInformation,
     ) -> Float[Array, "N"]:
         """Log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        along, spread = self._along_nodes(self.log_prob, y, side), jnp.sqrt(variance)
         nodes, weights = prediction_nodes(self.latent_size)
-        f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * nodes
-        log_prob = self._along_nodes(self.log_prob, y, side)(f)
-        return jax.scipy.special.logsumexp(log_prob, axis=1, b=weights)
+        if self.latent_size == 2:
+            nodes, weights = trapezoidal_nodes(1, round(len(weights) ** 0.5))
+        if self.latent_size > 2:
+            log_prob = along(mean[:, None] + spread[:, None] * nodes)
+            return logsumexp(log_prob, axis=1, b=weights)
+
+        def of_first(x: Float[Array, "N S"]) -> Float[Array, "N S"]:
+            """Given the first latent, the second one integrated out."""
+            first = mean[:, :1] + spread[:, :1] * x
+            if self.latent_size == 1:
+                return along(first[:, :, None])
+            rest = mean[:, 1:] + spread[:, 1:] * nodes[:, 0]
+            f = jnp.stack(jnp.broadcast_arrays(first[:, :, None], rest[:, None]), axis=-1)
+            log_prob = along(f.reshape(len(mean), -1, 2)).reshape(f.shape[:3])
+            return logsumexp(log_prob, axis=2, b=weights)
+
+        unimodal = self.is_log_concave and self.latent_size == 1
+        return log_expectation(of_first, mean[:, 0], unimodal=unimodal)
 
     def log_expected_power(
         self,
@@ -196,7 +215,7 @@ class Likelihood(Parametrised):
         else:
             f, log_weights = nodes_near(mean, variance, *near)
         log_prob = self._along_nodes(self.log_prob, y, side)(f)
-        return jax.scipy.special.logsumexp(power * log_prob + log_weights, axis=1)
+        return logsumexp(power * log_prob + log_weights, axis=1)
 
     def predictive_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation

@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
+from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
@@ -94,6 +95,20 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
         maximal_precision: lambda, learned, units one over y squared; the noise variance is
             nowhere below one over it.
     """
+
+    def predictive_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        # Given f_2 the target is normal, f_1 integrated out.
+        nodes, weights = prediction_nodes(1)
+        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * jnp.asarray(nodes[:, 0], mean.dtype)
+        total = variance[:, :1] + (1 + jnp.exp(-g)) / self.maximal_precision
+        log_density = norm.logpdf(y[:, None], mean[:, :1], jnp.sqrt(total))
+        return jax.nn.logsumexp(log_density, axis=1, b=jnp.asarray(weights, mean.dtype))
 
 
 class HeteroscedasticStudentT(StudentShape, Heteroscedastic):

@@ -6,7 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.lax.linalg import triangular_solve as solve
 from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
@@ -15,9 +17,11 @@ from latentgp.data import as_targets, as_weights
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.quadrature import training_nodes
+from latentgp.likelihoods.quadrature import expectation, prediction_nodes
 from latentgp.likelihoods.quantiles import invert_cdf
 from latentgp.parameters import parameter
+
+_STEPS = 6  # towards the law of the shared functions given the outputs
 
 
 class Parts(NamedTuple):
@@ -189,6 +193,7 @@ class LinearOutputs(Likelihood):
         value = self._log_expected(y, mean, variance, self.noise_variance / power)
         return value + jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
 
+    @abstractmethod
     def _log_expected(
         self,
         y: Float[Array, "N P"],
@@ -196,29 +201,7 @@ class LinearOutputs(Likelihood):
         variance: Float[Array, "N Q"],
         noise: Float[Array, "P"],
     ) -> Float[Array, "N"]:
-        """Log density of the outputs together, with g integrated out, and L by quadrature."""
-        parts = self.parts(mean, variance)
-
-        def given(loading: Float[Array, "#N P R"]) -> Float[Array, "N"]:
-            away, seen = self._away(y, jnp.sum(loading * parts.mean[:, None], axis=2))
-            loading = jnp.where(seen[:, :, None], loading, 0.0)
-            shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
-            own = jnp.where(seen, noise, 1.0)
-            factor = jnp.linalg.cholesky(
-                shared + own[:, :, None] * jnp.eye(y.shape[1], dtype=own.dtype)
-            )
-            white = jax.lax.linalg.triangular_solve(
-                factor, away[:, :, None], left_side=True, lower=True
-            )[:, :, 0]
-            halves = 0.5 * white**2 + jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
-            constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
-            return -jnp.sum(halves + constant, axis=1)
-
-        return self._over_loadings(given, parts)
-
-    def _over_loadings(self, log_density: Any, parts: Parts) -> Float[Array, "N *P"]:
-        """Log of the expectation over L of a density given it."""
-        return log_density(parts.loading)
+        """Log density of the outputs together, g and L integrated out."""
 
     def _output_moments(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
@@ -285,6 +268,25 @@ class LinearCoregionalisation(LinearOutputs):
         centre, spread = self.predictive_moments(mean, variance, side)
         return ndtr((y - centre) / jnp.sqrt(spread))
 
+    def _log_expected(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        noise: Float[Array, "P"],
+    ) -> Float[Array, "N"]:
+        parts = self.parts(mean, variance)
+        away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
+        loading = jnp.where(seen[:, :, None], parts.loading, 0.0)
+        shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
+        own = jnp.where(seen, noise, 1.0)
+        identity = jnp.eye(y.shape[1], dtype=own.dtype)
+        factor = jnp.linalg.cholesky(shared + own[:, :, None] * identity)
+        white = solve(factor, away[:, :, None], left_side=True, lower=True)[:, :, 0]
+        halves = 0.5 * white**2 + jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
+        constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
+        return -jnp.sum(halves + constant, axis=1)
+
 
 class GPRegressionNetwork(LinearOutputs):
     """Outputs whose mixing changes with the inputs: L = mixing + W(x), W latent functions too.
@@ -315,14 +317,64 @@ class GPRegressionNetwork(LinearOutputs):
             variance[:, number:].reshape(table),
         )
 
-    def _over_loadings(self, log_density: Any, parts: Parts) -> Float[Array, "N *P"]:
-        nodes, weights = training_nodes(self.mixing.size)
-        spread = jnp.sqrt(parts.loading_variance)
-        nodes = jnp.asarray(nodes, spread.dtype).reshape(-1, *self.mixing.shape)
-        # One after another: what each needs is N P^2 numbers.
-        values = jax.lax.map(lambda node: log_density(parts.loading + spread * node), nodes)
-        weights = jnp.asarray(weights, spread.dtype).reshape(-1, *(1,) * (values.ndim - 1))
-        return logsumexp(values, axis=0, b=weights)
+    def _log_expected(
+        self,
+        y: Float[Array, "N P"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        noise: Float[Array, "P"],
+    ) -> Float[Array, "N"]:
+        # Given g the outputs are independent and normal. In units of its spread from its mean,
+        # the law of g is a standard normal one, and that given y about N(centre, root root^T).
+        parts = self.parts(mean, variance)
+        spread = jnp.sqrt(parts.variance)
+        slopes = parts.loading * spread[:, None]
+        away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
+        centre, root = jax.lax.stop_gradient(self._given(slopes, away, seen, parts, noise))
+        nodes, weights = prediction_nodes(self.mixing.shape[1])
+
+        def at(node: tuple[Float[Array, "R"], Float[Array, ""]]) -> Float[Array, "N"]:
+            z, log_weight = node
+            x = centre + root @ z
+            left = away - (slopes @ x[:, :, None])[:, :, 0]
+            total = self._variances(parts, parts.mean + spread * x, noise)
+            log_density = norm.logpdf(left, 0.0, jnp.sqrt(total)) - jnp.log(self.scale)
+            log_law = log_weight + 0.5 * (jnp.sum(z**2) - jnp.sum(x**2, axis=1))
+            return log_law + jnp.sum(jnp.where(seen, log_density, 0.0), axis=1)
+
+        log_size = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
+        nodes = jnp.asarray(nodes, mean.dtype), jnp.log(jnp.asarray(weights, mean.dtype))
+        return log_size + logsumexp(jax.lax.map(at, nodes), axis=0)
+
+    def _given(
+        self,
+        slopes: Float[Array, "N P R"],
+        away: Float[Array, "N P"],
+        seen: Any,
+        parts: Parts,
+        noise: Float[Array, "P"],
+    ) -> tuple[Float[Array, "N R"], Float[Array, "N R R"]]:
+        """Mean and root of the covariance of x given y, the outputs' variances at their mean."""
+        x = jnp.zeros_like(parts.mean)
+        identity = jnp.eye(x.shape[1], dtype=x.dtype)
+        root = jnp.broadcast_to(identity, (*x.shape, x.shape[1]))
+        for _ in range(_STEPS):
+            # The outputs' variances given g, on average over its law so far.
+            g = parts.mean + jnp.sqrt(parts.variance) * x
+            square = g**2 + parts.variance * jnp.sum(root**2, axis=2)
+            total = jnp.sum(parts.loading_variance * square[:, None], axis=2) + noise
+            scaled = jnp.where(seen, 1 / total, 0.0)[:, :, None] * slopes
+            precision = identity + jnp.swapaxes(slopes, 1, 2) @ scaled
+            covariance = jnp.linalg.inv(precision)
+            x = (covariance @ (jnp.swapaxes(scaled, 1, 2) @ away[:, :, None]))[:, :, 0]
+            root = jnp.linalg.cholesky(covariance)
+        return x, root
+
+    def _variances(
+        self, parts: Parts, g: Float[Array, "N R"], noise: Float[Array, "P"]
+    ) -> Float[Array, "N P"]:
+        """Of the outputs given g, in units of scale squared."""
+        return jnp.sum(parts.loading_variance * g[:, None] ** 2, axis=2) + noise
 
     def predictive_cdf(
         self,
@@ -333,14 +385,13 @@ class GPRegressionNetwork(LinearOutputs):
     ) -> Float[Array, "N P"]:
         parts = self.parts(mean, variance)
 
-        def below(loading: Float[Array, "N P R"]) -> Float[Array, "N P"]:
-            centre = jnp.sum(loading * parts.mean[:, None], axis=2)
-            spread = jnp.sum(loading**2 * parts.variance[:, None], axis=2) + self.noise_variance
-            return jax.scipy.special.log_ndtr(
-                (y - self.centre - self.scale * centre) / (self.scale * jnp.sqrt(spread))
-            )
+        def below(g: Float[Array, "N R"]) -> Float[Array, "N P"]:
+            centre = self.centre + self.scale * jnp.sum(parts.loading * g[:, None], axis=2)
+            spread = jnp.sqrt(self._variances(parts, g, self.noise_variance))
+            return ndtr((y - centre) / (self.scale * spread))
 
-        return jnp.exp(self._over_loadings(below, parts))
+        nodes = prediction_nodes(self.mixing.shape[1])
+        return expectation(jax.vmap(below, 1, 1), parts.mean, parts.variance, nodes)
 
     def predictive_quantiles(
         self,
