@@ -69,8 +69,19 @@ def brute_force(likelihood, y, mean, variance, side):
     return logsumexp(values) + np.sum(np.log(steps) - 0.5 * np.log(2 * np.pi))
 
 
+NARROW_AT_EVERY_CHANGE = lgp.StudentT, lgp.HeteroscedasticGaussian, lgp.Poisson, lgp.Gamma
+
+
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize(("likelihood", "y", "centre", "side", "tolerance"), NARROW)
+@pytest.mark.parametrize(
+    ("likelihood", "y", "centre", "side", "tolerance"),
+    [
+        pytest.param(
+            *case, marks=[pytest.mark.slow] * (not isinstance(case[0], NARROW_AT_EVERY_CHANGE))
+        )
+        for case in NARROW
+    ],
+)
 def test_predictive_densities_where_the_likelihood_is_narrow(
     likelihood, y, centre, side, tolerance
 ):

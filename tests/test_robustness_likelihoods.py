@@ -195,13 +195,32 @@ TARGETS = {
 }
 
 
-@pytest.mark.parametrize("name", TARGETS)
+# The others of their kind are in the slow form.
+TARGETS_AT_EVERY_CHANGE = (
+    "zero",
+    "constant",
+    "times 1e12",
+    "an outlier",
+    "around 1e6",
+    "of 1e-300",
+    "one of its class",
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n not in TARGETS_AT_EVERY_CHANGE))
+        for n in TARGETS
+    ],
+)
 def test_targets(pair, name):
     # Of targets that no hyper-parameters near the start explain, a sentence is enough.
     with contextlib.suppress(NotFinite):
         answer(*pair, X, TARGETS[name](plain_targets(pair[0])))
 
 
+@pytest.mark.slow
 def test_a_thousand_to_one(pair):
     """A weight is a number of copies: one row of its class among 1,007 of the other."""
     alone = np.arange(ROWS) == 4
