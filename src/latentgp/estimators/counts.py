@@ -7,7 +7,7 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from latentgp.data import Data
+from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, row_weights
 from latentgp.inference.priors import spread_of
@@ -87,8 +87,11 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             raise InputError(
                 f"GPCountRegressor needs a likelihood of counts, got {type(likelihood).__name__}."
             )
+        known, name = likelihood.side_information, type(likelihood).__name__
+        check_side_information(data.side_information, known, name)
         likelihood.check_targets(data.y)
         likelihood.check_side_information(data.side_information)
+        likelihood.check_rows(data.y, data.side_information)
         self.side_information_ = list(data.side_information)
         return self._fit_model(data, likelihood)
 
