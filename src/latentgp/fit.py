@@ -15,7 +15,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
-from latentgp.data import Data, check_outputs, check_side_information
+from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.chains import Driving
 from latentgp.inference.driver import Callback, Driver, Record
@@ -31,6 +31,7 @@ from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
+from latentgp.questions import check_data
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 
 _START_EVALUATIONS = 50
@@ -131,14 +132,7 @@ def fit(
             f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
             f"and {restarts}."
         )
-    likelihood = model.likelihood
-    check_side_information(
-        data.side_information, likelihood.side_information, type(likelihood).__name__
-    )
-    likelihood.check_side_information(data.side_information)
-    check_outputs(data.y, likelihood.output_shape, type(likelihood).__name__)
-    likelihood.check_targets(data.y)
-    likelihood.check_rows(data.y, data.side_information)
+    check_data(model.likelihood, data)
     data = data.merged()
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"

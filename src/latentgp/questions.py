@@ -1,13 +1,30 @@
-"""Checks of what a posterior is asked, shared by its kinds."""
+"""Checks of what a model is given and its posterior asked, shared by all that take them."""
 
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.data import as_inputs, as_rows, as_targets, check_outputs, check_side_information
+from latentgp.data import (
+    Data,
+    as_inputs,
+    as_rows,
+    as_targets,
+    check_outputs,
+    check_side_information,
+)
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
+
+
+def check_data(likelihood: Likelihood, data: Data) -> None:
+    """Raise InputError, saying what and where, if a likelihood could not have given these rows."""
+    side, name = data.side_information, type(likelihood).__name__
+    check_side_information(side, likelihood.side_information, name)
+    likelihood.check_side_information(side)
+    check_outputs(data.y, likelihood.output_shape, name)
+    likelihood.check_targets(data.y)
+    likelihood.check_rows(data.y, side)
 
 
 def checked_inputs(X: Any, columns: int) -> Float[np.ndarray, "N D"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from latentgp.data import Data, check_side_information
+from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, row_weights
 from latentgp.inference.priors import spread_of
@@ -18,6 +18,7 @@ from latentgp.likelihoods import (
     Poisson,
     ScaledLogisticPoisson,
 )
+from latentgp.questions import check_data
 
 COUNTS: dict[str, type[Likelihood]] = {
     "poisson": Poisson,
@@ -87,11 +88,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             raise InputError(
                 f"GPCountRegressor needs a likelihood of counts, got {type(likelihood).__name__}."
             )
-        known, name = likelihood.side_information, type(likelihood).__name__
-        check_side_information(data.side_information, known, name)
-        likelihood.check_targets(data.y)
-        likelihood.check_side_information(data.side_information)
-        likelihood.check_rows(data.y, data.side_information)
+        check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
         return self._fit_model(data, likelihood)
 
