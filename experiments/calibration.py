@@ -38,10 +38,13 @@ BINS = 10
 
 
 def main():
-    arguments = parser(__doc__, real_data=False).parse_args()
+    options = parser(__doc__, real_data=False)
+    options.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    arguments = options.parse_args()
     report = Report("calibration", arguments)
     found = {}
-    for label, method in METHODS.items():
+    for label in arguments.only:
+        method = METHODS[label]
         number = 50 if isinstance(method, SamplingMethod) else 200
         for name in LIKELIHOODS:
             ranks = arguments.out / "calibration" / f"{name}-{label}.npz"

@@ -12,7 +12,7 @@ from numpyro.distributions import constraints
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.quadrature import prediction_nodes
+from latentgp.likelihoods.quadrature import latent_at_nodes
 from latentgp.likelihoods.shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.parameters import parameter, replace
 
@@ -63,12 +63,11 @@ class Heteroscedastic(NoiseShape):
         if mixture is None:
             return super().predictive_cdf(y, mean, variance, side)
         precision, weights = mixture
-        points, point_weights = prediction_nodes(1)
-        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * jnp.asarray(points[:, 0], mean.dtype)
+        g, node_weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         scale = self.maximal_precision * jax.nn.sigmoid(g)
         spread = jnp.sqrt(variance[:, :1, None] + 1 / (scale[:, :, None] * precision))
         below = ndtr((y[:, None, None] - mean[:, :1, None]) / spread)
-        return (below @ weights) @ jnp.asarray(point_weights, mean.dtype)
+        return (below @ weights) @ node_weights
 
     def cdf(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -104,11 +103,10 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
         side: SideInformation,
     ) -> Float[Array, "N"]:
         # Given f_2 the target is normal, f_1 integrated out.
-        nodes, weights = prediction_nodes(1)
-        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * jnp.asarray(nodes[:, 0], mean.dtype)
+        g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         total = variance[:, :1] + (1 + jnp.exp(-g)) / self.maximal_precision
         log_density = norm.logpdf(y[:, None], mean[:, :1], jnp.sqrt(total))
-        return jax.nn.logsumexp(log_density, axis=1, b=jnp.asarray(weights, mean.dtype))
+        return jax.nn.logsumexp(log_density, axis=1, b=weights)
 
 
 class HeteroscedasticStudentT(StudentShape, Heteroscedastic):

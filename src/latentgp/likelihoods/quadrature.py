@@ -73,6 +73,15 @@ def sobol_nodes(latent_size: int, count: int) -> Nodes:
     return np.linalg.solve(root, points.T).T, np.full(count, 1 / count)
 
 
+def latent_at_nodes(
+    mean: Float[Array, "N"], variance: Float[Array, "N"]
+) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
+    """One latent at `prediction_nodes`, where the others are integrated out, and their weights."""
+    points, weights = prediction_nodes(1)
+    points = jnp.asarray(points[:, 0], mean.dtype)
+    return mean[:, None] + jnp.sqrt(variance)[:, None] * points, jnp.asarray(weights, mean.dtype)
+
+
 def nodes_near(
     mean: Float[Array, "N Q"],
     variance: Float[Array, "N Q"],

@@ -11,7 +11,7 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.likelihoods.quadrature import prediction_nodes
+from latentgp.likelihoods.quadrature import latent_at_nodes
 from latentgp.parameters import parameter
 
 _LOG_2_PI = 1.8378770664093453
@@ -152,8 +152,5 @@ class LogNoiseGaussian(Likelihood):
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
     ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
         """Of y at nodes of f_2, f_1 integrated out; the nodes' weights."""
-        nodes, weights = prediction_nodes(1)
-        points = jnp.asarray(nodes[:, 0], mean.dtype)
-        g = mean[:, 1:] + jnp.sqrt(variance[:, 1:]) * points
-        total = variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2
-        return total, jnp.asarray(weights, mean.dtype)
+        g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
+        return variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2, weights
