@@ -129,11 +129,22 @@ OF_RULES = [
 
 
 AT_EVERY_CHANGE = lgp.StudentT, lgp.BernoulliProbit, lgp.Poisson, lgp.Ordinal, lgp.Softmax
+# Whose conformance is checked at every change: of each kind, and with closed forms of its own.
+CHECKED_AT_EVERY_CHANGE = (
+    *AT_EVERY_CHANGE,
+    lgp.Gaussian,
+    lgp.HeteroscedasticGaussian,
+    lgp.Bernoulli,
+    lgp.Binomial,
+    lgp.NegativeBinomial,
+    lgp.LogNoiseGaussian,
+    lgp.Gamma,
+    lgp.LogisticSoftmax,
+)
 
 
-def slow_but_some(cases):
+def slow_but_some(cases, kinds=AT_EVERY_CHANGE):
     """At every change a likelihood of each kind; all in the slow form."""
     return [
-        pytest.param(*c, marks=[pytest.mark.slow] * (not isinstance(c[0], AT_EVERY_CHANGE)))
-        for c in cases
+        pytest.param(*c, marks=[pytest.mark.slow] * (not isinstance(c[0], kinds))) for c in cases
     ]

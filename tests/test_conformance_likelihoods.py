@@ -18,6 +18,7 @@ from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from likelihood_cases import (
     AUGMENTED,
     CLASSES,
+    CHECKED_AT_EVERY_CHANGE,
     COMPLETE,
     GRID,
     KEPT,
@@ -36,7 +37,10 @@ OPTIONAL = ("conditional_moments", "sample", "predictive_quantiles")
 TOLERANCES = {lgp.MaternNoise: 1e-4, lgp.HeteroscedasticStudentT: 1e-2}
 
 
-@pytest.mark.parametrize(("likelihood", "targets", "continuous", "side"), COMPLETE)
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "continuous", "side"),
+    slow_but_some(COMPLETE, CHECKED_AT_EVERY_CHANGE),
+)
 def test_likelihood_conforms_and_is_complete(likelihood, targets, continuous, side):
     tolerance = TOLERANCES.get(type(likelihood), 1e-5)
     missing = check_likelihood(

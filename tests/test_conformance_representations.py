@@ -25,7 +25,6 @@ KERNELS = {
 QUICK = {
     ("dense", "shared"),
     ("dense", "own, different"),
-    ("inducing, every row", "own, alike"),
     ("inducing, chosen", "own, different"),
     ("inducing, diagonal", "shared"),
 }

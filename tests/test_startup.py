@@ -28,7 +28,7 @@ def seconds_of(program):
 
 
 def test_import_takes_little_longer_than_what_it_is_built_on():
-    runs = [(seconds_of("import latentgp"), seconds_of(BUILT_ON)) for _ in range(4)]
+    runs = [(seconds_of("import latentgp"), seconds_of(BUILT_ON)) for _ in range(3)]
     ours, theirs = (min(times) for times in zip(*runs, strict=True))
     print(f"import latentgp: {ours:.2f} s, what it is built on: {theirs:.2f} s")
     assert ours < 1.5 * theirs

@@ -20,6 +20,7 @@ from latentgp.errors import InputError
 from latentgp.fit import Fit, fit
 from latentgp.inference import (
     NUTS,
+    Adaptive,
     AugmentedVI,
     CollapsedVI,
     ExactGP,
@@ -27,8 +28,11 @@ from latentgp.inference import (
     GibbsSampling,
     Laplace,
     Method,
+    RobbinsMonro,
     SamplingMethod,
+    Schedule,
     SiteMethod,
+    Stochastic,
     VariationalInference,
 )
 from latentgp.kernels import (
@@ -115,6 +119,7 @@ _LAZY = {
 __all__ = [
     "NUTS",
     "RBF",
+    "Adaptive",
     "ArcCosine",
     "Augmentation",
     "AugmentationGap",
@@ -180,6 +185,7 @@ __all__ = [
     "Posterior",
     "Predictive",
     "RationalQuadratic",
+    "RobbinsMonro",
     "RobustMax",
     "SampledPosterior",
     "SampledPredictive",
@@ -187,9 +193,11 @@ __all__ = [
     "ScaleMixture",
     "ScaledLogisticPoisson",
     "ScaledLogisticSoftmax",
+    "Schedule",
     "SiteMethod",
     "Softmax",
     "Stationary",
+    "Stochastic",
     "StochasticVolatility",
     "StudentT",
     "VariationalInference",

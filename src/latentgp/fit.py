@@ -3,9 +3,9 @@
 import dataclasses
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,14 +17,16 @@ from numpyro.distributions import Distribution
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
+from latentgp.inference.batch_method import Stochastic
 from latentgp.inference.chains import Driving
-from latentgp.inference.driver import Callback, Driver, Record
-from latentgp.inference.hyperparameters import learn
+from latentgp.inference.driver import Callback, Driver
+from latentgp.inference.hyperparameters import Learned, learn
 from latentgp.inference.methods import Method, SamplingMethod, SiteMethod, choose_method
 from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
-from latentgp.inference.profile import initial_sites, settle
+from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
+from latentgp.latents.base import LatentPosterior
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
@@ -33,9 +35,11 @@ from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
 from latentgp.questions import check_data
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
+from latentgp.sources import RowsInMemory
 
 _START_EVALUATIONS = 50
 _START_TOLERANCE = 1e-4
+_SAMPLED_ROWS, _BLOCK_ROWS = 4_096, 65_536
 
 
 class History(NamedTuple):
@@ -157,6 +161,15 @@ def fit(
                 f"{type(method).__name__} takes no checkpoint and no restarts; it has chains."
             )
         return _sample(task, method, learn_hyperparameters)
+    if isinstance(method, Stochastic):
+        if restarts:
+            raise InputError("Stochastic takes no restarts; leave them out.")
+        return _by_batches(
+            task,
+            method,
+            learn_hyperparameters=learn_hyperparameters,
+            checkpoint=checkpoint,
+        )
     assert isinstance(method, SiteMethod)
     return _by_sites(
         task,
@@ -258,6 +271,111 @@ def _by_sites(
     return Fit(model, posterior, _history(driver.records), diagnostics)
 
 
+def _by_batches(
+    task: _Task,
+    method: Stochastic,
+    *,
+    learn_hyperparameters: bool,
+    checkpoint: str | Path | None,
+) -> Fit:
+    """A Gaussian posterior from batches of rows, begun where a part of the rows leads."""
+    # What only this needs takes long to import.
+    from latentgp.inference.batch_driver import BatchDriver, Plan
+    from latentgp.inference.stochastic import StochasticInference, bound_of_rows
+
+    model, key = task.model, task.key
+    data, held_out = _split(task.data, method.held_out, key)
+    source = RowsInMemory(data)
+    sample = source.sample(_SAMPLED_ROWS)
+    algorithm = method.algorithm(model)
+    ready = algorithm.representation.initialise(sample.X, sample.weights, model.kernel, key)
+    algorithm = dataclasses.replace(algorithm, representation=ready)
+    scale = scales(model, sample)
+    space = task.space(scale)
+    learns = learn_hyperparameters and space.size > 0
+    if not learns:
+        space = ParameterSpace(model, frozen=tuple(parameters(model)))
+    bounds = search_bounds(space, scale)
+    start = _by_sites(
+        task._replace(data=sample, driving=task.driving._replace(callback=None)),
+        eqx.tree_at(lambda m: m.representation, method.method, ready),
+        learn_hyperparameters=learns,
+        restarts=0,
+        max_evaluations=_START_EVALUATIONS,
+        tolerance=_START_TOLERANCE,
+        checkpoint=None,
+    )
+    plan = Plan.of(source.size, method.batch_size, method.epochs, method.tolerance, method.patience)
+    numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
+    inference = StochasticInference(
+        algorithm,
+        eqx.tree_at(lambda s: s.model, space, start.model),
+        method.schedule,
+        *(jnp.asarray(number) for number in numbers),
+    )
+    asked = None if held_out is None else _log_density_of(held_out)
+    settings = *numbers, method.tolerance, method.epochs, method.patience, plan.batch_size
+    driver = BatchDriver(
+        inference,
+        source,
+        plan,
+        key=key,
+        driving=task.driving,
+        checkpoint=checkpoint,
+        identity=_identity(algorithm, space, data, key, *settings) if checkpoint else "",
+        held_out=None if asked is None else lambda state: asked(*inference.believed(state)),
+    )
+    vector = jnp.asarray(inference.space.to_vector())
+    assert isinstance(start.posterior, Posterior)
+    latent = jax.tree.map(jnp.asarray, start.posterior.latent)
+    searched = driver.run(inference.init(vector, latent))
+    model, latent = inference.believed(searched.state)
+    bound, deficit = -latent.kl, jnp.zeros(())
+    for block in source.epoch((0,), _BLOCK_ROWS):
+        worth, lost = bound_of_rows(algorithm, model, latent, block.to_device())
+        bound, deficit = bound + worth, deficit + lost
+    latent = dataclasses.replace(latent, deficit=deficit)
+    model = jax.tree.map(np.asarray, model)
+    posterior = Posterior(model, latent, Evidence(float(bound), algorithm.evidence_kind(model)))
+    nothing = jnp.zeros((), jnp.int32)
+    sites = initial_sites(algorithm, model, sample.to_device())
+    ended = Learned(np.asarray(searched.state.vector), sites, searched.converged, searched.reason)
+    settled = Settled(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
+    diagnostics = judge(
+        posterior=posterior,
+        method=method,
+        reason=task.reason,
+        data=sample,
+        learned=ended,
+        records=searched.rounds,
+        space=space,
+        bounds=bounds,
+        settled=settled,
+        seconds=time.perf_counter() - task.started,
+    )
+    return Fit(model, posterior, _history(searched.rounds), diagnostics)
+
+
+def _split(data: Data, share: float, key: Key[Array, ""]) -> tuple[Data, Data | None]:
+    """Rows to learn from, and a share of them that is held out."""
+    number = round(share * data.size)
+    if not number:
+        return data, None
+    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), data.size))
+    return data.select(np.sort(order[number:])), data.select(np.sort(order[:number]))
+
+
+def _log_density_of(held_out: Data) -> Callable[[LatentGP, LatentPosterior], float]:
+    """The mean log density of held-out targets under a posterior."""
+
+    def mean(model: LatentGP, latent: LatentPosterior) -> float:
+        posterior = Posterior(model, latent, Evidence(float("nan"), "lower bound"))
+        predictive = posterior.predict(held_out.X, **held_out.side_information)
+        return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
+
+    return mean
+
+
 def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) -> Fit:
     """Draws of the posterior, of the hyper-parameters' too if these are learned.
 
@@ -298,7 +416,7 @@ def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) ->
     return Fit(posterior.model, posterior, _history([]), diagnostics)
 
 
-def _history(records: list[Record]) -> History:
+def _history(records: Sequence[Any]) -> History:
     return History(*(np.array([getattr(r, name) for r in records]) for name in History._fields))
 
 

@@ -1,5 +1,6 @@
 """Algorithms as init and step, the drivers around them, and the methods that name them."""
 
+from latentgp.inference.batch_method import Stochastic
 from latentgp.inference.methods import (
     NUTS,
     AugmentedVI,
@@ -13,9 +14,11 @@ from latentgp.inference.methods import (
     SiteMethod,
     VariationalInference,
 )
+from latentgp.inference.schedules import Adaptive, RobbinsMonro, Schedule
 
 __all__ = [
     "NUTS",
+    "Adaptive",
     "AugmentedVI",
     "CollapsedVI",
     "ExactGP",
@@ -23,7 +26,10 @@ __all__ = [
     "GibbsSampling",
     "Laplace",
     "Method",
+    "RobbinsMonro",
     "SamplingMethod",
+    "Schedule",
     "SiteMethod",
+    "Stochastic",
     "VariationalInference",
 ]

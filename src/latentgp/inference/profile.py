@@ -113,7 +113,7 @@ def _at_fixed_point(
         target = algorithm.new_sites(model, rows, mean, variance, sites)
         return target.expected(mean, variance)
 
-    in_model = _slope_of_rows(terms, model, (rows_of(data), mean, pullback.variance, update.sites))
+    in_model = slope_of_rows(terms, model, (rows_of(data), mean, pullback.variance, update.sites))
     (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, pullback.kernel)
@@ -128,7 +128,7 @@ def _at_fixed_point(
     )
 
 
-def _slope_of_rows(
+def slope_of_rows(
     terms: Callable[[LatentGP, Any], Float[Array, "B"]], model: LatentGP, rows: Any
 ) -> LatentGP:
     """The derivative in a model of the sum over rows of terms of theirs."""
@@ -289,7 +289,7 @@ def _at_mode(
         slope = target.linear - target.precision * mean
         return target.expected(mean, variance) + jnp.sum(shift * slope, axis=1)
 
-    in_model = _slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
+    in_model = slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)

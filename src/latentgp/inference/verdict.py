@@ -1,6 +1,7 @@
 """What a fit says about itself at its end: converged or not, what looks wrong, and the remedy."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,6 @@ from jaxtyping import Float
 
 from latentgp.data import Data
 from latentgp.inference.chains import Chains, ChainSummary
-from latentgp.inference.driver import Record
 from latentgp.inference.hyperparameters import Learned
 from latentgp.inference.methods import Method
 from latentgp.inference.profile import Settled
@@ -161,7 +161,7 @@ def judge(
     reason: str,
     data: Data,
     learned: Learned | None,
-    records: list[Record],
+    records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
     settled: Settled,
@@ -190,7 +190,7 @@ def judge(
         warnings += _at_bounds(space, learned.vector, bounds)
     warnings += _all_noise(posterior, data)
     deficit, jitter = float(settled.posterior.deficit), float(settled.posterior.jitter)
-    if deficit > max(1.0, _DEFICIT_A_ROW * data.size):
+    if deficit > max(1.0, _DEFICIT_A_ROW * data.total_weight):
         warnings.append(
             f"The inducing points leave about {deficit:,.0f} nats of the bound; "
             "use more of them if time allows."

@@ -26,6 +26,11 @@ SiteUpdate = Callable[
     tuple[GaussianSites, PyTree],
 ]
 
+BatchUpdate = Callable[
+    [Rows, Float[Array, "B Q"], Float[Array, "B Q"], Float[Array, "B Q"]],
+    tuple[GaussianSites, PyTree],
+]
+
 
 class Pullback(NamedTuple):
     """Derivatives of the log evidence with the sites held, and in the sites.

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -14,61 +14,30 @@ from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import (
-    LatentPosterior,
+    BatchUpdate,
     Pullback,
     Representation,
     SiteUpdate,
-    block_means,
-    latent_diagonals,
     latent_grams,
     over_latents,
     over_sharing,
 )
+from latentgp.latents.inducing_posterior import (
+    Covariance,
+    InducingPosterior,
+    Prior,
+    Statistics,
+    WhiteSites,
+    kernel_blocks,
+    no_rows,
+    posterior_given,
+    scales_of,
+)
 from latentgp.latents.sampling import InducingSampler, inducing_sampler
 from latentgp.latents.selection import Selection, select_points
-from latentgp.linalg.cholesky import (
-    Factor,
-    cholesky,
-    climb_jitter,
-    is_safe,
-    jittered_cholesky,
-)
+from latentgp.linalg.cholesky import Factor, jittered_cholesky
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
-
-_SAFE_PIVOT = 0.95
-
-Covariance = Literal["full", "diagonal"]
-
-
-class Statistics(NamedTuple):
-    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
-
-    Attributes:
-        products: sum_n w_n k_n k_n', shape (Q, M, M).
-        linear: sum_n l_n k_n, shape (Q, M).
-        loss: what the evidence loses to prior variance that the coefficients leave open, in
-            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
-            taken off afterwards, or that of a power above zero.
-    """
-
-    products: Float[Array, "Q M M"]
-    linear: Float[Array, "Q M"]
-    loss: Float[Array, "Q"]
-
-    def add(
-        self,
-        blocks: Float[Array, "#Q M B"],
-        linear: Float[Array, "Q B"],
-        precision: Float[Array, "Q B"],
-        loss: Float[Array, "Q B"],
-    ) -> "Statistics":
-        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
-
-        def sums(block, linear, precision, loss):
-            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
-
-        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
 
 
 class Projected(NamedTuple):
@@ -100,80 +69,22 @@ class Projected(NamedTuple):
         return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
 
 
-class InducingPosterior(LatentPosterior):
-    """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
-
-    S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
+class BatchRead(NamedTuple):
+    """What is read of a batch of rows.
 
     Attributes:
-        points: inducing points Z, shape (M, D).
-        factor: of K_mm + jitter, shapes (#Q, M, M).
-        white_mean: shape (Q, M).
-        white_lower: Cholesky factor of I + A, shape (Q, M, M).
-        white_root: R with S = R' R, shape (Q, M, M).
-        mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
-        reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
-            k(x, x) - k(x, Z) reduction k(Z, x).
+        white: what the rows say together about white inducing variables.
+        sites: of the rows, as functions of f.
+        other: whatever else the update made of them.
+        kernel: derivative of the log evidence in the kernel, sites held.
+        representation: the same in the inducing points.
     """
 
+    white: WhiteSites
+    sites: GaussianSites
+    other: PyTree
     kernel: LatentKernel
-    points: Float[Array, "M D"]
-    factor: Factor
-    white_mean: Float[Array, "Q M"]
-    white_lower: Float[Array, "Q M M"]
-    white_root: Float[Array, "Q M M"]
-    mean_weights: Float[Array, "Q M"]
-    reduction: Float[Array, "Q M M"]
-    log_evidence: Float[Array, ""]
-    kl: Float[Array, ""]
-    jitter: Float[Array, ""]
-    deficit: Float[Array, ""]
-    signed: bool = eqx.field(static=True, default=False)
-
-    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
-
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        return self.block_marginals(*_blocks(self.kernel, self.points, X))
-
-    def block_marginals(
-        self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
-    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
-        """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
-
-        def variance(block, prior, reduction):
-            explained = jnp.sum((reduction @ block) * block, axis=0)
-            # Rows of negative precision can leave more variance than the prior has.
-            return jnp.clip(prior - explained, 0.0, jnp.inf if self.signed else prior)
-
-        variances = over_latents(variance, blocks, prior, self.reduction)
-        return block_means(blocks, self.mean_weights), variances.T
-
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        cross = latent_grams(self.kernel, self.points, X)
-        prior = latent_grams(self.kernel, X)
-        return over_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
-
-    @property
-    def centres(self) -> Float[Array, "M D"]:
-        return self.points
-
-    def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
-    ) -> Float[Array, "Q M"]:
-        noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
-
-        def weights(inverse, white_mean, white_root, prior, noise):
-            return (white_mean + noise @ white_root - inverse @ prior) @ inverse
-
-        return over_latents(
-            weights,
-            self.factor.inverse,
-            self.white_mean,
-            self.white_root,
-            prior_path(self.points).T,
-            noise,
-        )
+    representation: PyTree
 
 
 class Inducing(Representation):
@@ -249,14 +160,14 @@ class Inducing(Representation):
 
         def step(statistics, rows, real):
             x, linear, precision = rows
-            blocks, variances = _blocks(kernel, points, x)
+            blocks, variances = kernel_blocks(kernel, points, x)
             linear, precision = linear.T * real, precision.T * real
             residuals = self._residuals(prior, blocks, variances)
             return statistics.add(blocks, *self._project(residuals, linear, precision)), None
 
         statistics, _ = scan_rows(
             step,
-            _no_rows(sites.linear.shape[1], points),
+            no_rows(sites.linear.shape[1], points),
             (X, sites.linear, sites.precision),
             columns=len(points),
         )
@@ -276,7 +187,7 @@ class Inducing(Representation):
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
-            blocks, variances = _blocks(kernel, points, x)
+            blocks, variances = kernel_blocks(kernel, points, x)
             marginals = posterior.block_marginals(blocks, variances)
             residuals = self._residuals(prior, blocks, variances)
             if self.power:
@@ -292,7 +203,7 @@ class Inducing(Representation):
 
         statistics, (sites, other) = scan_rows(
             step,
-            _no_rows(sites.linear.shape[1], points),
+            no_rows(sites.linear.shape[1], points),
             (X, rows, sites, offset),
             columns=len(points),
         )
@@ -301,7 +212,6 @@ class Inducing(Representation):
     def pull_back(
         self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
-        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
         rows = (X, sites.linear, sites.precision)
         if self.power:
             (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
@@ -309,8 +219,57 @@ class Inducing(Representation):
             through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
             through_rows, marginals = _pull_rows(posterior, rows)
-            through_prior = over_latents(_slope_of_trace, posterior.factor, posterior.white_lower)
-            through_prior = over_sharing(through_prior, grams)
+            precisions = over_latents(_without_prior, posterior.white_lower)
+            through_prior = over_latents(_slope_of_trace, posterior.factor, precisions)
+        return Pullback(*self._pull_prior(posterior, through_rows, through_prior), *marginals)
+
+    def read_batch(
+        self,
+        posterior: InducingPosterior,
+        X: Float[Array, "B D"],
+        rows: Rows,
+        offset: Float[Array, "B Q"],
+        update: BatchUpdate,
+    ) -> BatchRead:
+        """Sites of some rows, their sums, and derivatives of the log evidence: in one pass.
+
+        Derivatives are with the sites held, and unbiased where rows are weighted to count as
+        all: what rows say comes from these rows, what the prior says from the posterior.
+
+        Args:
+            posterior: of whatever was read before.
+            X: inputs of the rows.
+            rows: targets, weights and side information.
+            offset: prior means of f at the rows.
+            update: makes sites of a chunk of rows, and anything else, arrays of one a row.
+        """
+
+        def step(carry, chunk, real):
+            statistics, slopes = carry
+            x, rows, offset = chunk
+            read = _Block.of(posterior, x)
+            sites, other = update(rows, read.mean.T, read.variance.T, offset)
+            about = sites.about(offset)
+            linear, precision = about.linear.T * real, about.precision.T * real
+            statistics = statistics.add(read.blocks, linear, precision, precision * read.prior)
+            slopes = jax.tree.map(jnp.add, slopes, read.pull(linear, precision))
+            return (statistics, slopes), (sites, other)
+
+        nothing = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
+        start = no_rows(offset.shape[1], posterior.points), nothing
+        (statistics, through_rows), (sites, other) = scan_rows(
+            step, start, (X, rows, offset), columns=len(posterior.points)
+        )
+        white = WhiteSites.of(statistics, posterior.factor)
+        through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
+        in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
+        return BatchRead(white, sites, other, in_kernel, places)
+
+    def _pull_prior(
+        self, posterior: InducingPosterior, through_rows: Any, through_prior: Float[Array, "Q M M"]
+    ) -> tuple[LatentKernel, "Inducing"]:
+        """Derivatives in kernel and points, given those through rows and through their sums."""
+        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
         if self.covariance == "full":
             in_determinant = 0.5 * posterior.reduction
         else:
@@ -321,23 +280,22 @@ class Inducing(Representation):
             in_determinant,
             posterior.mean_weights,
         )
-        slopes = over_sharing(slopes, grams) + through_prior
+        slopes = over_sharing(slopes, grams) + over_sharing(through_prior, grams)
         # The jitter is relative to the prior variance.
-        relative_jitter = posterior.jitter / jnp.max(_scales(grams))
+        relative_jitter = posterior.jitter / jnp.max(scales_of(grams))
         size = len(posterior.points)
         traces = jnp.trace(slopes, axis1=1, axis2=2)[:, None, None] / size
         through_grams = pull_grams(
             slopes + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
         )
         in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
-        places = eqx.tree_at(lambda r: r.points, self, in_points)
-        return Pullback(in_kernel, places, *marginals)
+        return in_kernel, eqx.tree_at(lambda r: r.points, self, in_points)
 
     def _pull_rows_of_power(
         self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
     ) -> tuple[Any, tuple[Array, Array]]:
         """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
-        prior = self._prior_of(posterior.factor, posterior.jitter)
+        prior = Prior.of(posterior.factor, posterior.jitter)
         in_sums = over_latents(
             lambda inverse, weights, reduction: (
                 -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
@@ -351,7 +309,7 @@ class Inducing(Representation):
             x, linear, precision = chunk
 
             def value(kernel, points, inverse):
-                blocks, variances = _blocks(kernel, points, x)
+                blocks, variances = kernel_blocks(kernel, points, x)
                 residuals = self._residuals(prior._replace(precision=inverse), blocks, variances)
                 projected = self._project(residuals, linear.T * real, precision.T * real)
 
@@ -366,7 +324,7 @@ class Inducing(Representation):
             *here, in_prior = jax.grad(value, (0, 1, 2))(
                 posterior.kernel, posterior.points, prior.precision
             )
-            blocks, variances = _blocks(posterior.kernel, posterior.points, x)
+            blocks, variances = kernel_blocks(posterior.kernel, posterior.points, x)
             marginals = self._row_marginals(
                 self._residuals(prior, blocks, variances),
                 *posterior.block_marginals(blocks, variances),
@@ -415,19 +373,18 @@ class Inducing(Representation):
         factor = over_latents(jittered_cholesky, latent_grams(kernel, points)).factor
         return latent_grams(kernel, X, points), factor.inverse
 
-    def _prior(self, kernel: LatentKernel) -> "_Prior | None":
-        """The factor of K_mm, where sites cannot be projected without it."""
-        if not self.power:
-            return None
+    def prior(self, kernel: LatentKernel) -> Prior:
+        """K_mm factorised and inverted, with as much jitter as makes that safe."""
         jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
-        return self._prior_of(jittered.factor, jittered.jitter)
+        return Prior.of(jittered.factor, jittered.jitter)
 
-    def _prior_of(self, factor: Factor, jitter: Float[Array, "*#Q"]) -> "_Prior":
-        return _Prior(factor, jitter, over_latents(Factor.inverse_of_product, factor))
+    def _prior(self, kernel: LatentKernel) -> Prior | None:
+        """The factor of K_mm, where sites cannot be projected without it."""
+        return self.prior(kernel) if self.power else None
 
     def _residuals(
         self,
-        prior: "_Prior | None",
+        prior: Prior | None,
         blocks: Float[Array, "#Q M B"],
         variances: Float[Array, "#Q B"],
     ) -> Float[Array, "#Q B"]:
@@ -467,9 +424,11 @@ class Inducing(Representation):
         return mean + shift, given + residual / shrunk
 
     def _posterior(
-        self, kernel: LatentKernel, prior: "_Prior | None", statistics: Statistics
+        self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
     ) -> InducingPosterior:
-        return _posterior(kernel, self._points(), prior, statistics, self.signed, self.covariance)
+        return posterior_given(
+            kernel, self._points(), prior, statistics, self.signed, self.covariance
+        )
 
     def _points(self) -> Float[Array, "M D"]:
         if self.points is None:
@@ -480,54 +439,77 @@ class Inducing(Representation):
         return jnp.asarray(self.points)
 
 
-class _Prior(NamedTuple):
-    """K_mm with its jitter, factorised and inverted."""
-
-    factor: Factor
-    jitter: Float[Array, "*#Q"]
-    precision: Float[Array, "#Q M M"]
-
-
 def _pull_rows(
     posterior: InducingPosterior, rows: tuple[Array, Array, Array]
 ) -> tuple[Any, tuple[Array, Array]]:
     """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
-    kernel, points = posterior.kernel, posterior.points
 
     def step(slopes, chunk, real):
         x, linear, precision = chunk
-        linear, precision = linear * real[:, None], precision * real[:, None]
-        (blocks, prior), pull_blocks = jax.vjp(lambda k, z: _blocks(k, z, x), kernel, points)
+        read = _Block.of(posterior, x)
+        here = read.pull(linear.T * real, precision.T * real)
+        return jax.tree.map(jnp.add, slopes, here), (read.mean.T, read.variance.T)
 
-        def in_block(block, prior, weights, reduction, linear, precision):
-            # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
-            product, mean = reduction @ block, weights @ block
-            explained = jnp.sum(product * block, axis=0)
-            weighted_residual = linear - precision * mean
-            slope = product * precision + weights[:, None] * weighted_residual
-            top = jnp.inf if posterior.signed else prior
-            return slope, mean, jnp.clip(prior - explained, 0.0, top)
+    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
+    return scan_rows(step, start, rows, columns=len(posterior.points))
 
-        in_blocks, mean, variance = over_latents(
-            in_block,
-            blocks,
-            prior,
-            posterior.mean_weights,
-            posterior.reduction,
-            linear.T,
-            precision.T,
+
+class _Block(NamedTuple):
+    """Kernel blocks of some rows, and what a posterior says about them.
+
+    Attributes:
+        blocks: k(Z, X), shape (#Q, M, B).
+        prior: variances, shape (#Q, B).
+        products: reduction times block, shape (Q, M, B).
+        mean: of g at the rows, shape (Q, B).
+        variance: of g at the rows, shape (Q, B).
+        weights: the posterior's `mean_weights`.
+        pull_blocks: from derivatives in blocks and prior to those in kernel and points.
+    """
+
+    blocks: Float[Array, "#Q M B"]
+    prior: Float[Array, "#Q B"]
+    products: Float[Array, "Q M B"]
+    mean: Float[Array, "Q B"]
+    variance: Float[Array, "Q B"]
+    weights: Float[Array, "Q M"]
+    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Array]]
+
+    @classmethod
+    def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "_Block":
+        (blocks, prior), pull_blocks = jax.vjp(
+            lambda kernel, points: kernel_blocks(kernel, points, X),
+            posterior.kernel,
+            posterior.points,
         )
-        in_prior = over_sharing(-0.5 * precision.T, prior)
-        here = pull_blocks((over_sharing(in_blocks, blocks), in_prior))
-        return jax.tree.map(jnp.add, slopes, here), (mean.T, variance.T)
 
-    start = jax.tree.map(jnp.zeros_like, (kernel, points))
-    return scan_rows(step, start, rows, columns=len(points))
+        def read(block, prior, weights, reduction):
+            product = reduction @ block
+            left = prior - jnp.sum(product * block, axis=0)
+            top = jnp.inf if posterior.signed else prior
+            return product, weights @ block, jnp.clip(left, 0.0, top)
+
+        weights = posterior.mean_weights
+        products, mean, variance = over_latents(read, blocks, prior, weights, posterior.reduction)
+        return cls(blocks, prior, products, mean, variance, weights, pull_blocks)
+
+    def pull(
+        self, linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
+    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
+        """Derivatives of the log evidence through the blocks, given the rows' sites."""
+
+        def in_block(product, mean, weights, linear, precision):
+            # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
+            return product * precision + weights[:, None] * (linear - precision * mean)
+
+        through = over_latents(in_block, self.products, self.mean, self.weights, linear, precision)
+        in_prior = over_sharing(-0.5 * precision, self.prior)
+        return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
 
 
-def _slope_of_trace(factor: Factor, white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
+def _slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
-    return -0.5 * factor.inverse.T @ _without_prior(white_lower) @ factor.inverse
+    return -0.5 * factor.inverse.T @ precision @ factor.inverse
 
 
 def _slope_of_precisions(
@@ -542,100 +524,3 @@ def _slope_of_precisions(
 def _without_prior(white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """A from the factor of I + A."""
     return white_lower @ white_lower.T - jnp.eye(len(white_lower), dtype=white_lower.dtype)
-
-
-def _blocks(
-    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
-) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
-    """What the kernel says about some rows: k(Z, X), and the prior variances."""
-    return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
-
-
-def _scales(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
-    """What jitter is relative to, for each Gram matrix."""
-    return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
-
-
-def _no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
-    size, dtype = len(points), points.dtype
-    return Statistics(
-        jnp.zeros((latents, size, size), dtype),
-        jnp.zeros((latents, size), dtype),
-        jnp.zeros(latents, dtype),
-    )
-
-
-def _posterior(
-    kernel: LatentKernel,
-    points: Float[Array, "M D"],
-    known: _Prior | None,
-    statistics: Statistics,
-    signed: bool,
-    covariance: Covariance,
-) -> InducingPosterior:
-    """The optimal q(u) given sites, and the evidence; everything here is M x M.
-
-    The best diagonal Gaussian has the mean of the full one and the diagonal of its precision;
-    with them the bound loses half of sum_j log(1 + A_jj) - log|I + A|, never negative.
-
-    Every eigenvalue of I + A is at least one (where no precision is negative). Rounding in the
-    sums over rows is amplified by the inverse of K_mm, and a pivot below one shows where it would
-    spoil the result: then K_mm gets more jitter. Latent functions with kernels of their own climb
-    the ladder together, each in units of its own prior variance.
-    """
-    grams = latent_grams(kernel, points)
-    scales = _scales(grams)
-    identity = jnp.eye(len(points), dtype=grams.dtype)
-
-    def white_factor(inverse, products):
-        A = inverse @ products @ inverse.T
-        return cholesky(identity + 0.5 * (A + A.T)), jnp.trace(A)
-
-    def attempt(jitters):
-        prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
-        factor, trace = over_latents(white_factor, prior.inverse, statistics.products)
-        pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
-        sound = jnp.all(over_latents(is_safe, prior, scales))
-        return (prior, factor, trace), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
-
-    if known is None:
-        (prior, factor, trace), jitters = climb_jitter(attempt, scales)
-    else:
-        prior, jitters = known.factor, known.jitter
-        factor, _ = over_latents(white_factor, prior.inverse, statistics.products)
-        trace = jnp.zeros((), grams.dtype)
-
-    def solve(inverse, precision, factor, linear):
-        c = factor.inverse @ (inverse @ linear)
-        white_mean = factor.inverse.T @ c
-        if covariance == "full":
-            root, half_log_determinant = factor.inverse, factor.half_log_determinant
-        else:
-            precisions = jnp.sum(factor.lower**2, axis=1)
-            root = jnp.diag(precisions**-0.5)
-            half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
-        R = root @ inverse
-        kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
-        weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
-        return white_mean, root, weights, precision - R.T @ R, log_evidence, kl
-
-    precision = over_latents(Factor.inverse_of_product, prior)
-    white_mean, root, weights, reduction, log_evidence, kl = over_latents(
-        solve, prior.inverse, precision, factor, statistics.linear
-    )
-    loss = 0.5 * jnp.sum(statistics.loss - trace)
-    return InducingPosterior(
-        kernel=kernel,
-        points=points,
-        factor=prior,
-        white_mean=white_mean,
-        white_lower=factor.lower,
-        white_root=root,
-        mean_weights=weights,
-        reduction=reduction,
-        log_evidence=jnp.sum(log_evidence) - loss,
-        kl=jnp.sum(kl),
-        jitter=jnp.max(jitters),
-        deficit=loss if known is None else jnp.zeros_like(loss),
-        signed=signed,
-    )

@@ -1,0 +1,309 @@
+"""The loop around steps on batches: rounds, stopping, progress, checkpoints, resumption.
+
+A round is one call of the compiled scan over a block of batches. While the device works on a
+block the next one is read. All that is random follows from the key and the number of the epoch, so
+a run that is resumed from a checkpoint goes on with the bits that it would have had.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Key
+from safetensors.numpy import load_file, save_file
+
+from latentgp.arrays import Array
+from latentgp.data import Data
+from latentgp.errors import InputError
+from latentgp.inference.chains import Driving
+from latentgp.inference.stochastic import BatchState, StochasticInference, run_batches
+from latentgp.sources import RowSource
+
+_ROUND_ROWS = 200_000
+_ROUND_BATCHES = 100
+_SILENT_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 10.0
+
+
+class Round(NamedTuple):
+    """What a round told.
+
+    Attributes:
+        bound: mean of its steps' estimates, in nats.
+        error: standard error of that mean.
+        share: mean of its steps.
+        held_out: mean log density of held-out targets after it, in nats; NaN without any.
+        seconds: since the start of the search.
+        steps: so far.
+        epoch: which one it belonged to.
+    """
+
+    bound: float
+    error: float
+    share: float
+    held_out: float
+    seconds: float
+    steps: int
+    epoch: int
+
+    @property
+    def value(self) -> float:
+        """The bound again: what a history calls the value that is maximised."""
+        return self.bound
+
+    @property
+    def restart(self) -> int:
+        """There are none."""
+        return 0
+
+
+class BatchProgress(NamedTuple):
+    """What a callback is told after every round.
+
+    Attributes:
+        steps: so far.
+        epochs: passes over the rows so far, with the part of the present one.
+        bound: of this round, in nats.
+        best: of all rounds, in nats.
+        held_out: mean log density of held-out targets, in nats; NaN without any.
+        seconds: since the start of the fit.
+    """
+
+    steps: int
+    epochs: float
+    bound: float
+    best: float
+    held_out: float
+    seconds: float
+
+
+class Plan(NamedTuple):
+    """How the rows are cut, and when the search ends.
+
+    Attributes:
+        epochs: at most so many passes over the rows.
+        batches: of an epoch.
+        batch_size: rows of each.
+        round_size: batches of a round.
+        tolerance: nats a row by which `patience` rounds must raise the bound (or the held-out log
+            density) for the search to go on.
+        patience: in rounds.
+    """
+
+    epochs: int
+    batches: int
+    batch_size: int
+    round_size: int
+    tolerance: float
+    patience: int
+
+    @classmethod
+    def of(cls, rows: int, batch_size: int, epochs: int, tolerance: float, patience: int) -> "Plan":
+        """Batches of nearly equal size, at most as large as asked for."""
+        batches = -(-rows // batch_size)
+        largest = max(1, min(_ROUND_BATCHES, _ROUND_ROWS // batch_size, batches))
+        rounds = -(-batches // largest)
+        return cls(epochs, batches, -(-rows // batches), -(-batches // rounds), tolerance, patience)
+
+    @property
+    def rounds(self) -> int:
+        """Of an epoch."""
+        return -(-self.batches // self.round_size)
+
+
+class Searched(NamedTuple):
+    """Where a search ended.
+
+    Attributes:
+        state: the last one.
+        rounds: all of them.
+        converged: whether it stood still.
+        reason: why it ended, in words.
+    """
+
+    state: BatchState
+    rounds: list[Round]
+    converged: bool
+    reason: str
+
+
+class BatchDriver:
+    """Runs the search.
+
+    Args:
+        inference: the algorithm.
+        source: of the rows.
+        plan: how the rows are cut, and when to stop.
+        key: random key.
+        driving: limits, callback, progress line.
+        checkpoint: a file kept up to date, and resumed from if it is there.
+        identity: names the model, method and data; a checkpoint of another one is refused.
+        held_out: gives the mean log density of held-out targets, if there are any.
+    """
+
+    def __init__(
+        self,
+        inference: StochasticInference,
+        source: RowSource,
+        plan: Plan,
+        *,
+        key: Key[Array, ""],
+        driving: Driving,
+        checkpoint: str | Path | None = None,
+        identity: str = "",
+        held_out: Any = None,
+    ):
+        self.inference, self.source, self.plan = inference, source, plan
+        self.driving, self.identity, self.held_out = driving, identity, held_out
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
+        self.rounds: list[Round] = []
+        self._state: BatchState
+        self._started = self._saved = time.perf_counter()
+        self._status: Any = None
+
+    def run(self, state: BatchState) -> Searched:
+        """Search from a state, or from where the checkpoint is."""
+        self._state = self._recall(state)
+        reason = self._stop_if_still()
+        blocks = self._blocks(len(self.rounds))
+        try:
+            following = None if reason else next(blocks, None)
+            while following is not None and reason is None:
+                block, epoch = following
+                state, info = run_batches(self.inference, self._state, block)
+                following = next(blocks, None)
+                reason = self._report(state, info, epoch)
+        finally:
+            self._save()
+            if self._status is not None:
+                self._status.stop()
+        reason = reason or f"epochs={self.plan.epochs} were made"
+        return Searched(self._state, self.rounds, reason == _STILL, reason)
+
+    def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
+        """Blocks of the rounds that are left, each read while the device works on the last."""
+        plan = self.plan
+        for epoch in range(done // plan.rounds, plan.epochs):
+            start = done % plan.rounds if epoch == done // plan.rounds else 0
+            rows = plan.round_size * plan.batch_size
+            for block in self.source.epoch((*self.seed, epoch), rows, start):
+                yield jax.tree.map(self._cut, block), epoch
+
+    def _cut(self, column: np.ndarray) -> Array:
+        size, rest = self.plan.batch_size, column.shape[1:]
+        return jnp.asarray(column.reshape(self.plan.round_size, size, *rest))
+
+    def _report(self, state: BatchState, info: Any, epoch: int) -> str | None:
+        """Keep a round; gives the reason if the search is to end here."""
+        bounds = np.asarray(info.bound)
+        real = bounds[np.isfinite(bounds)]
+        if not real.size:
+            raise InputError(
+                "The bound is not a finite number on any batch of a round; start from other "
+                "hyper-parameters, or change the units of the data."
+            )
+        held_out = float("nan") if self.held_out is None else float(self.held_out(state))
+        this = Round(
+            float(real.mean()),
+            float(real.std() / np.sqrt(real.size)),
+            float(np.nanmean(np.asarray(info.share))),
+            held_out,
+            time.perf_counter() - self._started,
+            int(state.steps),
+            epoch,
+        )
+        self._state = state
+        self.rounds.append(this)
+        progress = BatchProgress(
+            this.steps,
+            this.steps / self.plan.batches,
+            this.bound,
+            max(r.bound for r in self.rounds),
+            this.held_out,
+            this.seconds,
+        )
+        self._show(progress)
+        if time.perf_counter() - self._saved > _CHECKPOINT_SECONDS:
+            self._save()
+        if self.driving.callback is not None and self.driving.callback(progress):
+            return "the callback asked for it"
+        limit = self.driving.max_seconds
+        if limit is not None and this.seconds > limit:
+            return f"max_seconds={limit:g} were over"
+        return self._stop_if_still()
+
+    def _stop_if_still(self) -> str | None:
+        """A reason if the last rounds together are no better than as many before them."""
+        patience = self.plan.patience
+        if len(self.rounds) < 2 * patience:
+            return None
+        if self.held_out is not None:
+            values, unit = np.array([r.held_out for r in self.rounds]), 1.0
+        else:
+            values = np.array([r.bound for r in self.rounds])
+            unit = self.source.total_weight
+        before, after = values[-2 * patience : -patience], values[-patience:]
+        return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
+
+    def _recall(self, state: BatchState) -> BatchState:
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return state
+        leaves, structure = jax.tree.flatten(state)
+        try:
+            stored = load_file(self.checkpoint)
+            identity = bytes(stored["identity"]).decode()
+            if identity == self.identity:
+                table = stored["rounds"]
+                self.rounds = [
+                    Round(*row[:5].tolist(), *map(int, row[5:].tolist())) for row in table
+                ]
+                leaves = [
+                    jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
+                    for n, leaf in enumerate(leaves)
+                ]
+        except Exception as error:
+            raise InputError(
+                f"The checkpoint {self.checkpoint} cannot be read ({error}); "
+                "remove it to start afresh."
+            ) from error
+        if identity != self.identity:
+            raise InputError(
+                f"The checkpoint {self.checkpoint} belongs to another model, method or data; "
+                "remove it, or name another file."
+            )
+        self._started -= self.rounds[-1].seconds
+        return jax.tree.unflatten(structure, leaves)
+
+    def _save(self) -> None:
+        """Write the checkpoint, whole or not at all."""
+        if self.checkpoint is None or not self.rounds:
+            return
+        leaves = enumerate(jax.tree.leaves(self._state))
+        tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
+        tensors["rounds"] = np.array(self.rounds, np.float64)
+        tensors["identity"] = np.frombuffer(self.identity.encode(), np.uint8)
+        partial = self.checkpoint.with_name(self.checkpoint.name + ".partial")
+        save_file(tensors, partial)
+        partial.replace(self.checkpoint)
+        self._saved = time.perf_counter()
+
+    def _show(self, progress: BatchProgress) -> None:
+        if not self.driving.verbose or progress.seconds < _SILENT_SECONDS:
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("")
+            self._status.start()
+        self._status.update(
+            f"learning from batches: epoch {progress.epochs:.2f}, step {progress.steps}, bound "
+            f"{progress.bound:,.2f} nats, {progress.seconds:.0f} s"
+        )
+
+
+_STILL = "the bound stood still"

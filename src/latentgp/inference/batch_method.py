@@ -1,0 +1,89 @@
+"""The method for rows a batch at a time."""
+
+import equinox as eqx
+
+from latentgp.errors import InputError
+from latentgp.inference.methods import Method, SiteMethod, VariationalInference
+from latentgp.inference.schedules import Adaptive, Schedule
+from latentgp.inference.site_inference import SiteInference
+from latentgp.latents import Inducing
+from latentgp.models import LatentGP
+
+
+class Stochastic(Method):
+    """A method on batches of rows, for data of which a pass is dear or that do not fit in memory.
+
+    The search starts where the method ends on a thinned set of rows. Natural parameters of q(u) go
+    towards those of a batch by convex combination, hyper-parameters by Adam (Kingma & Ba 2015) on
+    the bound with the sites held. Rows come in another order every epoch.
+
+    Args:
+        method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
+        batch_size: rows of a batch.
+        epochs: at most so many passes over the rows.
+        schedule: how far natural parameters go: `Adaptive()` or `RobbinsMonro(...)`.
+        learning_rate: of Adam at the start.
+        decay: steps after which it has halved.
+        tolerance: nats a row (of the bound, or of the held-out log density) by which `patience`
+            rounds must be better than as many before them for the search to go on.
+        patience: rounds, each of at most 100 batches and at most an epoch.
+        held_out: share of the rows that is held out, whose mean log density is what then must
+            rise; 0 holds out none.
+
+    Raises:
+        InputError: settings outside their range; a method without sites that batches can make.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.random.default_rng(0).uniform(0, 6, 2000)
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+        >>> method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(20)), batch_size=200, epochs=2)
+        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
+        >>> result.posterior.log_evidence.kind
+        'lower bound'
+    """
+
+    method: SiteMethod = VariationalInference(Inducing(number=200))
+    batch_size: int = eqx.field(static=True, default=1000)
+    epochs: int = eqx.field(static=True, default=20)
+    schedule: Schedule = Adaptive()
+    learning_rate: float = eqx.field(static=True, default=0.02)
+    decay: float = eqx.field(static=True, default=300.0)
+    tolerance: float = eqx.field(static=True, default=5e-4)
+    patience: int = eqx.field(static=True, default=3)
+    held_out: float = eqx.field(static=True, default=0.0)
+
+    def __check_init__(self) -> None:
+        if min(self.batch_size, self.epochs, self.patience) < 1:
+            raise InputError(
+                "Stochastic needs a batch_size, epochs and patience of at least 1, got "
+                f"{self.batch_size}, {self.epochs} and {self.patience}."
+            )
+        if not (self.learning_rate >= 0 and self.decay > 0 and self.tolerance >= 0):
+            raise InputError(
+                "Stochastic needs a learning_rate and tolerance of at least 0 and a positive "
+                f"decay, got {self.learning_rate}, {self.tolerance} and {self.decay}."
+            )
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
+        if not isinstance(self.method, SiteMethod) or not isinstance(
+            self.method.representation, Inducing
+        ):
+            raise InputError(
+                "Stochastic needs a method through inducing points, such as "
+                "Stochastic(VariationalInference(Inducing(number=200)))."
+            )
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        """The algorithm whose sites are made.
+
+        Raises:
+            InputError: the method cannot be used on the model, or not on batches.
+        """
+        algorithm = self.method.algorithm(model)
+        if algorithm.rule.goal != "bound":
+            raise InputError(
+                f"{type(self.method).__name__} keeps something of every row, which batches cannot; "
+                "use Stochastic(VariationalInference(Inducing(number=200)))."
+            )
+        return algorithm

@@ -1,0 +1,253 @@
+"""Inference from batches of rows: natural parameters by convex combination, theta by Adam.
+
+Each step reads the marginals of one batch, lets the rule make the rows' sites, and weights them
+to count as all rows. The natural parameters of q(v), v white, go a part of the way towards the
+sites' sums: a natural-gradient step on the bound (Hoffman et al. 2013; Hensman et al. 2013), which
+leaves a proper posterior. The same kernel block gives the derivative of the bound in the
+hyper-parameters with the sites held, in closed form on M x M arrays.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Bool, Float, Int
+
+from latentgp.arrays import Array
+from latentgp.data import Data
+from latentgp.inference.profile import slope_of_rows
+from latentgp.inference.schedules import Schedule
+from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
+from latentgp.latents.base import over_latents
+from latentgp.latents.inducing import Inducing
+from latentgp.latents.inducing_posterior import (
+    InducingPosterior,
+    WhiteSites,
+    kernel_blocks,
+    posterior_of_white,
+)
+from latentgp.linalg.cholesky import Factor, lower_cholesky
+from latentgp.linalg.streaming import scan_rows
+from latentgp.models import LatentGP
+from latentgp.parameters import ParameterSpace
+from latentgp.sites.base import GaussianSites
+
+
+class BatchState(NamedTuple):
+    """What is carried from batch to batch.
+
+    Attributes:
+        vector: hyper-parameters, unconstrained.
+        white: natural parameters of what the rows say about v, white under `prior`.
+        prior: the factor of K_mm at the hyper-parameters that `white` was made at.
+        schedule: state of the step sizes.
+        adam: state of the optimiser of the hyper-parameters.
+        steps: how many there were.
+    """
+
+    vector: Float[Array, "P"]
+    white: WhiteSites
+    prior: Factor
+    schedule: Any
+    adam: Any
+    steps: Int[Array, ""]
+
+
+class BatchInfo(NamedTuple):
+    """What a step tells.
+
+    Attributes:
+        bound: an unbiased estimate of the bound before the step, in nats.
+        share: how far natural parameters went towards the batch's.
+    """
+
+    bound: Float[Array, ""]
+    share: Float[Array, ""]
+
+
+class StochasticInference(eqx.Module):
+    """The algorithm for batches.
+
+    Args:
+        algorithm: with an `Inducing` representation, its points chosen.
+        space: the hyper-parameters that are learned, with their priors.
+        schedule: of natural parameters.
+        learning_rate: of Adam, at the start.
+        decay: steps after which the learning rate has halved.
+        total_weight: what all rows count as.
+        batches: of an epoch. One that counts as less than its part of the rows, such as the last,
+            moves everything by so much less.
+    """
+
+    algorithm: SiteInference
+    space: ParameterSpace
+    schedule: Schedule
+    learning_rate: Float[Array, ""]
+    decay: Float[Array, ""]
+    total_weight: Float[Array, ""]
+    batches: Float[Array, ""]
+
+    @property
+    def representation(self) -> Inducing:
+        """The inducing points."""
+        assert isinstance(self.algorithm.representation, Inducing)
+        return self.algorithm.representation
+
+    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
+        """The state that a posterior at some hyper-parameters is the start of."""
+        size = posterior.white_lower.shape[1]
+        precision = jax.vmap(lambda lower: lower @ lower.T)(posterior.white_lower)
+        linear = jax.vmap(jnp.matmul)(precision, posterior.white_mean)
+        white = WhiteSites(linear, precision - jnp.eye(size, dtype=precision.dtype))
+        return BatchState(
+            vector,
+            white,
+            posterior.factor,
+            self.schedule.init(white),
+            optax.scale_by_adam().init(vector),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def step(self, state: BatchState, batch: Data) -> tuple[BatchState, BatchInfo]:
+        """One step on a batch whose weights count as they are; rows of weight zero do not."""
+        model, pull_model = jax.vjp(self.space.to_model, state.vector)
+        posterior, white = self.posterior(state, model)
+        assert batch.weights is not None
+        weight = jnp.sum(batch.weights)
+        part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
+        batch = batch.reweighted(batch.weights * (self.total_weight / weight))
+        offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, batch), model)
+        nothing = GaussianSites.none(offset)
+        rows = rows_of(batch)
+
+        def update(rows, mean, variance, offset):
+            none = GaussianSites.none(mean)
+            mean = mean + offset
+            sites = self.algorithm.new_sites(model, rows, mean, variance, none)
+            return sites, (sites.expected(mean, variance), mean, variance)
+
+        read = self.representation.read_batch(posterior, batch.X, rows, offset, update)
+        terms, mean, variance = read.other
+        bound = jnp.sum(terms) - posterior.kl
+
+        def worth(model: LatentGP, rows: Any) -> Float[Array, "B"]:
+            rows, mean, variance, sites = rows
+            return self.algorithm.new_sites(model, rows, mean, variance, sites).expected(
+                mean, variance
+            )
+
+        in_model = slope_of_rows(worth, model, (rows, mean, variance, nothing))
+        (through_mean,) = pull_offset(read.sites.linear - read.sites.precision * mean)
+        in_model = jax.tree.map(jnp.add, in_model, through_mean)
+        in_kernel = jax.tree.map(jnp.add, in_model.kernel, read.kernel)
+        (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
+        gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+
+        difference = jax.tree.map(jnp.subtract, read.white, white)
+        share, schedule = self.schedule.share(state.schedule, difference)
+        share = self.inside(white, read.white, part * share)
+        direction, adam = optax.scale_by_adam().update(gradient, state.adam)
+        rate = part * self.learning_rate / (1 + state.steps / self.decay)
+        after = BatchState(
+            state.vector + rate * direction,
+            white.towards(read.white, share),
+            posterior.factor,
+            schedule,
+            adam,
+            state.steps + 1,
+        )
+        return after, BatchInfo(bound, share)
+
+    def posterior(self, state: BatchState, model: LatentGP) -> tuple[InducingPosterior, WhiteSites]:
+        """What a state believes, and its natural parameters in the model's own white variables."""
+        representation = self.representation
+        prior = representation.prior(model.kernel)
+        white = state.white.carried(state.prior, prior.factor)
+        posterior = posterior_of_white(
+            model.kernel,
+            jnp.asarray(representation.points),
+            prior,
+            white.linear,
+            white.factor(),
+            signed=representation.signed,
+            covariance=representation.covariance,
+        )
+        return posterior, white
+
+    def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
+        """The model at a state's hyper-parameters, and the posterior."""
+        return _believed(self, state)
+
+    def inside(
+        self, white: WhiteSites, batch: WhiteSites, share: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """The share, halved until the posterior is proper, whatever signs and rounding do."""
+        identity = jnp.eye(white.linear.shape[1], dtype=white.linear.dtype)
+
+        def improper(share: Float[Array, ""]) -> Bool[Array, ""]:
+            precision = white.towards(batch, share).precision
+            return ~jnp.all(jnp.isfinite(over_latents(lower_cholesky, identity + precision)))
+
+        return jax.lax.while_loop(improper, lambda share: 0.5 * share, share)
+
+
+@jax.jit
+def _believed(
+    inference: StochasticInference, state: BatchState
+) -> tuple[LatentGP, InducingPosterior]:
+    model = inference.space.to_model(state.vector)
+    return model, inference.posterior(state, model)[0]
+
+
+@jax.jit
+def run_batches(
+    inference: StochasticInference, state: BatchState, block: Data
+) -> tuple[BatchState, BatchInfo]:
+    """Steps on the batches of a block, leaves of shape (S, B, ...), in one scan.
+
+    A batch whose weights are all zero is passed over, its bound NaN.
+    """
+
+    def step(state: BatchState, batch: Data) -> tuple[BatchState, BatchInfo]:
+        assert batch.weights is not None
+        unknown = jnp.full_like(inference.total_weight, jnp.nan)
+        return jax.lax.cond(
+            jnp.sum(batch.weights) > 0,
+            lambda state, batch: inference.step(state, batch),
+            lambda state, batch: (state, BatchInfo(unknown, unknown)),
+            state,
+            batch,
+        )
+
+    return jax.lax.scan(step, state, block)
+
+
+@jax.jit
+def bound_of_rows(
+    algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What rows contribute to the bound of a posterior and to its deficit, in nats."""
+    inverse = over_latents(Factor.inverse_of_product, posterior.factor)
+
+    def add(carry, chunk, real):
+        bound, deficit = carry
+        data, offset = chunk
+        blocks, prior = kernel_blocks(model.kernel, posterior.points, data.X)
+        mean, variance = posterior.block_marginals(blocks, prior)
+        mean = mean + offset
+        none = GaussianSites.none(mean)
+        sites = algorithm.new_sites(model, rows_of(data), mean, variance, none)
+        terms = jnp.where(real, sites.expected(mean, variance), 0.0)
+
+        def left(block, prior, inverse):
+            return jnp.maximum(prior - jnp.sum((inverse @ block) * block, axis=0), 0.0)
+
+        residual = over_latents(left, blocks, prior, inverse)
+        lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * residual, 0.0))
+        return (bound + jnp.sum(terms), deficit + lost), None
+
+    zero = jnp.zeros((), data.X.dtype)
+    rows = data, prior_mean(model, data)
+    return scan_rows(add, (zero, zero), rows, columns=len(posterior.points))[0]

@@ -1,0 +1,302 @@
+"""The posterior of M inducing variables, from sums over rows or from natural parameters."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.arrays import Array
+from latentgp.kernels import LatentKernel
+from latentgp.latents.base import (
+    LatentPosterior,
+    block_means,
+    latent_diagonals,
+    latent_grams,
+    over_latents,
+)
+from latentgp.linalg.cholesky import Factor, cholesky, climb_jitter, is_safe
+
+_SAFE_PIVOT = 0.95
+
+Covariance = Literal["full", "diagonal"]
+
+
+class Statistics(NamedTuple):
+    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
+
+    Attributes:
+        products: sum_n w_n k_n k_n', shape (Q, M, M).
+        linear: sum_n l_n k_n, shape (Q, M).
+        loss: what the evidence loses to prior variance that the coefficients leave open, in
+            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
+            taken off afterwards, or that of a power above zero.
+    """
+
+    products: Float[Array, "Q M M"]
+    linear: Float[Array, "Q M"]
+    loss: Float[Array, "Q"]
+
+    def add(
+        self,
+        blocks: Float[Array, "#Q M B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        loss: Float[Array, "Q B"],
+    ) -> "Statistics":
+        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
+
+        def sums(block, linear, precision, loss):
+            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
+
+        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
+
+
+class WhiteSites(NamedTuple):
+    """What rows say together about white inducing variables: exp(linear'v - v' precision v / 2).
+
+    Attributes:
+        linear: shape (Q, M).
+        precision: A, symmetric, shape (Q, M, M).
+    """
+
+    linear: Float[Array, "Q M"]
+    precision: Float[Array, "Q M M"]
+
+    @classmethod
+    def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
+        """Of sums over rows, given the factor of K_mm."""
+
+        def whitened(inverse, products, linear):
+            A = inverse @ products @ inverse.T
+            return cls(inverse @ linear, 0.5 * (A + A.T))
+
+        return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
+
+    def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
+        """A convex combination of natural parameters."""
+        return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+
+    def carried(self, old: Factor, new: Factor) -> "WhiteSites":
+        """The same factor of u, where another K_mm makes its variables white."""
+
+        def carry(sites, old_inverse, new_lower):
+            turn = new_lower.T @ old_inverse.T
+            A = turn @ sites.precision @ turn.T
+            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
+
+        return over_latents(carry, self, old.inverse, new.lower)
+
+    def factor(self) -> Factor:
+        """Of I + A, shapes (Q, M, M)."""
+        identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
+        return over_latents(lambda A: cholesky(identity + A), self.precision)
+
+
+class InducingPosterior(LatentPosterior):
+    """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
+
+    S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
+
+    Attributes:
+        points: inducing points Z, shape (M, D).
+        factor: of K_mm + jitter, shapes (#Q, M, M).
+        white_mean: shape (Q, M).
+        white_lower: Cholesky factor of I + A, shape (Q, M, M).
+        white_root: R with S = R' R, shape (Q, M, M).
+        mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
+        reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
+            k(x, x) - k(x, Z) reduction k(Z, x).
+    """
+
+    kernel: LatentKernel
+    points: Float[Array, "M D"]
+    factor: Factor
+    white_mean: Float[Array, "Q M"]
+    white_lower: Float[Array, "Q M M"]
+    white_root: Float[Array, "Q M M"]
+    mean_weights: Float[Array, "Q M"]
+    reduction: Float[Array, "Q M M"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+    jitter: Float[Array, ""]
+    deficit: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        return self.block_marginals(*kernel_blocks(self.kernel, self.points, X))
+
+    def block_marginals(
+        self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
+    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+        """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
+
+        def variance(block, prior, reduction):
+            explained = jnp.sum((reduction @ block) * block, axis=0)
+            # Rows of negative precision can leave more variance than the prior has.
+            return jnp.clip(prior - explained, 0.0, jnp.inf if self.signed else prior)
+
+        variances = over_latents(variance, blocks, prior, self.reduction)
+        return block_means(blocks, self.mean_weights), variances.T
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        cross = latent_grams(self.kernel, self.points, X)
+        prior = latent_grams(self.kernel, X)
+        return over_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.points
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
+
+        def weights(inverse, white_mean, white_root, prior, noise):
+            return (white_mean + noise @ white_root - inverse @ prior) @ inverse
+
+        return over_latents(
+            weights,
+            self.factor.inverse,
+            self.white_mean,
+            self.white_root,
+            prior_path(self.points).T,
+            noise,
+        )
+
+
+class Prior(NamedTuple):
+    """K_mm with its jitter, factorised and inverted."""
+
+    factor: Factor
+    jitter: Float[Array, "*#Q"]
+    precision: Float[Array, "#Q M M"]
+
+    @classmethod
+    def of(cls, factor: Factor, jitter: Float[Array, "*#Q"]) -> "Prior":
+        """With the inverse made of the factor's."""
+        return cls(factor, jitter, over_latents(Factor.inverse_of_product, factor))
+
+
+def kernel_blocks(
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+    """What the kernel says about some rows: k(Z, X), and the prior variances."""
+    return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
+
+
+def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
+    """What jitter is relative to, for each Gram matrix."""
+    return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
+
+
+def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
+    """Sums over nothing."""
+    size, dtype = len(points), points.dtype
+    return Statistics(
+        jnp.zeros((latents, size, size), dtype),
+        jnp.zeros((latents, size), dtype),
+        jnp.zeros(latents, dtype),
+    )
+
+
+def posterior_given(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    known: Prior | None,
+    statistics: Statistics,
+    signed: bool,
+    covariance: Covariance,
+) -> InducingPosterior:
+    """The optimal q(u) given sites, and the evidence; everything here is M x M.
+
+    The best diagonal Gaussian has the mean of the full one and the diagonal of its precision;
+    with them the bound loses half of sum_j log(1 + A_jj) - log|I + A|, never negative.
+
+    Every eigenvalue of I + A is at least one (where no precision is negative). Rounding in the
+    sums over rows is amplified by the inverse of K_mm, and a pivot below one shows where it would
+    spoil the result: then K_mm gets more jitter. Latent functions with kernels of their own climb
+    the ladder together, each in units of its own prior variance.
+    """
+    grams = latent_grams(kernel, points)
+    scales = scales_of(grams)
+    identity = jnp.eye(len(points), dtype=grams.dtype)
+
+    def attempt(jitters):
+        prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
+        white = WhiteSites.of(statistics, prior)
+        factor = white.factor()
+        pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
+        sound = jnp.all(over_latents(is_safe, prior, scales))
+        return (prior, white, factor), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
+
+    if known is None:
+        (factor_of_prior, white, factor), jitters = climb_jitter(attempt, scales)
+        prior = Prior.of(factor_of_prior, jitters)
+        loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(white.precision, axis1=1, axis2=2))
+        deficit = loss
+    else:
+        prior, white = known, WhiteSites.of(statistics, known.factor)
+        factor = white.factor()
+        loss, deficit = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
+    posterior = posterior_of_white(
+        kernel, points, prior, white.linear, factor, signed=signed, covariance=covariance
+    )
+    log_evidence = posterior.log_evidence - loss
+    return dataclasses.replace(posterior, log_evidence=log_evidence, deficit=deficit)
+
+
+def posterior_of_white(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    prior: Prior,
+    linear: Float[Array, "Q M"],
+    factor: Factor,
+    *,
+    signed: bool,
+    covariance: Covariance,
+) -> InducingPosterior:
+    """The posterior given `WhiteSites`: their linear terms, and the factor of I + A.
+
+    Its log evidence is that of these sites alone, and the deficit, which needs rows, zero.
+    """
+
+    def solve(inverse, precision, factor, linear):
+        c = factor.inverse @ linear
+        white_mean = factor.inverse.T @ c
+        if covariance == "full":
+            root, half_log_determinant = factor.inverse, factor.half_log_determinant
+        else:
+            precisions = jnp.sum(factor.lower**2, axis=1)
+            root = jnp.diag(precisions**-0.5)
+            half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
+        R = root @ inverse
+        kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
+        weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
+        return white_mean, root, weights, precision - R.T @ R, log_evidence, kl
+
+    white_mean, root, weights, reduction, log_evidence, kl = over_latents(
+        solve, prior.factor.inverse, prior.precision, factor, linear
+    )
+    return InducingPosterior(
+        kernel=kernel,
+        points=points,
+        factor=prior.factor,
+        white_mean=white_mean,
+        white_lower=factor.lower,
+        white_root=root,
+        mean_weights=weights,
+        reduction=reduction,
+        log_evidence=jnp.sum(log_evidence),
+        kl=jnp.sum(kl),
+        jitter=jnp.max(prior.jitter),
+        deficit=jnp.zeros((), linear.dtype),
+        signed=signed,
+    )

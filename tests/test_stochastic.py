@@ -1,0 +1,276 @@
+"""Inference from batches: what it must equal, where it must come to, and how it resumes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.inference.profile import initial_sites
+from latentgp.inference.schedules import AdaptiveState
+from latentgp.inference.site_inference import prior_mean, rows_of
+from latentgp.inference.stochastic import run_batches
+from latentgp.sources import RowsInMemory
+from problems import StudentT
+
+KEY = jax.random.key(0)
+
+
+def table(rows=1200, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (rows, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1], rng
+
+
+def regression(rows=1200):
+    X, f, rng = table(rows)
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0]), lgp.Gaussian(0.05))
+    return model, lgp.Data(X, f + 0.2 * rng.normal(size=rows))
+
+
+def classification(rows=1200):
+    X, f, rng = table(rows)
+    y = (rng.uniform(size=rows) < 1 / (1 + np.exp(-2 * f))).astype(float)
+    return lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0], variance=2.0), lgp.Bernoulli()), lgp.Data(
+        X, y
+    )
+
+
+CASES = {
+    "gaussian": (regression, lgp.CollapsedVI),
+    "augmented": (classification, lgp.AugmentedVI),
+    "variational": (classification, lgp.VariationalInference),
+}
+
+
+def fits(name, learn, **settings):
+    """By batches, and by all rows at once."""
+    problem, method = CASES[name]
+    model, data = problem()
+    whole = method(lgp.Inducing(points=data.X[:25]))
+    by_batches = lgp.Stochastic(whole, batch_size=100, **settings)
+    return data, [
+        lgp.fit(model, data, key=KEY, method=m, learn_hyperparameters=learn)
+        for m in (by_batches, whole)
+    ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fixed_hyperparameters_come_to_the_posterior_of_all_rows(name):
+    schedule = lgp.RobbinsMonro(power=1.0)
+    data, (ours, whole) = fits(name, False, epochs=20, tolerance=0.0, schedule=schedule)
+    mine, exact = (f.posterior.predict_f(data.X) for f in (ours, whole))
+    spread = np.sqrt(exact.variance)
+    assert np.sqrt(np.mean(((mine.mean - exact.mean) / spread) ** 2)) < 0.25
+    np.testing.assert_allclose(np.sqrt(mine.variance), spread, rtol=0.05)
+    gap = whole.posterior.log_evidence.value - ours.posterior.log_evidence.value
+    assert -1e-6 < gap < 1.0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_learned_hyperparameters_are_as_good_as_from_all_rows(name):
+    _, (ours, whole) = fits(name, True, epochs=15)
+    evidences = [f.posterior.log_evidence.value for f in (ours, whole)]
+    assert evidences[0] > evidences[1] - 5
+    assert ours.posterior.log_evidence.kind == "lower bound"
+    assert ours.diagnostics.deficit == pytest.approx(whole.diagnostics.deficit, rel=0.5)
+
+
+def parts(problem, method, points=25):
+    """An algorithm with its data on the device, sites of all rows, and the posterior."""
+    model, data = problem(300)
+    algorithm = method(lgp.Inducing(points=data.X[:points])).algorithm(model)
+    data = data.to_device()
+    sites = initial_sites(algorithm, model, data)
+    return algorithm, model, data, algorithm.resume(model, data, sites)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name):
+    algorithm, model, data, state = parts(*CASES[name])
+    offset = prior_mean(model, data)
+
+    def same(rows, mean, variance, offset):
+        return state.sites, mean
+
+    read = algorithm.representation.read_batch(state.posterior, data.X, rows_of(data), offset, same)
+    whole = algorithm.representation.pull_back(state.posterior, data.X, state.sites.about(offset))
+    mine, theirs = (jax.tree.leaves((r.kernel, r.representation)) for r in (read, whole))
+    assert mine
+    for one, other in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
+    algorithm, model, _, state = parts(*CASES["gaussian"])
+    from latentgp.latents.inducing_posterior import WhiteSites
+
+    posterior, representation = state.posterior, algorithm.representation
+    other = representation.prior(lgp.RBF(lengthscale=[1.0, 1.5], variance=1.4)).factor
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(1, 25, 25))
+    white = WhiteSites(jnp.asarray(rng.normal(size=(1, 25))), jnp.asarray(root @ root.mT))
+    carried = white.carried(posterior.factor, other)
+    u = posterior.factor.lower[0] @ rng.normal(size=25)
+
+    def log_factor(white, factor):
+        v = factor.inverse[0] @ u
+        return white.linear[0] @ v - 0.5 * v @ white.precision[0] @ v
+
+    np.testing.assert_allclose(
+        log_factor(carried, other), log_factor(white, posterior.factor), rtol=1e-6
+    )
+
+
+def test_negative_precisions_stay_inside_the_cone():
+    X, f, rng = table(600)
+    y = f + 0.1 * rng.standard_t(2.0, 600)
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0]), StudentT(scale=0.05))
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(20)),
+        batch_size=20,
+        epochs=3,
+        schedule=lgp.RobbinsMonro(delay=1.0),
+    )
+    fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method, learn_hyperparameters=False)
+    assert np.isfinite(fit.posterior.log_evidence.value)
+    assert np.all(fit.posterior.predict_f(X).variance > 0)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("ending", ["callback", "error"])
+def test_a_resumed_search_ends_with_the_same_bits(tmp_path, ending):
+    model, data = classification(900)
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(15)), batch_size=64, epochs=4, tolerance=0.0
+    )
+
+    def run(**settings):
+        return lgp.fit(model, data, key=KEY, method=method, **settings)
+
+    def ends(progress):
+        if progress.steps >= 30 and ending == "error":
+            raise Stop
+        return progress.steps >= 30
+
+    file = tmp_path / "search"
+    if ending == "error":
+        with pytest.raises(Stop):
+            run(checkpoint=file, callback=ends)
+    else:
+        cut = run(checkpoint=file, callback=ends)
+        assert cut.diagnostics.ending == "the callback asked for it"
+    resumed, whole = run(checkpoint=file), run()
+    assert len(resumed.history.bound) == len(whole.history.bound) == 4
+    for one, other in zip(
+        jax.tree.leaves(resumed.posterior), jax.tree.leaves(whole.posterior), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(10)), batch_size=200, epochs=1)
+    model, data = regression(400)
+    file = tmp_path / "search"
+    lgp.fit(model, data, key=KEY, method=method, checkpoint=file)
+    with pytest.raises(lgp.InputError, match="belongs to another model, method or data"):
+        lgp.fit(model, regression(500)[1], key=KEY, method=method, checkpoint=file)
+
+
+def test_a_second_fit_compiles_nothing():
+    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(10)), batch_size=100, epochs=2)
+    model, data = regression(700)
+    lgp.fit(model, data, key=KEY, method=method)
+    before = run_batches._cache_size()
+    lgp.fit(model, data, key=jax.random.key(5), method=method)
+    assert run_batches._cache_size() == before
+
+
+def test_held_out_rows_end_the_search():
+    model, data = classification(1000)
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(15)), batch_size=100, epochs=40, held_out=0.2
+    )
+    seen = []
+    fit = lgp.fit(model, data, key=KEY, method=method, callback=seen.append)
+    assert fit.diagnostics.converged
+    assert np.all(np.isfinite([progress.held_out for progress in seen]))
+    assert len(seen) < 40
+
+
+class TestSource:
+    def test_an_epoch_has_every_row_once(self):
+        data = lgp.Data(np.arange(23.0), np.zeros(23))
+        blocks = list(RowsInMemory(data).epoch((1,), 5))
+        assert [block.size for block in blocks] == [5] * 5
+        real = np.concatenate([b.X[np.asarray(b.weights) > 0, 0] for b in blocks])
+        assert sorted(real) == list(range(23))
+        assert not np.array_equal(real, np.arange(23))
+
+    def test_the_beginning_can_be_left_out(self):
+        source = RowsInMemory(lgp.Data(np.arange(23.0), np.zeros(23)))
+        whole, rest = (list(source.epoch((7,), 5, start)) for start in (0, 3))
+        for one, other in zip(whole[3:], rest, strict=True):
+            np.testing.assert_array_equal(one.X, other.X)
+
+    def test_a_sample_counts_as_all(self):
+        data = lgp.Data(np.arange(23.0), np.zeros(23), weights=np.linspace(1, 2, 23))
+        assert RowsInMemory(data).sample(7).total_weight == pytest.approx(data.total_weight)
+
+
+class TestSchedules:
+    def test_robbins_monro(self):
+        schedule = lgp.RobbinsMonro(power=0.7, delay=2.0)
+        state, shares = schedule.init(None), []
+        for _ in range(3):
+            share, state = schedule.share(state, jnp.zeros(1))
+            shares.append(float(share))
+        np.testing.assert_allclose(shares, np.arange(2.0, 5.0) ** -0.7, rtol=1e-6)
+
+    def test_adaptive_is_long_where_steps_agree_and_short_where_they_are_noise(self):
+        schedule = lgp.Adaptive(window=5.0)
+        rng = np.random.default_rng(0)
+        ends = []
+        for signal in (10.0, 0.0):
+            state = schedule.init(jnp.zeros(50))
+            for _ in range(60):
+                share, state = schedule.share(state, jnp.asarray(signal + rng.normal(size=50)))
+            assert isinstance(state, AdaptiveState)
+            ends.append(float(share))
+        assert ends[0] > 0.8
+        assert ends[1] < 0.2
+
+    @pytest.mark.parametrize("settings", [{"power": 0.5}, {"power": 1.1}, {"delay": 0.5}])
+    def test_what_does_not_converge_is_refused(self, settings):
+        with pytest.raises(lgp.InputError, match="needs a power in"):
+            lgp.RobbinsMonro(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": lgp.VariationalInference()}, "through inducing points"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"held_out": 1.0}, r"in \[0, 1\)"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, message):
+    with pytest.raises(lgp.InputError, match=message):
+        lgp.Stochastic(**settings)
+
+
+@pytest.mark.parametrize("method", [lgp.Laplace, lgp.ExpectationPropagation])
+def test_rules_that_keep_rows_are_refused(method):
+    model, data = classification(100)
+    with pytest.raises(lgp.InputError, match="keeps something of every row"):
+        lgp.fit(model, data, key=KEY, method=lgp.Stochastic(method(lgp.Inducing(5))))
+
+
+def test_batches_take_no_restarts():
+    model, data = regression(100)
+    with pytest.raises(lgp.InputError, match="takes no restarts"):
+        lgp.fit(model, data, key=KEY, method=lgp.Stochastic(), restarts=1)
