@@ -17,8 +17,8 @@ from latentgp.sites.variational import VariationalRule
 from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from likelihood_cases import (
     AUGMENTED,
-    CLASSES,
     CHECKED_AT_EVERY_CHANGE,
+    CLASSES,
     COMPLETE,
     GRID,
     KEPT,

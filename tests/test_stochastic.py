@@ -102,7 +102,7 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name):
 
 
 def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
-    algorithm, model, _, state = parts(*CASES["gaussian"])
+    algorithm, _, _, state = parts(*CASES["gaussian"])
     from latentgp.latents.inducing_posterior import WhiteSites
 
     posterior, representation = state.posterior, algorithm.representation
