@@ -29,7 +29,7 @@ LEVELS = {
         [
             ["errors", "arrays", "precision", "programs", "_version"],
             ["parameters", "data", "distributions", "linalg"],
-            ["kernels", "likelihoods", "means"],
+            ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],
             ["augmentations", "latents"],
             ["sites"],

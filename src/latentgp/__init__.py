@@ -96,6 +96,7 @@ from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
+from latentgp.sources import FileRows
 
 if TYPE_CHECKING:
     from latentgp.estimators import (
@@ -139,6 +140,7 @@ __all__ = [
     "Dense",
     "ExactGP",
     "ExpectationPropagation",
+    "FileRows",
     "Fit",
     "Form",
     "GPClassifier",

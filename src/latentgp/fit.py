@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,7 +36,7 @@ from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
 from latentgp.questions import check_data
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
-from latentgp.sources import RowsInMemory
+from latentgp.sources import RowsInMemory, RowSource
 
 _START_EVALUATIONS = 50
 _START_TOLERANCE = 1e-4
@@ -79,7 +80,7 @@ class Fit:
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data,
+    data: Data | RowSource,
     *,
     key: Key[Array, ""],
     method: Method | Literal["auto"] = "auto",
@@ -98,7 +99,7 @@ def fit(
 
     Args:
         model: its hyper-parameters are where the search starts (or are used as they are).
-        data: the rows.
+        data: the rows; or where they come from, such as `FileRows`, for `Stochastic`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics.
@@ -136,14 +137,26 @@ def fit(
             f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
             f"and {restarts}."
         )
+    source = None
+    if isinstance(data, RowSource):
+        source = data.checked(partial(check_data, model.likelihood))
+        data = source.sample(_SAMPLED_ROWS)
     check_data(model.likelihood, data)
     data = data.merged()
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
     if method == "auto":
-        method, reason = choose_method(model, data.size)
+        method, reason = choose_method(model, data.size if source is None else source.size)
+        if source is not None:
+            assert isinstance(method, SiteMethod)
+            method, reason = Stochastic(method), f"{reason}; batches of rows that are read"
     elif not isinstance(method, Method):
         raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
+    if source is not None and not isinstance(method, Stochastic):
+        raise InputError(
+            f"{type(method).__name__} needs all rows in memory; give them as Data, or use "
+            "Stochastic(...) to read them in batches."
+        )
     task = _Task(
         model=model,
         data=data,
@@ -167,6 +180,7 @@ def fit(
         return _by_batches(
             task,
             method,
+            source or RowsInMemory(data),
             learn_hyperparameters=learn_hyperparameters,
             checkpoint=checkpoint,
         )
@@ -223,13 +237,17 @@ def _by_sites(
     scale = scales(model, data)
     space = task.space(scale)
     rows = data.to_device()
+    identity = ""
+    if checkpoint is not None:
+        rows_are = RowsInMemory(data).identity()
+        identity = _identity(algorithm, space, key, rows_are, restarts, tolerance)
     driver = Driver(
         max_evaluations=max_evaluations,
         max_seconds=task.driving.max_seconds,
         callback=task.driving.callback,
         verbose=task.driving.verbose,
         checkpoint=checkpoint,
-        identity=_identity(algorithm, space, data, key, restarts, tolerance) if checkpoint else "",
+        identity=identity,
     )
     learned = None
     bounds = search_bounds(space, scale)
@@ -274,6 +292,7 @@ def _by_sites(
 def _by_batches(
     task: _Task,
     method: Stochastic,
+    source: RowSource,
     *,
     learn_hyperparameters: bool,
     checkpoint: str | Path | None,
@@ -284,8 +303,9 @@ def _by_batches(
     from latentgp.inference.stochastic import StochasticInference, bound_of_rows
 
     model, key = task.model, task.key
-    data, held_out = _split(task.data, method.held_out, key)
-    source = RowsInMemory(data)
+    held_out = None
+    if method.held_out:
+        source, held_out = source.split(method.held_out)
     sample = source.sample(_SAMPLED_ROWS)
     algorithm = method.algorithm(model)
     ready = algorithm.representation.initialise(sample.X, sample.weights, model.kernel, key)
@@ -314,7 +334,10 @@ def _by_batches(
         *(jnp.asarray(number) for number in numbers),
     )
     asked = None if held_out is None else _log_density_of(held_out)
+    identity = ""
     settings = *numbers, method.tolerance, method.epochs, method.patience, plan.batch_size
+    if checkpoint is not None:
+        identity = _identity(algorithm, space, key, source.identity(), *settings)
     driver = BatchDriver(
         inference,
         source,
@@ -322,7 +345,7 @@ def _by_batches(
         key=key,
         driving=task.driving,
         checkpoint=checkpoint,
-        identity=_identity(algorithm, space, data, key, *settings) if checkpoint else "",
+        identity=identity,
         held_out=None if asked is None else lambda state: asked(*inference.believed(state)),
     )
     vector = jnp.asarray(inference.space.to_vector())
@@ -354,15 +377,6 @@ def _by_batches(
         seconds=time.perf_counter() - task.started,
     )
     return Fit(model, posterior, _history(searched.rounds), diagnostics)
-
-
-def _split(data: Data, share: float, key: Key[Array, ""]) -> tuple[Data, Data | None]:
-    """Rows to learn from, and a share of them that is held out."""
-    number = round(share * data.size)
-    if not number:
-        return data, None
-    order = np.asarray(jax.random.permutation(jax.random.fold_in(key, 1), data.size))
-    return data.select(np.sort(order[number:])), data.select(np.sort(order[:number]))
 
 
 def _log_density_of(held_out: Data) -> Callable[[LatentGP, LatentPosterior], float]:
@@ -423,9 +437,8 @@ def _history(records: Sequence[Any]) -> History:
 def _identity(
     algorithm: SiteInference,
     space: ParameterSpace,
-    data: Data,
     key: Key[Array, ""],
-    *settings: float | int,
+    *settings: float | int | str,
 ) -> str:
     """A digest of everything that a checkpoint must agree with."""
     # NumPyro flattens a prior in the order of a set, another in every process: go by name.
@@ -434,7 +447,7 @@ def _identity(
         for path, prior in zip(space.prior_paths, space.priors, strict=True)
         for name in sorted(prior.arg_constraints)
     ]
-    parts = (algorithm, space.model, data, jax.random.key_data(key))
+    parts = (algorithm, space.model, jax.random.key_data(key))
     leaves, structure = jax.tree.flatten(parts)
     digest = hashlib.sha256(f"{structure} {space.paths} {priors} {settings}".encode())
     for leaf in leaves:

@@ -21,7 +21,7 @@ from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.chains import Driving
 from latentgp.inference.stochastic import BatchState, StochasticInference, run_batches
-from latentgp.sources import RowSource
+from latentgp.sources import RowSource, read_ahead
 
 _ROUND_ROWS = 200_000
 _ROUND_BATCHES = 100
@@ -191,7 +191,7 @@ class BatchDriver:
         for epoch in range(done // plan.rounds, plan.epochs):
             start = done % plan.rounds if epoch == done // plan.rounds else 0
             rows = plan.round_size * plan.batch_size
-            for block in self.source.epoch((*self.seed, epoch), rows, start):
+            for block in read_ahead(self.source.epoch((*self.seed, epoch), rows, start)):
                 yield jax.tree.map(self._cut, block), epoch
 
     def _cut(self, column: np.ndarray) -> Array:

@@ -1,12 +1,18 @@
 """What a source of rows gives to inference from batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.data import Data
+
+Part = TypeVar("Part")
 
 
 class RowSource(ABC):
@@ -24,6 +30,18 @@ class RowSource(ABC):
     def sample(self, rows: int) -> Data:
         """So many rows (or all, if there are fewer), weighted to count as all; always the same."""
 
+    def checked(self, check: Callable[[Data], None]) -> "RowSource":
+        """This source, which raises what a check of some rows raises; rows in memory are known."""
+        return self
+
+    @abstractmethod
+    def split(self, share: float) -> tuple["RowSource", Data]:
+        """The rows without a share of them, and (at most 20,000 rows of) that share."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """A digest of what the rows are."""
+
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         """All rows in an order of the seed's own, in blocks of so many; the last filled up.
@@ -33,6 +51,15 @@ class RowSource(ABC):
             rows: of a block. Those that fill up the last one have weight zero.
             start: how many blocks are left out at the beginning.
         """
+
+
+MOST_HELD_OUT = 20_000
+
+
+def is_held_out(first: int, rows: int, share: float) -> Bool[np.ndarray, "N"]:
+    """Whether each of some rows, by their number, is in a share of all that looks random."""
+    number = np.arange(first, first + rows, dtype=np.uint64)
+    return (number * np.uint64(2_654_435_761)) % np.uint64(1 << 32) < share * (1 << 32)
 
 
 def filled(data: Data, rows: int) -> Data:
@@ -49,3 +76,62 @@ def counting_as(data: Data, total: Float[np.ndarray, ""] | float) -> Data:
     """The same rows, weighted to count as `total` rows."""
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     return data.reweighted(weights * (total / weights.sum()))
+
+
+def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
+    """Rows that come in parts of any size, in blocks of one size, the last one filled up."""
+    left: Data | None = None
+    for part in parts:
+        left = part if left is None else joined([left, part])
+        first = 0
+        while left.size - first >= rows:
+            yield filled(left.select(slice(first, first + rows)), rows)
+            first += rows
+        left = left.select(slice(first, None))
+    if left is not None and left.size:
+        yield filled(left, rows)
+
+
+def joined(parts: Sequence[Data]) -> Data:
+    """Rows one after another."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *c: np.concatenate(c), *parts)
+
+
+def read_ahead(parts: Iterator[Part], depth: int = 2) -> Iterator[Part]:
+    """The same parts, read by a thread of their own while the last ones are worked on."""
+    waiting: Queue[Any] = Queue(depth)
+    ended = Event()
+
+    def read() -> None:
+        try:
+            for part in parts:
+                if not _put(waiting, (part, None), ended):
+                    return
+            _put(waiting, (None, None), ended)
+        except BaseException as error:
+            _put(waiting, (None, error), ended)
+
+    thread = Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        while True:
+            part, error = waiting.get()
+            if error is not None:
+                raise error
+            if part is None:
+                return
+            yield part
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _put(waiting: "Queue[Any]", item: Any, ended: Event) -> bool:
+    """Whether the item found a place before it was of no use any more."""
+    while not ended.is_set():
+        try:
+            waiting.put(item, timeout=0.1)
+        except Full:
+            continue
+        return True
+    return False

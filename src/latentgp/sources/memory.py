@@ -1,11 +1,13 @@
 """Rows that are in memory."""
 
+import hashlib
 from collections.abc import Iterator
 
+import jax
 import numpy as np
 
 from latentgp.data import Data
-from latentgp.sources.base import RowSource, counting_as, filled
+from latentgp.sources.base import MOST_HELD_OUT, RowSource, counting_as, filled, is_held_out
 
 
 class RowsInMemory(RowSource):
@@ -21,6 +23,17 @@ class RowsInMemory(RowSource):
             return self.data
         chosen = np.linspace(0, self.size - 1, rows).astype(int)
         return counting_as(self.data.select(chosen), self.total_weight)
+
+    def split(self, share: float) -> tuple["RowsInMemory", Data]:
+        held = is_held_out(0, self.size, share)
+        rows = np.flatnonzero(held)[:MOST_HELD_OUT]
+        return RowsInMemory(self.data.select(~held)), self.data.select(rows)
+
+    def identity(self) -> str:
+        digest = hashlib.sha256()
+        for leaf in jax.tree.leaves(self.data):
+            digest.update(np.ascontiguousarray(leaf).tobytes())
+        return digest.hexdigest()
 
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         order = np.random.default_rng(seed).permutation(self.size)
