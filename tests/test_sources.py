@@ -160,7 +160,7 @@ class TestErrors:
         frame.loc[3210, "b"] = value
         frame.to_parquet(tmp_path / "rows.parquet", row_group_size=1000)
         source = lgp.FileRows(tmp_path, target="y", inputs=["a", "b"], buffer_rows=500)
-        message = r"rows\.parquet: column 'b' .* in row 3210"
+        message = r"rows\.parquet, rows 3000 and on: column 'b' .* in row 3210"
         with pytest.raises(lgp.InputError, match=message):
             list(source.epoch((0,), 100))
 

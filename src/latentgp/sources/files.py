@@ -2,7 +2,8 @@
 
 import difflib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,74 +48,59 @@ class Piece(NamedTuple):
     before: int
 
 
-class FileRows(RowSource):
-    """Rows of a Parquet or CSV file, or of a folder of them, that need not fit in memory.
+class FileSource(RowSource):
+    """Rows of files of one kind; a subclass says what becomes of the columns.
 
     Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
-    rows are mixed in a buffer of bounded size. Files that are sorted by the target should have
-    small row groups, or a buffer of many of them. The same seed gives the same blocks.
+    rows are mixed in a buffer of bounded size.
 
     Args:
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
-        target: the column to predict.
-        inputs: the columns to predict from; None takes all that are not named otherwise.
-        weights: a column of row weights.
         buffer_rows: how many rows are mixed at a time, which bounds the memory.
-        side_information: columns of what the likelihood reads a row, by its name for it.
-
-    Raises:
-        InputError: no such file or column, files whose columns differ, a column that is not of
-            numbers; while reading, a value that is not a finite number, with its file and row.
-
-    Example:
-        >>> import numpy as np, pandas, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> table = pandas.DataFrame({"x": np.arange(5.0), "y": np.ones(5)})
-        >>> table.to_parquet(folder + "/part.parquet")
-        >>> rows = FileRows(folder, target="y")
-        >>> rows.size, rows.inputs
-        (5, ('x',))
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        target: str,
-        inputs: Sequence[str] | None = None,
-        weights: str | None = None,
-        buffer_rows: int = 1 << 19,
-        **side_information: str,
-    ):
+    def __init__(self, path: str | Path, *, buffer_rows: int):
         if buffer_rows < 1:
             raise InputError(f"buffer_rows must be at least 1, got {buffer_rows}.")
         self.path, self.buffer_rows = Path(path), buffer_rows
         self.kind, self.paths = _files_of(self.path)
-        self.target, self.weights = target, weights
-        self.side_information = dict(side_information)
-        names = self._agreed_columns()
-        apart = [target, *([weights] if weights else []), *side_information.values()]
-        for name in [*apart, *(inputs or ())]:
-            if name not in names:
-                near = difflib.get_close_matches(name, names, n=3) or list(names)[:10]
-                raise InputError(
-                    f"there is no column {name!r} in {self.path}: name one of {', '.join(near)}"
-                )
-        self.inputs = tuple(n for n in names if n not in apart) if inputs is None else tuple(inputs)
-        if not self.inputs:
-            raise InputError(f"{self.path} has no column to predict from; add one.")
-        self.columns = [*self.inputs, *apart]
-        self._refuse_text({name: names[name] for name in self.columns})
+        self.names = self._agreed_columns()
+        self.columns: list[str] = list(self.names)
         self.check: Callable[[Data], None] | None = None
         self._share, self._held_out = 0.0, False
+
+    @abstractmethod
+    def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
+        """Some rows that were read, the first of which has a number in its file."""
+
+    @abstractmethod
+    def _csv_options(self) -> dict[str, Any]:
+        """How PyArrow is to convert the columns of CSV files."""
+
+    def _open(self) -> None:
+        """Find the pieces, and how many rows there are."""
         self.pieces = self._count()
-        if not self.pieces or not any(piece.rows for piece in self.pieces):
+        if not any(piece.rows for piece in self.pieces):
             raise InputError(f"{self.path} has no rows; give at least one.")
         self._measure()
 
+    def _known(self, name: str) -> str:
+        """A column's name, if there is such a column."""
+        if name not in self.names:
+            near = difflib.get_close_matches(name, self.names, n=3) or list(self.names)[:10]
+            raise InputError(
+                f"there is no column {name!r} in {self.path}: name one of {', '.join(near)}"
+            )
+        return name
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether every row of the files is a row, of weight one."""
+        return not self._share
+
     def _measure(self) -> None:
         """Find out how many rows there are, and what they count as."""
-        if self.weights is None and not self._share:
+        if self._is_plain:
             self.size = sum(piece.rows for piece in self.pieces)
             self.total_weight = float(self.size)
             return
@@ -123,12 +109,12 @@ class FileRows(RowSource):
             self.size += data.size
             self.total_weight += data.total_weight
 
-    def checked(self, check: Callable[[Data], None]) -> "FileRows":
+    def checked(self, check: Callable[[Data], None]) -> "FileSource":
         source = copy(self)
         source.check = check
         return source
 
-    def split(self, share: float) -> tuple["FileRows", Data]:
+    def split(self, share: float) -> tuple["FileSource", Data]:
         rest, held = copy(self), copy(self)
         rest._share = held._share = share
         held._held_out = True
@@ -214,38 +200,15 @@ class FileRows(RowSource):
             raise _unreadable(piece.path, error) from error
 
     def _csv(self, path: Path) -> Any:
-        import pyarrow as pa
         from pyarrow import csv
 
-        return csv.open_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False),
-            convert_options=csv.ConvertOptions(
-                include_columns=self.columns,
-                column_types=dict.fromkeys(self.columns, pa.float64()),
-                true_values=["true", "True", "TRUE"],
-            ),
-        )
+        options = csv.ConvertOptions(include_columns=self.columns, **self._csv_options())
+        reading = csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
+        return csv.open_csv(path, read_options=reading, convert_options=options)
 
     def _as_data(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
-        columns = {}
-        for name in self.columns:
-            column = batch.column(name)
-            values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(~np.isfinite(values))
-            if bad.size:
-                raise InputError(
-                    f"{path}: column {name!r} is missing or not finite in row {first + bad[0]}, "
-                    "counted from 0; drop or fill such rows first."
-                )
-            columns[name] = values
         try:
-            data = Data(
-                np.stack([columns[name] for name in self.inputs], axis=1),
-                columns[self.target],
-                weights=None if self.weights is None else columns[self.weights],
-                **{name: columns[column] for name, column in self.side_information.items()},
-            )
+            data = self._convert(batch, path, first)
             if self.check is not None:
                 self.check(data)
         except InputError as error:
@@ -277,17 +240,6 @@ class FileRows(RowSource):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise _unreadable(path, error) from error
 
-    def _refuse_text(self, types: Mapping[str, "pa.DataType"]) -> None:
-        from pyarrow import types as kinds
-
-        for name, kind in types.items():
-            numeric = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
-            if not (numeric or kinds.is_decimal(kind)):
-                raise InputError(
-                    f"column {name!r} of {self.path} is of {kind}, not of numbers; encode it, or "
-                    "name the inputs without it."
-                )
-
     def _count(self) -> list[Piece]:
         pieces, before = [], 0
         for path in self.paths:
@@ -304,6 +256,101 @@ class FileRows(RowSource):
             return [sum(batch.num_rows for batch in self._batches(whole))]
         metadata = _parquet(path).metadata
         return [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
+
+
+class FileRows(FileSource):
+    """Rows of a Parquet or CSV file of numbers, or of a folder of them, larger than memory.
+
+    Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
+    rows are mixed in a buffer of bounded size. Files that are sorted by the target should have
+    small row groups, or a buffer of many of them. The same seed gives the same blocks.
+
+    Args:
+        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+        target: the column to predict.
+        inputs: the columns to predict from; None takes all that are not named otherwise.
+        weights: a column of row weights.
+        buffer_rows: how many rows are mixed at a time, which bounds the memory.
+        side_information: columns of what the likelihood reads a row, by its name for it.
+
+    Raises:
+        InputError: no such file or column, files whose columns differ, a column that is not of
+            numbers; while reading, a value that is not a finite number, with its file and row.
+
+    Example:
+        >>> import numpy as np, pandas, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> table = pandas.DataFrame({"x": np.arange(5.0), "y": np.ones(5)})
+        >>> table.to_parquet(folder + "/part.parquet")
+        >>> rows = FileRows(folder, target="y")
+        >>> rows.size, rows.inputs
+        (5, ('x',))
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        target: str,
+        inputs: Sequence[str] | None = None,
+        weights: str | None = None,
+        buffer_rows: int = 1 << 19,
+        **side_information: str,
+    ):
+        super().__init__(path, buffer_rows=buffer_rows)
+        self.target, self.weights = target, weights
+        self.side_information = dict(side_information)
+        apart = [target, *([weights] if weights else []), *side_information.values()]
+        if inputs is None:
+            inputs = [name for name in self.names if name not in apart]
+        self.inputs = tuple(inputs)
+        if not self.inputs:
+            raise InputError(f"{self.path} has no column to predict from; add one.")
+        self.columns = [self._known(name) for name in (*self.inputs, *apart)]
+        for name in self.columns:
+            self._refuse_text(name, self.names[name])
+        self._open()
+
+    @property
+    def _is_plain(self) -> bool:
+        return super()._is_plain and self.weights is None
+
+    def _csv_options(self) -> dict[str, Any]:
+        import pyarrow as pa
+
+        return {
+            "column_types": dict.fromkeys(self.columns, pa.float64()),
+            "true_values": ["true", "True", "TRUE"],
+        }
+
+    def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
+        columns = {}
+        for name in self.columns:
+            column = batch.column(name)
+            values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+            bad = np.flatnonzero(~np.isfinite(values))
+            if bad.size:
+                raise InputError(
+                    f"column {name!r} is missing or not finite in row {first + bad[0]}, counted "
+                    "from 0; drop or fill such rows first."
+                )
+            columns[name] = values
+        return Data(
+            np.stack([columns[name] for name in self.inputs], axis=1),
+            columns[self.target],
+            weights=None if self.weights is None else columns[self.weights],
+            **{name: columns[column] for name, column in self.side_information.items()},
+        )
+
+    def _refuse_text(self, name: str, kind: "pa.DataType") -> None:
+        from pyarrow import types
+
+        numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        if not (numeric or types.is_decimal(kind)):
+            raise InputError(
+                f"column {name!r} of {self.path} is of {kind}, not of numbers; encode it, or "
+                "name the inputs without it."
+            )
 
 
 def _files_of(path: Path) -> tuple[str, list[Path]]:
