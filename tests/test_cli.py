@@ -232,7 +232,7 @@ class TestTheWayItIsMeant:
     def test_weights_are_no_input(self, run, house, tmp_path):
         code, _, _ = run(
             *("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m"),
-            *("--weights", "copies", "--method", "collapsed", "--inducing", 15, "--seed", 3),
+            *("--weights", "copies", "--method", "collapsed", "--n-inducing", 15, "--seed", 3),
         )
         assert code == 0
         model = latentgp.load(tmp_path / "m")
@@ -261,7 +261,7 @@ WRONG = {
         "too many to learn any",
     ),
     "no inducing points": (
-        "fit {}/regression.csv --target price --inducing 0 --out {}/m",
+        "fit {}/regression.csv --target price --n-inducing 0 --out {}/m",
         "n_inducing must be a positive number",
     ),
     "a method that does not fit": (
@@ -346,7 +346,7 @@ def test_weights_that_are_text(run, house, tmp_path):
         ("fit", "data"),
         ("fit a.csv", "--target"),
         ("fit a.csv --target y --out m --method magic", "magic"),
-        ("fit a.csv --target y --out m --inducing many", "--inducing"),
+        ("fit a.csv --target y --out m --n-inducing many", "--n-inducing"),
         ("predict m", "data"),
         ("guess", "guess"),
         ("info m --loud", "--loud"),

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 
 Table = Annotated[Path, typer.Argument(help="A CSV or Parquet file.")]
+Tables = Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of them.")]
+Inducing = Annotated[int | None, typer.Option(help="Number of inducing points.")]
 Order = Annotated[
     str | None,
     typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
@@ -26,7 +28,7 @@ ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latent
 
 @app.command()
 def fit(
-    data: Table,
+    data: Tables,
     target: Annotated[str, typer.Option(help="The column to predict.")],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     task: Annotated[
@@ -58,20 +60,45 @@ def fit(
         str | None, typer.Option(help="A column of 1 where a time has seen no event, else 0.")
     ] = None,
     order: Order = None,
-    inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
+    n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Learn from so many rows at a time, read from the files as needed."),
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Most passes over the rows, in batches.")] = 20,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
+    ] = None,
 ) -> None:
-    """Fit a model to a table and save it."""
+    """Fit a model to a table, or to a folder of them in batches, and save it."""
     from latentgp.persistence import save
     from latentgp.table_model import TableModel
     from latentgp.tables import read_table
 
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
-    model = TableModel.fit(
-        read_table(data),
+    in_batches = batch_size is not None or data.is_dir()
+    if in_batches and restarts:
+        raise InputError("a fit in batches takes no restarts: leave --restarts out")
+    if checkpoint is not None:
+        if not in_batches:
+            raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
+        checkpoint.mkdir(parents=True, exist_ok=True)
+    table: Any = data if in_batches else read_table(data)
+    more: dict[str, Any] = {"restarts": restarts}
+    if in_batches:
+        more = {
+            "batch_size": 1000 if batch_size is None else batch_size,
+            "epochs": epochs,
+            "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
+        }
+    fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
+    model = fit_it(
+        table,
         target,
         task=task,
         likelihood=likelihood,
@@ -87,10 +114,10 @@ def fit(
         },
         order=_labels(order),
         method=method,
-        n_inducing=inducing,
-        restarts=restarts,
+        n_inducing=n_inducing,
         random_state=seed,
         verbose=1,
+        **more,
     )
     for note in model.notes:
         typer.echo(f"- {note}")
@@ -155,7 +182,7 @@ def compare(
     order: Order = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
-    inducing: Annotated[int | None, typer.Option(help="Number of inducing points.")] = None,
+    n_inducing: Inducing = None,
     plot: Annotated[Path | None, typer.Option(help="Save a picture here.")] = None,
 ) -> None:
     """Fit several methods to the same rows and score them on the others."""
@@ -176,7 +203,7 @@ def compare(
         test_share=test_share,
         seed=seed,
         order=_labels(order),
-        n_inducing=inducing,
+        n_inducing=n_inducing,
     )
     print_comparison(found, target)
     if plot is not None:

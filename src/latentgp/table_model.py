@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import jax
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
 from latentgp import metrics
+from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators import (
     BINARY,
@@ -23,14 +25,21 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.inference import Stochastic
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.precision import double_precision
+from latentgp.table_rows import TableRows, sample_of
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, numbers_in, source_of, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
+_INDUCING = 200
+_WEIGHTS = "give numbers, not negative"
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
@@ -167,32 +176,99 @@ class TableModel:
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of.
         """
-        split = split_target(frame, target)
-        inputs, notes = split.inputs, []
-        if split.rows_dropped:
-            notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-        side, side_columns = {}, side_columns or {}
-        task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
-        notes += why
-        for name, column in side_columns.items():
-            inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
-        sample_weight = None
-        if weights is not None:
-            advice = "give numbers, not negative"
-            inputs, sample_weight = _taken_out(inputs, weights, "weights", advice)
-        encoder = TableEncoder.fit(inputs)
-        notes += encoder.describe()
-        if task == "ordinal":
-            settings["order"] = order = order or _order_of(split.target)
-            if order is not None:
-                notes.append(f"in the order {' < '.join(order)}")
-        estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
-        estimator.fit(
-            *(encoder.encode(inputs), _targets(split.target, task)),
-            sample_weight=sample_weight,
-            **side,
+        started = _started(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=side_columns or {},
+            order=order,
+            settings=settings,
         )
-        return cls(estimator, encoder, target, tuple(notes), side_columns)
+        estimator, X, y = started.estimator, started.X, started.y
+        estimator.fit(X, y, sample_weight=started.weights, **started.side)
+        return cls(estimator, started.encoder, target, started.notes, side_columns or {})
+
+    @classmethod
+    def fit_files(
+        cls,
+        path: str | Path,
+        target: str,
+        *,
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str = "auto",
+        weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
+        batch_size: int = 1000,
+        epochs: int = 20,
+        checkpoint: str | Path | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Fit tables in files that need not fit in memory, a batch of rows at a time.
+
+        The encoding, the classes and where the search starts are learned from a sample of the
+        rows; what a later row holds that the sample did not, such as a class, is an error with
+        its file and row.
+
+        Args:
+            path: a CSV or Parquet file, or a folder of them.
+            target: the column to predict.
+            task: as in `fit`.
+            likelihood: as in `fit`.
+            weights: as in `fit`.
+            side_columns: as in `fit`.
+            order: as in `fit`.
+            batch_size: rows of a batch.
+            epochs: at most so many passes over the rows.
+            checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            settings: for the estimator: `method`, `n_inducing`, `random_state`, `verbose`.
+        """
+        sides = side_columns or {}
+        Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
+        frame = sample_of(path, _SAMPLED_ROWS)
+        started = _started(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=sides,
+            order=order,
+            settings={**settings, "max_evaluations": _START_EVALUATIONS, "verbose": 0},
+        )
+        estimator, encoder = started.estimator, started.encoder
+        if estimator.n_inducing is None:
+            estimator.n_inducing = _INDUCING
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is fitted is judged at the end
+            few = slice(None, None, max(1, len(started.y) // _START_ROWS))
+            part = {name: values[few] for name, values in started.side.items()}
+            own = None if started.weights is None else started.weights[few]
+            estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
+
+        def convert(frame: "pd.DataFrame") -> Data:
+            split = split_target(frame, target)
+            y = _targets(split.target, started.task)
+            if isinstance(estimator, LabelEstimator):
+                y = estimator.numbered(y)
+            row_weights = None
+            if weights is not None:
+                row_weights = _taken_out(split.inputs, weights, "weights", _WEIGHTS)[1]
+            side = _sides_of(split.inputs, sides)
+            return Data(encoder.encode(split.inputs), y, weights=row_weights, **side)
+
+        used = [c.name for c in encoder.columns]
+        used += [target, *([weights] if weights else []), *sides.values()]
+        estimator.continue_with(
+            TableRows(path, convert, used),
+            batch_size=batch_size,
+            epochs=epochs,
+            checkpoint=checkpoint,
+            verbose=settings.get("verbose", 0),
+        )
+        return cls(estimator, encoder, target, started.notes, sides)
 
     @property
     def task(self) -> Task:
@@ -254,6 +330,52 @@ class TableModel:
         if isinstance(self.estimator, GPRegressor | GPCountRegressor):
             return regression_scores(self.estimator, X, y, side)
         return classification_scores(self.estimator, X, y)
+
+
+class _Started(NamedTuple):
+    """A table made ready for an estimator that is not fitted yet."""
+
+    estimator: Estimator
+    encoder: TableEncoder
+    task: Task
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    side: dict[str, np.ndarray]
+    notes: tuple[str, ...]
+
+
+def _started(
+    frame: "pd.DataFrame",
+    target: str,
+    *,
+    task: Task | Literal["auto"],
+    likelihood: str,
+    weights: str | None,
+    side_columns: dict[str, str],
+    order: Sequence[str] | None,
+    settings: dict[str, Any],
+) -> _Started:
+    split = split_target(frame, target)
+    inputs, notes, side = split.inputs, [], {}
+    if split.rows_dropped:
+        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
+    task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
+    notes += why
+    for name, column in side_columns.items():
+        inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
+    row_weights = None
+    if weights is not None:
+        inputs, row_weights = _taken_out(inputs, weights, "weights", _WEIGHTS)
+    encoder = TableEncoder.fit(inputs)
+    notes += encoder.describe()
+    if task == "ordinal":
+        settings["order"] = order = order or _order_of(split.target)
+        if order is not None:
+            notes.append(f"in the order {' < '.join(order)}")
+    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
+    X, y = encoder.encode(inputs), _targets(split.target, task)
+    return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes))
 
 
 def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:

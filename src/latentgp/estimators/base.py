@@ -19,12 +19,22 @@ from sklearn.utils.validation import (
 
 from latentgp.data import Data, as_weights, check_finite, rows_named
 from latentgp.errors import InputError
-from latentgp.fit import fit
-from latentgp.inference.methods import Method, MethodName, method_from_name
+from latentgp.fit import Fit, fit
+from latentgp.inference.batch_method import Stochastic
+from latentgp.inference.methods import (
+    CollapsedVI,
+    ExactGP,
+    Method,
+    MethodName,
+    default_inducing,
+    method_from_name,
+)
 from latentgp.inference.starts import starting_model
 from latentgp.kernels import Kernel, PerLatent
+from latentgp.latents import Inducing
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
+from latentgp.sources import RowSource
 
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
@@ -82,16 +92,62 @@ class GPEstimator(BaseEstimator):
         method = self.method
         if not isinstance(method, Method):
             method, reason = method_from_name(method, model, data.size, self.n_inducing)
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         result = fit(
             model,
             data,
-            key=jax.random.key(seed),
+            key=jax.random.key(self._seed()),
             method=method,
             restarts=self.restarts,
             max_evaluations=self.max_evaluations,
             verbose=self.verbose,
         )
+        self._keep(result, method, reason, centre)
+        return self
+
+    def continue_with(
+        self,
+        rows: RowSource,
+        *,
+        batch_size: int = 1000,
+        epochs: int = 20,
+        checkpoint: str | Path | None = None,
+        verbose: int = 0,
+    ) -> Self:
+        """Learn from rows that need not fit in memory, in batches, from the fitted model on.
+
+        Args:
+            rows: inputs and targets as `fit` makes them for the model: of classes their numbers.
+            batch_size: rows of a batch.
+            epochs: at most so many passes over the rows.
+            checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            verbose: 1 prints progress and the verdict.
+
+        Raises:
+            InputError: the method is none that learns from batches, or rows that do not fit.
+        """
+        check_is_fitted(self)
+        method = self.method_
+        if isinstance(method, ExactGP):
+            method = CollapsedVI(Inducing(self.n_inducing or default_inducing(self.model_)))
+        batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
+        result = fit(
+            self.model_,
+            rows,
+            key=jax.random.key(self._seed()),
+            method=batches,
+            checkpoint=checkpoint,
+            verbose=verbose,
+        )
+        self.verbose, kept = verbose, self.verbose
+        self._keep(result, batches, f"{self.method_reason_}; rows in batches")
+        self.verbose = kept
+        return self
+
+    def _seed(self) -> int:
+        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _keep(self, result: Fit, method: Method, reason: str, centre: float = 0.0) -> None:
+        """What a fit found, as attributes; and what it warns of."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
         self.history_ = result.history
@@ -101,8 +157,7 @@ class GPEstimator(BaseEstimator):
             print(self.diagnostics_.verdict)
         else:
             for warning in self.diagnostics_.warnings:
-                warnings.warn(warning, stacklevel=3)
-        return self
+                warnings.warn(warning, stacklevel=4)
 
     def _chosen(self, default: str, names: Mapping[str, Any]) -> Any:
         """The likelihood asked for: an object as it is, or the class that a name stands for."""

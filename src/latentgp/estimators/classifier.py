@@ -89,14 +89,22 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
-        X, y = self._inputs(X), np.asarray(y)
+        return self.posterior_.predict(self._inputs(X)).log_prob(self.numbered(y))
+
+    def numbered(self, y: Any) -> Float[np.ndarray, "N"]:
+        """The places of labels in `classes_`.
+
+        Raises:
+            InputError: labels that the classifier was not fitted to.
+        """
+        y = np.asarray(y)
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise InputError(
                 f"y has labels that the classifier was not fitted to: {unknown[:5].tolist()}; "
                 f"it knows {self.classes_.tolist()}."
             )
-        return self.posterior_.predict(X).log_prob(self._numbered(y))
+        return self._numbered(y)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0
