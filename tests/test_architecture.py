@@ -20,6 +20,8 @@ SURFACES = [
     "plots",
     "report",
     "table_model",
+    "table_prediction",
+    "table_rows",
 ]
 SURFACES += ["tables", "testing"]
 # A module may import at its top from lower levels and from its own room, nothing else.

@@ -481,7 +481,7 @@ class TestMethod:
         assert type(estimator.method_).__name__.lower().startswith(name)
         # Inducing points at all rows (with a jitter), and sites that are exact: all are the exact
         # posterior, each found by a search that stops at a gain of 1e-6 nats a row.
-        np.testing.assert_allclose(estimator.predict(X), regressor.predict(X), atol=1e-2)
+        np.testing.assert_allclose(estimator.predict(X), regressor.predict(X), atol=2e-2)
 
     def test_auto_says_what_it_chose_and_why(self, capsys):
         X = inputs()

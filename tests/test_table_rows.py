@@ -8,7 +8,9 @@ from typer.testing import CliRunner
 import latentgp as lgp
 from latentgp.cli import app
 from latentgp.table_model import TableModel
+from latentgp.table_prediction import predict_files
 from latentgp.table_rows import sample_of
+from latentgp.tables import read_table
 
 
 def table(rows, seed=0, target="amount"):
@@ -75,6 +77,71 @@ def test_a_class_that_the_sample_did_not_hold_is_named(tmp_path, monkeypatch):
         TableModel.fit_files(folder, "label", **SETTINGS)
 
 
+@pytest.fixture(scope="module")
+def model():
+    return TableModel.fit(table(400), "amount", n_inducing=15, random_state=0)
+
+
+class TestPrediction:
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("latentgp.sources.files._PIECE_ROWS", 200)
+        return write(table(1300, seed=3), tmp_path / "rows")
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    @pytest.mark.parametrize("with_inputs", [True, False])
+    def test_parts_together_are_the_whole(self, model, folder, tmp_path, ending, with_inputs):
+        out = tmp_path / f"predicted.{ending}"
+        seen = []
+        rows = predict_files(model, folder, out, with_inputs=with_inputs, callback=seen.append)
+        assert rows == 1300 == seen[-1].rows == seen[-1].total
+        assert len(seen) > 6
+        whole = pd.concat([pd.read_parquet(f) for f in sorted(folder.iterdir())])
+        expected = model.predict(whole.reset_index(drop=True))
+        found = read_table(out)
+        prefix = "predicted_" if with_inputs else ""
+        np.testing.assert_allclose(found[prefix + "mean"], expected["mean"], rtol=1e-10)
+        np.testing.assert_allclose(found[prefix + "upper"], expected["upper"], rtol=1e-10)
+        assert ("size" in found) == with_inputs
+        assert sorted(f.name for f in tmp_path.iterdir()) == [f"predicted.{ending}", "rows"]
+
+    def test_an_interrupted_run_goes_on(self, model, folder, tmp_path, monkeypatch):
+        out = tmp_path / "predicted.parquet"
+
+        def stop(progress):
+            if progress.rows > 600:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            predict_files(model, folder, out, callback=stop)
+        done = len(list((tmp_path / "predicted.parquet.parts").glob("0*")))
+        assert done == 4
+        calls = []
+        predict = TableModel.predict
+        monkeypatch.setattr(
+            TableModel, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k)
+        )
+        assert predict_files(model, folder, out) == 1300
+        assert len(calls) == 9 - done
+
+    def test_parts_of_other_predictions_are_left_alone(self, model, folder, tmp_path):
+        out = tmp_path / "predicted.parquet"
+        with pytest.raises(KeyboardInterrupt):
+            predict_files(model, folder, out, callback=self.interrupt)
+        with pytest.raises(lgp.InputError, match="holds parts of other predictions"):
+            predict_files(model, folder, out, level=0.5)
+
+    @staticmethod
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    def test_the_mean_alone(self, model, folder, tmp_path):
+        frame = table(50, seed=5)
+        alone = model.predict(frame, mean_only=True)
+        assert list(alone) == ["mean"]
+        np.testing.assert_allclose(alone["mean"], model.predict(frame)["mean"], rtol=1e-10)
+
+
 class TestCommandLine:
     def run(self, *arguments):
         return CliRunner().invoke(app, [str(a) for a in arguments])
@@ -91,6 +158,8 @@ class TestCommandLine:
         frame = table(30, seed=4)
         one, two = (lgp.load(tmp_path / name).predict(frame) for name in ("one", "two"))
         pd.testing.assert_frame_equal(one, two)
+        predicted = self.run("predict", tmp_path / "one", folder, "--out", tmp_path / "p.parquet")
+        assert "3000 predictions written" in predicted.output
 
     @pytest.mark.parametrize(
         ("options", "message"),

@@ -9,6 +9,8 @@ import typer
 
 from latentgp.errors import InputError
 
+_LARGE_BYTES = 50_000_000
+
 app = typer.Typer(
     help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
     no_args_is_help=True,
@@ -128,24 +130,34 @@ def fit(
 @app.command()
 def predict(
     model: ModelFile,
-    data: Table,
+    data: Tables,
     out: Annotated[Path, typer.Option(help="Where to write predictions (.csv or .parquet).")],
     level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
     with_inputs: Annotated[bool, typer.Option(help="Keep the table's own columns.")] = False,
+    mean_only: Annotated[
+        bool, typer.Option(help="Of numbers and counts the mean alone, which is faster.")
+    ] = False,
 ) -> None:
-    """Predict every row of a table, with intervals."""
+    """Predict every row of a table, with intervals; large ones part by part, and restartable."""
     import pandas as pd
 
+    from latentgp.table_prediction import predict_files, show_progress
     from latentgp.tables import read_table, write_table
 
     if not 0 < level < 1:
         raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
-    table_model, frame = _table_model(model), read_table(data)
-    predictions = table_model.predict(frame, level)
-    if with_inputs:
-        predictions = pd.concat([frame, predictions.add_prefix("predicted_")], axis=1)
-    write_table(predictions, out)
-    typer.echo(f"{len(predictions)} predictions written to {out}.")
+    table_model = _table_model(model)
+    if data.is_dir() or (data.is_file() and data.stat().st_size > _LARGE_BYTES):
+        settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
+        rows = predict_files(table_model, data, out, callback=show_progress, **settings)
+    else:
+        frame = read_table(data)
+        predictions = table_model.predict(frame, level, mean_only=mean_only)
+        if with_inputs:
+            predictions = pd.concat([frame, predictions.add_prefix("predicted_")], axis=1)
+        write_table(predictions, out)
+        rows = len(frame)
+    typer.echo(f"{rows} predictions written to {out}.")
 
 
 @app.command()

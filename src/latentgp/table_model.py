@@ -275,7 +275,9 @@ class TableModel:
         """What is predicted: a number, a count, a class, or an ordered one."""
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
-    def predict(self, frame: "pd.DataFrame", level: float = 0.95) -> "pd.DataFrame":
+    def predict(
+        self, frame: "pd.DataFrame", level: float = 0.95, *, mean_only: bool = False
+    ) -> "pd.DataFrame":
         """Predictions, one a row of the table.
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
@@ -283,6 +285,11 @@ class TableModel:
         `prediction`, a `probability` for each class, and, of two classes with one latent function,
         `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
         latent function is.
+
+        Args:
+            frame: the rows.
+            level: probability that an interval holds.
+            mean_only: of numbers and counts give `mean` alone, which is several times faster.
         """
         import pandas as pd
 
@@ -291,8 +298,11 @@ class TableModel:
             without = _SIDES[name].without
             if name not in known and without is not None:
                 warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
-        X, side = self.encoder.encode(frame), _sides_of(frame, known)
+        X = self.encoder.encode(frame)
+        side: dict[str, Any] = _sides_of(frame, known)
         if isinstance(self.estimator, GPRegressor | GPCountRegressor):
+            if mean_only:
+                return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
             mean, std = self.estimator.predict(X, return_std=True, **side)
             lower, upper = self.estimator.predict_interval(X, level, **side)
             columns = {"mean": mean, "std": std, "lower": lower, "upper": upper}

@@ -102,6 +102,11 @@ def _not_converted(frame: "pd.DataFrame") -> Data:
     raise InputError("These rows are looked at only; give an encoding to convert them.")
 
 
+def frames_of(path: str | Path) -> Iterator["pd.DataFrame"]:
+    """The rows of tables as they are, a part at a time, in their order."""
+    return _Glance(path).frames()
+
+
 def number_of_rows(path: str | Path) -> int:
     """How many rows the files of a table have."""
     return int(np.sum([piece.rows for piece in _Glance(path).pieces]))

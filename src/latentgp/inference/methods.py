@@ -18,8 +18,6 @@ from latentgp.inference.nuts import run_nuts
 from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Dense, Inducing, Representation
 from latentgp.likelihoods import BayesianSVM, Gaussian, ScaleMixture
-from latentgp.likelihoods.heteroscedastic import Heteroscedastic
-from latentgp.likelihoods.robust import SymmetricNoise
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.augmentation import AugmentationRule
@@ -442,10 +440,8 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
         why = f"{rows} rows are few enough for one coefficient a row"
         if gaussian:
             return Choice(ExactGP(), f"{why}: the posterior is exact")
-    if isinstance(model.likelihood, SymmetricNoise | Heteroscedastic | BayesianSVM):
-        return Choice(
-            AugmentedVI(representation), f"{why}; augmented updates suit heavy tails and kinks"
-        )
+    if isinstance(model.likelihood, BayesianSVM):
+        return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
     if not model.likelihood.is_positive:
         return Choice(
             ExpectationPropagation(representation),
