@@ -29,7 +29,7 @@ LEVELS = {
     room: level
     for level, rooms in enumerate(
         [
-            ["errors", "arrays", "precision", "programs", "_version"],
+            ["errors", "arrays", "precision", "programs", "sharding", "_version"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],

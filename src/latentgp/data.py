@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
+from latentgp.sharding import place
 
 _ROWS_NAMED = 5
 _MERGED_AT_MOST = 200_000
@@ -97,8 +98,22 @@ class Data(eqx.Module):
         )
 
     def to_device(self) -> "Data":
-        """The same rows as JAX arrays; call it inside the x64 context."""
-        return jax.tree.map(jax.numpy.asarray, self)
+        """The same rows as JAX arrays, over all devices; call it inside the x64 context."""
+        return place(self)
+
+    def divisible(self, number: int) -> "Data":
+        """The same observations in a number of rows that is a multiple of another.
+
+        The last row is written several times over, each with its part of the weight.
+        """
+        more = -self.size % number
+        if not more:
+            return self
+        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
+        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
+        weights = weights[index]
+        weights[self.size - 1 :] /= more + 1
+        return self.select(index).reweighted(weights)
 
 
 def as_inputs(X: Any, name: str = "X") -> np.ndarray:

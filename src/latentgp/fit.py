@@ -27,6 +27,7 @@ from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
 from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
+from latentgp.latents import Inducing
 from latentgp.latents.base import LatentPosterior
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
@@ -36,7 +37,9 @@ from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
 from latentgp.questions import check_data
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
+from latentgp.sharding import number_of_shards, rows_over, whole
 from latentgp.sources import RowsInMemory, RowSource
+from latentgp.sources.base import blocks_of
 
 _START_EVALUATIONS = 50
 _START_TOLERANCE = 1e-4
@@ -94,6 +97,7 @@ def fit(
     callback: Callback | None = None,
     checkpoint: str | Path | None = None,
     verbose: int = 0,
+    devices: Sequence[Any] | None = None,
 ) -> Fit:
     """Fit a model to data.
 
@@ -115,6 +119,9 @@ def fit(
             then; true ends the search or the sampling with what there is.
         checkpoint: a file kept up to date while learning, and resumed from if it exists.
         verbose: 1 shows a progress line for whatever takes longer than a second.
+        devices: over which the rows are spread, such as `jax.devices()`, for methods through
+            inducing points; None computes on one. With `jax.distributed` they are those of all
+            processes, each of which makes the same call.
 
     Returns:
         Model, posterior, history and diagnostics.
@@ -168,32 +175,45 @@ def fit(
         driving=Driving(callback, max_seconds, verbose),
         started=started,
     )
-    if isinstance(method, SamplingMethod):
-        if checkpoint is not None or restarts:
-            raise InputError(
-                f"{type(method).__name__} takes no checkpoint and no restarts; it has chains."
+    if devices is not None:
+        _check_spread(method)
+    with rows_over(devices):
+        if isinstance(method, SamplingMethod):
+            if checkpoint is not None or restarts:
+                raise InputError(
+                    f"{type(method).__name__} takes no checkpoint and no restarts; it has chains."
+                )
+            return _sample(task, method, learn_hyperparameters)
+        if isinstance(method, Stochastic):
+            if restarts:
+                raise InputError("Stochastic takes no restarts; leave them out.")
+            return _by_batches(
+                task,
+                method,
+                source or RowsInMemory(data),
+                learn_hyperparameters=learn_hyperparameters,
+                checkpoint=checkpoint,
             )
-        return _sample(task, method, learn_hyperparameters)
-    if isinstance(method, Stochastic):
-        if restarts:
-            raise InputError("Stochastic takes no restarts; leave them out.")
-        return _by_batches(
+        assert isinstance(method, SiteMethod)
+        return _by_sites(
             task,
             method,
-            source or RowsInMemory(data),
             learn_hyperparameters=learn_hyperparameters,
+            restarts=restarts,
+            max_evaluations=max_evaluations,
+            tolerance=tolerance,
             checkpoint=checkpoint,
         )
-    assert isinstance(method, SiteMethod)
-    return _by_sites(
-        task,
-        method,
-        learn_hyperparameters=learn_hyperparameters,
-        restarts=restarts,
-        max_evaluations=max_evaluations,
-        tolerance=tolerance,
-        checkpoint=checkpoint,
-    )
+
+
+def _check_spread(method: Method) -> None:
+    """Raise unless rows can be spread over devices."""
+    sites = method.method if isinstance(method, Stochastic) else method
+    if not (isinstance(sites, SiteMethod) and isinstance(sites.representation, Inducing)):
+        raise InputError(
+            f"{type(method).__name__} cannot spread rows over devices, which takes inducing "
+            "points; leave devices out, or use a method with Inducing(...)."
+        )
 
 
 class _Task(NamedTuple):
@@ -236,7 +256,7 @@ def _by_sites(
     algorithm = dataclasses.replace(algorithm, representation=ready)
     scale = scales(model, data)
     space = task.space(scale)
-    rows = data.to_device()
+    rows = data.divisible(number_of_shards()).to_device()
     identity = ""
     if checkpoint is not None:
         rows_are = RowsInMemory(data).identity()
@@ -272,6 +292,7 @@ def _by_sites(
             "The log evidence is not a finite number at these hyper-parameters; start from other "
             "values, or change the units of the data."
         )
+    settled = settled._replace(sites=whole(settled.sites))
     evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
     posterior = Posterior(model, settled.posterior, evidence)
     diagnostics = judge(
@@ -306,7 +327,7 @@ def _by_batches(
     held_out = None
     if method.held_out:
         source, held_out = source.split(method.held_out)
-    sample = source.sample(_SAMPLED_ROWS)
+    sample = source.sample(_SAMPLED_ROWS).divisible(number_of_shards())
     algorithm = method.algorithm(model)
     ready = algorithm.representation.initialise(sample.X, sample.weights, model.kernel, key)
     algorithm = dataclasses.replace(algorithm, representation=ready)
@@ -325,6 +346,7 @@ def _by_batches(
         tolerance=_START_TOLERANCE,
         checkpoint=None,
     )
+    source = source.part(jax.process_index(), jax.process_count())
     plan = Plan.of(source.size, method.batch_size, method.epochs, method.tolerance, method.patience)
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
     inference = StochasticInference(
@@ -354,14 +376,14 @@ def _by_batches(
     searched = driver.run(inference.init(vector, latent))
     model, latent = inference.believed(searched.state)
     bound, deficit = -latent.kl, jnp.zeros(())
-    for block in source.epoch((0,), _BLOCK_ROWS):
-        worth, lost = bound_of_rows(algorithm, model, latent, block.to_device())
+    for block in blocks_of(source, (0,), _BLOCK_ROWS):
+        worth, lost = bound_of_rows(algorithm, model, latent, block)
         bound, deficit = bound + worth, deficit + lost
     latent = dataclasses.replace(latent, deficit=deficit)
     model = jax.tree.map(np.asarray, model)
     posterior = Posterior(model, latent, Evidence(float(bound), algorithm.evidence_kind(model)))
     nothing = jnp.zeros((), jnp.int32)
-    sites = initial_sites(algorithm, model, sample.to_device())
+    sites = whole(initial_sites(algorithm, model, sample.to_device()))
     ended = Learned(np.asarray(searched.state.vector), sites, searched.converged, searched.reason)
     settled = Settled(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
     diagnostics = judge(

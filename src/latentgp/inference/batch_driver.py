@@ -5,6 +5,7 @@ block the next one is read. All that is random follows from the key and the numb
 a run that is resumed from a checkpoint goes on with the bits that it would have had.
 """
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,8 @@ from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.chains import Driving
 from latentgp.inference.stochastic import BatchState, StochasticInference, run_batches
-from latentgp.sources import RowSource, read_ahead
+from latentgp.sharding import agreed, is_first_process, number_of_shards
+from latentgp.sources.base import RowSource, blocks_of
 
 _ROUND_ROWS = 200_000
 _ROUND_BATCHES = 100
@@ -103,16 +105,20 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, batch_size: int, epochs: int, tolerance: float, patience: int) -> "Plan":
-        """Batches of nearly equal size, at most as large as asked for."""
-        batches = -(-rows // batch_size)
-        largest = max(1, min(_ROUND_BATCHES, _ROUND_ROWS // batch_size, batches))
-        rounds = -(-batches // largest)
-        return cls(epochs, batches, -(-rows // batches), -(-batches // rounds), tolerance, patience)
+        """Batches of nearly equal size, at most about as large as asked for.
 
-    @property
-    def rounds(self) -> int:
-        """Of an epoch."""
-        return -(-self.batches // self.round_size)
+        Every device has an equal part of each.
+        """
+        batches = math.ceil(rows / batch_size)
+        even = math.ceil(rows / batches)
+        even += -even % number_of_shards()
+        largest = max(1, min(_ROUND_BATCHES, _ROUND_ROWS // batch_size, batches))
+        rounds = math.ceil(batches / largest)
+        return cls(epochs, batches, even, math.ceil(batches / rounds), tolerance, patience)
+
+    def rounds_of(self, rows: int) -> int:
+        """Of an epoch of so many rows."""
+        return math.ceil(rows / (self.round_size * self.batch_size))
 
 
 class Searched(NamedTuple):
@@ -188,19 +194,18 @@ class BatchDriver:
     def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
         """Blocks of the rounds that are left, each read while the device works on the last."""
         plan = self.plan
-        for epoch in range(done // plan.rounds, plan.epochs):
-            start = done % plan.rounds if epoch == done // plan.rounds else 0
-            rows = plan.round_size * plan.batch_size
-            for block in read_ahead(self.source.epoch((*self.seed, epoch), rows, start)):
-                yield jax.tree.map(self._cut, block), epoch
-
-    def _cut(self, column: np.ndarray) -> Array:
-        size, rest = self.plan.batch_size, column.shape[1:]
-        return jnp.asarray(column.reshape(self.plan.round_size, size, *rest))
+        rounds, rows = plan.rounds_of(self.source.size), plan.round_size * plan.batch_size
+        for epoch in range(done // rounds, plan.epochs):
+            start = done % rounds if epoch == done // rounds else 0
+            blocks = blocks_of(
+                self.source, (*self.seed, epoch), rows, start, axes=(plan.round_size,)
+            )
+            for block in blocks:
+                yield block, epoch
 
     def _report(self, state: BatchState, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
-        bounds = np.asarray(info.bound)
+        bounds = np.asarray(agreed(info.bound))
         real = bounds[np.isfinite(bounds)]
         if not real.size:
             raise InputError(
@@ -228,12 +233,16 @@ class BatchDriver:
             this.seconds,
         )
         self._show(progress)
-        if time.perf_counter() - self._saved > _CHECKPOINT_SECONDS:
-            self._save()
-        if self.driving.callback is not None and self.driving.callback(progress):
-            return "the callback asked for it"
+        asked = self.driving.callback is not None and bool(self.driving.callback(progress))
         limit = self.driving.max_seconds
-        if limit is not None and this.seconds > limit:
+        over = limit is not None and this.seconds > limit
+        due = time.perf_counter() - self._saved > _CHECKPOINT_SECONDS
+        asked, over, due = map(bool, agreed((asked, over, due)))
+        if due:
+            self._save()
+        if asked:
+            return "the callback asked for it"
+        if over:
             return f"max_seconds={limit:g} were over"
         return self._stop_if_still()
 
@@ -281,7 +290,7 @@ class BatchDriver:
 
     def _save(self) -> None:
         """Write the checkpoint, whole or not at all."""
-        if self.checkpoint is None or not self.rounds:
+        if self.checkpoint is None or not self.rounds or not is_first_process():
             return
         leaves = enumerate(jax.tree.leaves(self._state))
         tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
@@ -293,7 +302,8 @@ class BatchDriver:
         self._saved = time.perf_counter()
 
     def _show(self, progress: BatchProgress) -> None:
-        if not self.driving.verbose or progress.seconds < _SILENT_SECONDS:
+        silent = progress.seconds < _SILENT_SECONDS or not is_first_process()
+        if silent or not self.driving.verbose:
             return
         if self._status is None:
             from rich.console import Console

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from safetensors.numpy import load_file, save_file
 
 from latentgp.errors import InputError
+from latentgp.sharding import agreed, is_first_process, whole
 from latentgp.sites.base import GaussianSites
 
 _SILENT_SECONDS = 1.0
@@ -123,7 +123,7 @@ class Driver:
         self._recalled = len(self.records)
         if self.records:
             self._started -= self.records[-1].seconds
-        return jax.tree.map(jax.numpy.asarray, sites)
+        return sites
 
     def has_reached(self, run: int) -> bool:
         """Whether evaluations of this run, or of a later one, are known."""
@@ -175,11 +175,15 @@ class Driver:
             record.restart,
         )
         self._show(progress)
-        if time.perf_counter() - self._saved > _CHECKPOINT_SECONDS:
+        asked = self.callback is not None and bool(self.callback(progress))
+        over = self.max_seconds is not None and record.seconds > self.max_seconds
+        due = time.perf_counter() - self._saved > _CHECKPOINT_SECONDS
+        asked, over, due = map(bool, agreed((asked, over, due)))
+        if due:
             self.save(sites)
-        if self.callback is not None and self.callback(progress):
+        if asked:
             raise EndFit("the callback asked for it")
-        if self.max_seconds is not None and record.seconds > self.max_seconds:
+        if over:
             raise EndFit(f"max_seconds={self.max_seconds:g} were over")
         return record
 
@@ -202,7 +206,9 @@ class Driver:
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
             for name in Record._fields
         }
-        tensors = {f"sites.{name}": np.asarray(a) for name, a in sites._asdict().items()}
+        tensors = {f"sites.{name}": a for name, a in whole(sites)._asdict().items()}
+        if not is_first_process():
+            return
         identity = np.frombuffer(self.identity.encode(), np.uint8)
         partial = self.checkpoint.with_name(self.checkpoint.name + ".partial")
         save_file({**columns, **tensors, "identity": identity}, partial)
@@ -215,7 +221,7 @@ class Driver:
             self._status.stop()
 
     def _show(self, progress: Progress) -> None:
-        if not self.verbose or progress.seconds < _SILENT_SECONDS:
+        if not self.verbose or progress.seconds < _SILENT_SECONDS or not is_first_process():
             return
         if self._status is None:
             from rich.console import Console

@@ -14,6 +14,7 @@ from latentgp.inference.driver import Driver, EndFit, EndRun, Record
 from latentgp.inference.profile import evaluate, initial_sites, spread_sites
 from latentgp.inference.site_inference import SiteInference
 from latentgp.parameters import ParameterSpace
+from latentgp.sharding import agreed, place
 from latentgp.sites.base import GaussianSites
 
 _RESTART_SPREAD = 1.0
@@ -62,6 +63,8 @@ def learn(
     """
     first = space.to_vector()
     stored = driver.recall()
+    if stored is not None:
+        stored = place(stored)
     runs = _Runs(algorithm, space, bounds, driver)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.is_exact:
@@ -180,7 +183,8 @@ class _Runs:
 
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
         result = evaluate(self._algorithm, self._space, jnp.asarray(vector), data, self.sites)
-        value, gradient = float(result.value), np.asarray(result.gradient)
+        value, bound, gradient = agreed((result.value, result.bound, result.gradient))
+        value, gradient = float(value), np.array(gradient)
         seen = [r.value for r in self._driver.records if r.restart == run]
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if not seen:
@@ -193,5 +197,5 @@ class _Runs:
         if not seen or value > max(seen) - _FAR_BELOW * data.size:
             # Sites of a point that the search will leave at once would only mislead the next.
             self.sites = result.sites
-        record = Record(vector.copy(), value, float(result.bound), gradient, 0.0, run)
+        record = Record(vector.copy(), value, float(bound), gradient, 0.0, run)
         return self._driver.report(record, self.sites)

@@ -6,9 +6,11 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 from jaxtyping import Bool, PyTree
 
 from latentgp.arrays import Array
+from latentgp.sharding import ROWS, number_of_shards
 
 Carry = TypeVar("Carry")
 
@@ -34,13 +36,13 @@ def scan_rows(
     columns: int,
     in_cache: bool = False,
 ) -> tuple[Carry, Any]:
-    """`lax.scan` over chunks of rows.
+    """`lax.scan` over chunks of rows, on each device over its own.
 
     Args:
         step: takes the carry, a chunk of the rows and which of its rows are real; gives the
             new carry and outputs one a row. Rows that fill up the last chunk repeat the last
             real one and must not count in sums.
-        carry: what is summed.
+        carry: what is summed, from whatever it holds on; adding zero changes nothing.
         rows: arrays that share their first axis, N.
         columns: numbers needed a row, which sets the chunk.
         in_cache: the numbers are no kernel block for a matrix product: smaller chunks pay.
@@ -48,6 +50,28 @@ def scan_rows(
     Returns:
         The last carry, and the outputs of all N rows.
     """
+    if number_of_shards() == 1:
+        return _scan_own(step, carry, rows, columns, in_cache)
+
+    def own(rows: PyTree) -> tuple[Carry, Any]:
+        nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), carry)
+        sums, outputs = _scan_own(step, nothing, rows, columns, in_cache)
+        return jax.lax.psum(sums, ROWS), outputs
+
+    cut = PartitionSpec(ROWS)
+    spread = jax.shard_map(own, in_specs=cut, out_specs=(PartitionSpec(), cut), check_vma=False)
+    sums, outputs = spread(rows)
+    return jax.tree.map(jnp.add, carry, sums), outputs
+
+
+def _scan_own(
+    step: Callable[[Carry, Any, Bool[Array, "B"]], tuple[Carry, Any]],
+    carry: Carry,
+    rows: PyTree,
+    columns: int,
+    in_cache: bool,
+) -> tuple[Carry, Any]:
+    """The same over the rows of one device."""
     size = jax.tree.leaves(rows)[0].shape[0]
     chunks = -(-size // chunk_size(columns, in_cache=in_cache))
     if chunks <= 1:

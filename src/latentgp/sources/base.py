@@ -1,16 +1,17 @@
 """What a source of rows gives to inference from batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import Full, Queue
 from threading import Event, Thread
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.data import Data
+from latentgp.sharding import place, place_own
 
 Part = TypeVar("Part")
 
@@ -25,6 +26,7 @@ class RowSource(ABC):
 
     size: int
     total_weight: float
+    is_everywhere: ClassVar[bool] = True  # every process has all rows
 
     @abstractmethod
     def sample(self, rows: int) -> Data:
@@ -32,6 +34,10 @@ class RowSource(ABC):
 
     def checked(self, check: Callable[[Data], None]) -> "RowSource":
         """This source, which raises what a check of some rows raises; rows in memory are known."""
+        return self
+
+    def part(self, index: int, count: int) -> "RowSource":
+        """What one of several processes reads, of nearly equal size; all, where all have it."""
         return self
 
     @abstractmethod
@@ -78,6 +84,39 @@ def counting_as(data: Data, total: Float[np.ndarray, ""] | float) -> Data:
     return data.reweighted(weights * (total / weights.sum()))
 
 
+def blocks_of(
+    source: RowSource, seed: tuple[int, ...], rows: int, start: int = 0, axes: tuple[int, ...] = ()
+) -> Iterator[Data]:
+    """An epoch on the devices, in blocks of so many rows of all processes together.
+
+    All processes get as many blocks, whatever part of the rows is theirs.
+
+    Args:
+        source: of the rows, or of the process's part of them.
+        seed: of the epoch.
+        rows: of a block.
+        start: how many blocks are left out at the beginning.
+        axes: lengths of axes before that of the rows, which they cut a block into.
+    """
+    shared = 1 if source.is_everywhere else jax.process_count()
+    own = rows // shared
+    put = place if source.is_everywhere else place_own
+
+    def cut(column: np.ndarray) -> Any:
+        return put(column.reshape(*axes, -1, *column.shape[1:]), axis=len(axes))
+
+    reading = read_ahead(source.epoch(seed, own, start))
+    block = None
+    for _ in range(start, -(-source.size // rows)):
+        following = next(reading, None)
+        if following is None:
+            following = block or filled(source.sample(1).select([0]), own)
+            following = following.reweighted(np.zeros(own))
+        block = following
+        yield jax.tree.map(cut, block)
+    reading.close()
+
+
 def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
     """Rows that come in parts of any size, in blocks of one size, the last one filled up."""
     left: Data | None = None
@@ -97,7 +136,7 @@ def joined(parts: Sequence[Data]) -> Data:
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda *c: np.concatenate(c), *parts)
 
 
-def read_ahead(parts: Iterator[Part], depth: int = 2) -> Iterator[Part]:
+def read_ahead(parts: Iterator[Part], depth: int = 2) -> Generator[Part, None, None]:
     """The same parts, read by a thread of their own while the last ones are worked on."""
     waiting: Queue[Any] = Queue(depth)
     ended = Event()

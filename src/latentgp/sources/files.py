@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,9 @@ class Piece(NamedTuple):
 
 
 class FileSource(RowSource):
-    """Rows of files of one kind; a subclass says what becomes of the columns.
+    """Rows of files of one kind, of which each process reads a part.
+
+    A subclass says what becomes of the columns.
 
     Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
     rows are mixed in a buffer of bounded size.
@@ -58,6 +60,8 @@ class FileSource(RowSource):
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
         buffer_rows: how many rows are mixed at a time, which bounds the memory.
     """
+
+    is_everywhere: ClassVar[bool] = False
 
     def __init__(self, path: str | Path, *, buffer_rows: int):
         if buffer_rows < 1:
@@ -68,6 +72,7 @@ class FileSource(RowSource):
         self.columns: list[str] = list(self.names)
         self.check: Callable[[Data], None] | None = None
         self._share, self._held_out = 0.0, False
+        self._part: tuple[int, int] | None = None
 
     @abstractmethod
     def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
@@ -108,6 +113,13 @@ class FileSource(RowSource):
         for data in self._read(self.pieces):
             self.size += data.size
             self.total_weight += data.total_weight
+
+    def part(self, index: int, count: int) -> "FileSource":
+        """Neighbouring rows: of a row group that two processes share, each reads all."""
+        rows = sum(piece.rows for piece in self.pieces)
+        source = copy(self)
+        source._part = index * rows // count, (index + 1) * rows // count
+        return source
 
     def checked(self, check: Callable[[Data], None]) -> "FileSource":
         source = copy(self)
@@ -166,23 +178,36 @@ class FileSource(RowSource):
 
     def _read(self, pieces: Sequence[Piece]) -> Iterator[Data]:
         """The rows of some pieces, a part at a time, checked."""
+        low, high = self._part or (0, sum(piece.rows for piece in self.pieces))
         for piece in pieces:
+            if not low < piece.before + piece.rows or not piece.before < high:
+                continue
             row = piece.first
             for batch in self._batches(piece):
-                if batch.num_rows:
-                    data = self._as_data(batch, piece.path, row)
-                    if self._share:
-                        number = piece.before + row - piece.first
-                        held = is_held_out(number, data.size, self._share)
-                        data = data.select(held == self._held_out)
-                    if data.size:
-                        yield data
+                number = piece.before + row - piece.first
+                own = slice(max(low - number, 0), max(high - number, 0))
+                data = self._own(batch, own, piece.path, row, number)
+                if data is not None:
+                    yield data
                 row += batch.num_rows
             if row != piece.first + piece.rows:
                 raise InputError(
                     f"{piece.path} has changed since it was opened: {row - piece.first} rows where "
                     f"there were {piece.rows}; open it again."
                 )
+
+    def _own(
+        self, batch: "pa.RecordBatch", own: slice, path: Path, first: int, number: int
+    ) -> Data | None:
+        """Of rows that were read those of this source, if there are any."""
+        part = batch.slice(own.start, min(own.stop, batch.num_rows) - own.start)
+        if own.start >= batch.num_rows or not part.num_rows:
+            return None
+        data = self._as_data(part, path, first + own.start)
+        if self._share:
+            held = is_held_out(number + own.start, data.size, self._share)
+            data = data.select(held == self._held_out)
+        return data if data.size else None
 
     def _batches(self, piece: Piece) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa

@@ -1,0 +1,93 @@
+"""Rows spread over devices, of one process or of several: the mesh, and what lies where on it.
+
+While a mesh is set, `linalg.streaming.scan_rows` sums over each device's own rows and then over
+the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
+
+ROWS = "rows"
+
+
+@contextmanager
+def rows_over(devices: Sequence[Any] | None) -> Iterator[None]:
+    """Spread the rows of what is computed inside over devices; None leaves all as it is."""
+    if devices is None or len(devices) < 2:
+        yield
+        return
+    kinds = (jax.sharding.AxisType.Auto,)
+    with jax.set_mesh(Mesh(np.asarray(devices), (ROWS,), axis_types=kinds)):
+        yield
+
+
+def number_of_shards() -> int:
+    """Over how many devices rows are spread; one without a mesh, and in what each device does."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return 1 if ROWS in mesh.manual_axes else mesh.shape.get(ROWS, 1)
+
+
+def place(rows: PyTree, axis: int = 0) -> PyTree:
+    """Arrays of rows on the devices, cut along an axis whose length the devices divide.
+
+    Every process gives all rows, and keeps those of its own devices.
+    """
+    if number_of_shards() == 1:
+        return jax.tree.map(jnp.asarray, rows)
+    sharding = _sharding(axis)
+
+    def put(array: Any) -> jax.Array:
+        array = np.asarray(array)
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+    return jax.tree.map(put, rows)
+
+
+def place_own(rows: PyTree, axis: int = 0) -> PyTree:
+    """Arrays on the devices of which every process gives the rows of its own devices."""
+    if jax.process_count() == 1:
+        return place(rows, axis)
+    sharding = _sharding(axis)
+    return jax.tree.map(
+        lambda a: jax.make_array_from_process_local_data(sharding, np.asarray(a)), rows
+    )
+
+
+def whole(values: PyTree) -> PyTree:
+    """NumPy arrays of all there is, on every process; all of them have to ask."""
+
+    def fetch(array: Any) -> np.ndarray:
+        if isinstance(array, jax.Array) and not array.is_fully_addressable:
+            if array.is_fully_replicated:
+                return np.asarray(array.addressable_data(0))
+            from jax.experimental.multihost_utils import process_allgather
+
+            return np.asarray(process_allgather(array, tiled=True))
+        return np.asarray(array)
+
+    return jax.tree.map(fetch, values)
+
+
+def agreed(values: PyTree) -> PyTree:
+    """What the first process says, on all of them: clocks, callbacks and roundings differ."""
+    if jax.process_count() == 1:
+        return values
+    from jax.experimental.multihost_utils import broadcast_one_to_all
+
+    return jax.tree.map(np.asarray, broadcast_one_to_all(jax.tree.map(np.asarray, values)))
+
+
+def is_first_process() -> bool:
+    """Whether this process is the one that writes and shows."""
+    return jax.process_index() == 0
+
+
+def _sharding(axis: int) -> NamedSharding:
+    return NamedSharding(jax.sharding.get_mesh(), PartitionSpec(*[None] * axis, ROWS))
