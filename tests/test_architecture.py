@@ -29,7 +29,8 @@ LEVELS = {
     room: level
     for level, rooms in enumerate(
         [
-            ["errors", "arrays", "precision", "programs", "sharding", "_version"],
+            ["errors", "arrays", "precision", "programs", "_version"],
+            ["sharding"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],

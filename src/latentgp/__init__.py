@@ -16,7 +16,7 @@ from latentgp.augmentations import (
     check_completely_monotone,
 )
 from latentgp.data import Data
-from latentgp.errors import InputError
+from latentgp.errors import InputError, ProcessLost
 from latentgp.fit import Fit, fit
 from latentgp.inference import (
     NUTS,
@@ -96,6 +96,7 @@ from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
+from latentgp.sharding import join_processes
 from latentgp.sources import FileRows
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ __all__ = [
     "Polynomial",
     "Posterior",
     "Predictive",
+    "ProcessLost",
     "RationalQuadratic",
     "RobbinsMonro",
     "RobustMax",
@@ -213,6 +215,7 @@ __all__ = [
     "bin_points",
     "check_completely_monotone",
     "fit",
+    "join_processes",
     "load",
     "parameter",
     "parameters",

@@ -1,6 +1,6 @@
-"""The one error that wrong input raises."""
+"""The error that wrong input raises, and that of processes that lose each other."""
 
-__all__ = ["InputError"]
+__all__ = ["InputError", "ProcessLost"]
 
 
 class InputError(ValueError):
@@ -15,3 +15,7 @@ class InputError(ValueError):
             ...
         latentgp.errors.InputError: y has 3 rows and X has 4: pass one target a row
     """
+
+
+class ProcessLost(RuntimeError):
+    """Another process of those that compute together has ended, or cannot be reached."""

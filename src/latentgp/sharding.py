@@ -14,7 +14,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
+from latentgp.errors import InputError, ProcessLost
+
 ROWS = "rows"
+_SIGNS_OF_LOSS = "Gloo", "gloo", "UNAVAILABLE", "DEADLINE_EXCEEDED", "coordination service"
+_SECONDS_TO_MEET, _SECONDS_OF_SILENCE = 60, 30
 
 
 @contextmanager
@@ -24,8 +28,52 @@ def rows_over(devices: Sequence[Any] | None) -> Iterator[None]:
         yield
         return
     kinds = (jax.sharding.AxisType.Auto,)
-    with jax.set_mesh(Mesh(np.asarray(devices), (ROWS,), axis_types=kinds)):
-        yield
+    try:
+        with jax.set_mesh(Mesh(np.asarray(devices), (ROWS,), axis_types=kinds)):
+            yield
+    except (ValueError, RuntimeError) as error:
+        if jax.process_count() == 1 or not any(sign in str(error) for sign in _SIGNS_OF_LOSS):
+            raise
+        raise ProcessLost(
+            "Another of the processes has ended or cannot be reached "
+            f"({' '.join(str(error).split())[:200]}); look at its messages and start all of them "
+            "again: the search goes on from its checkpoint, if it has one."
+        ) from error
+
+
+def join_processes(coordinator: str, processes: int, process: int) -> None:
+    """Make this process one of several that compute together; before JAX is first used.
+
+    Where JAX can find out by itself (Slurm, MPI, Kubernetes) `jax.distributed.initialize()` does
+    the same.
+
+    Args:
+        coordinator: host and port of process 0, such as "10.0.0.1:4000".
+        processes: how many there are.
+        process: which of them this is, from 0.
+
+    Raises:
+        InputError: a number that is not one of theirs.
+        ProcessLost: the others cannot be reached within a minute.
+    """
+    if not 0 <= process < processes:
+        raise InputError(
+            f"process must be from 0 to {processes - 1}, one less than their number, got {process}."
+        )
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(
+            coordinator,
+            processes,
+            process,
+            initialization_timeout=_SECONDS_TO_MEET,
+            heartbeat_timeout_seconds=_SECONDS_OF_SILENCE,
+        )
+    except (RuntimeError, ValueError) as error:
+        raise ProcessLost(
+            f"The {processes} processes did not meet at {coordinator} within {_SECONDS_TO_MEET} s "
+            f"({' '.join(str(error).split())[:200]}); start all of them, with one address."
+        ) from error
 
 
 def number_of_shards() -> int:

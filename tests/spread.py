@@ -1,0 +1,88 @@
+"""What a process of `test_sharding.py` computes, printed as a line of JSON.
+
+Arguments: number of this process, how many there are, port, folder, and which process is to die.
+"""
+
+import json
+import os
+import sys
+
+PROCESS, PROCESSES, PORT, FOLDER, DYING = sys.argv[1:]
+PROCESS, PROCESSES = int(PROCESS), int(PROCESSES)
+if PROCESSES == 1:
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+import latentgp as lgp  # noqa: E402
+
+ROWS = 480
+
+
+def problem():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (ROWS, 2))
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+    y = (rng.uniform(size=ROWS) < 1 / (1 + np.exp(-2 * f))).astype(float)
+    return X, f + 0.2 * rng.normal(size=ROWS), y
+
+
+def figures(devices):
+    X, numbers, classes = problem()
+    points = lgp.Inducing(points=X[:15])
+    kernel = lgp.RBF(lengthscale=[1.0, 1.0])
+    binary, real = lgp.LatentGP(kernel, lgp.Bernoulli()), lgp.LatentGP(kernel, lgp.Gaussian(0.1))
+    path = f"{FOLDER}/rows.parquet"
+    files = lgp.FileRows(path, target="y", inputs=["a", "b"], buffer_rows=200)
+    by_batches = lgp.Stochastic(
+        lgp.VariationalInference(points),
+        batch_size=60,
+        epochs=8,
+        tolerance=0.0,
+        schedule=lgp.RobbinsMonro(power=1.0),
+    )
+    held = {"learn_hyperparameters": False}
+    found = {}
+    for name, model, data, method, settings in [
+        ("collapsed", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), held),
+        ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), {"max_evaluations": 3}),
+        ("CAVI", binary, lgp.Data(X, classes), lgp.AugmentedVI(points), held),
+        ("batches", binary, lgp.Data(X, classes), by_batches, held),
+        ("learned", binary, lgp.Data(X, classes), by_batches, {}),
+        ("files", binary, files, by_batches, held),
+    ]:
+        checkpoint = f"{FOLDER}/{name}.search" if DYING != "none" else None
+        fit = lgp.fit(
+            model,
+            data,
+            key=jax.random.key(0),
+            method=method,
+            devices=devices,
+            callback=lambda progress, name=name: die(name),
+            checkpoint=checkpoint,
+            **settings,
+        )
+        marginals = fit.posterior.predict_f(X[:20])
+        found[name] = [
+            fit.posterior.log_evidence.value,
+            *np.concatenate([marginals.mean, marginals.variance]).tolist(),
+        ]
+    return found
+
+
+def die(name):
+    if name == "batches" and str(PROCESS) == DYING:
+        os._exit(9)
+
+
+if __name__ == "__main__":
+    if PROCESSES > 1:
+        lgp.join_processes(f"127.0.0.1:{PORT}", PROCESSES, PROCESS)
+    elif PROCESS == 0:
+        X, _, y = problem()
+        frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
+        frame.to_parquet(f"{FOLDER}/rows.parquet", row_group_size=100)
+    cases = [None, jax.devices()] if PROCESSES == 1 else [jax.devices()]
+    print(json.dumps([figures(devices) for devices in cases]))
