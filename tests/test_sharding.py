@@ -16,10 +16,14 @@ import latentgp as lgp
 SCRIPT = Path(__file__).parent / "spread.py"
 
 
-def start(folder, processes, dying="none"):
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def start(folder, processes, dying="none"):
+    port = free_port()
     return [
         subprocess.Popen(
             [sys.executable, SCRIPT, *map(str, (number, processes, port, folder, dying))],
@@ -77,6 +81,21 @@ def test_a_process_that_dies_ends_the_others_with_a_sentence(alone):
     assert "Another of the processes has ended or cannot be reached" in errors
     assert list(folder.glob("*.search"))
     assert time.monotonic() - started < 100
+
+
+@pytest.mark.slow
+def test_the_command_line_fits_with_two_processes(alone, tmp_path):
+    port = free_port()
+    command = [sys.executable, "-c", "from latentgp.cli import main; main()", "fit"]
+    command += [alone[0] / "rows.parquet"]
+    command += ["--target", "y", "--n-inducing", 10, "--batch-size", 60, "--epochs", 3]
+    command += ["--out", tmp_path / "model", "--coordinator", f"127.0.0.1:{port}"]
+    running = [
+        subprocess.Popen([*map(str, command), "--num-processes", "2", "--process-id", str(number)])
+        for number in range(2)
+    ]
+    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    assert lgp.load(tmp_path / "model").task == "classification"
 
 
 def test_the_last_row_is_shared_out_where_rows_do_not_divide():

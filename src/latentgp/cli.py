@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, ProcessLost
 
 _LARGE_BYTES = 50_000_000
 
@@ -75,6 +75,11 @@ def fit(
         Path | None,
         typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
     ] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of process 0, to fit with several processes.")
+    ] = None,
+    num_processes: Annotated[int, typer.Option(help="How many processes fit together.")] = 1,
+    process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
 ) -> None:
     """Fit a model to a table, or to a folder of them in batches, and save it."""
     from latentgp.persistence import save
@@ -83,7 +88,8 @@ def fit(
 
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
-    in_batches = batch_size is not None or data.is_dir()
+    in_batches = batch_size is not None or data.is_dir() or coordinator is not None
+    devices = _joined_devices(coordinator, num_processes, process_id)
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
@@ -96,6 +102,7 @@ def fit(
         more = {
             "batch_size": 1000 if batch_size is None else batch_size,
             "epochs": epochs,
+            "devices": devices,
             "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
         }
     fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
@@ -118,9 +125,11 @@ def fit(
         method=method,
         n_inducing=n_inducing,
         random_state=seed,
-        verbose=1,
+        verbose=0 if process_id else 1,
         **more,
     )
+    if process_id:  # process 0 speaks and writes for all
+        return
     for note in model.notes:
         typer.echo(f"- {note}")
     save(model, out)
@@ -256,9 +265,23 @@ def main() -> None:
     warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
     try:
         app()
-    except InputError as error:
+    except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(1)
+
+
+def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:
+    """The devices of all processes, which this one has joined; None where it is alone."""
+    if coordinator is None:
+        if processes > 1:
+            raise InputError("several processes need an address: add --coordinator HOST:PORT")
+        return None
+    import jax
+
+    from latentgp.sharding import join_processes
+
+    join_processes(coordinator, processes, process)
+    return jax.devices()
 
 
 def _labels(order: str | None) -> list[str] | None:

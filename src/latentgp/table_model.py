@@ -204,6 +204,7 @@ class TableModel:
         batch_size: int = 1000,
         epochs: int = 20,
         checkpoint: str | Path | None = None,
+        devices: Sequence[Any] | None = None,
         **settings: Any,
     ) -> Self:
         """Fit tables in files that need not fit in memory, a batch of rows at a time.
@@ -223,6 +224,7 @@ class TableModel:
             batch_size: rows of a batch.
             epochs: at most so many passes over the rows.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            devices: over which the rows are spread, as in `latentgp.fit`.
             settings: for the estimator: `method`, `n_inducing`, `random_state`, `verbose`.
         """
         sides = side_columns or {}
@@ -267,6 +269,7 @@ class TableModel:
             epochs=epochs,
             checkpoint=checkpoint,
             verbose=settings.get("verbose", 0),
+            devices=devices,
         )
         return cls(estimator, encoder, target, started.notes, sides)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -112,6 +112,7 @@ class GPEstimator(BaseEstimator):
         epochs: int = 20,
         checkpoint: str | Path | None = None,
         verbose: int = 0,
+        devices: Sequence[Any] | None = None,
     ) -> Self:
         """Learn from rows that need not fit in memory, in batches, from the fitted model on.
 
@@ -121,6 +122,7 @@ class GPEstimator(BaseEstimator):
             epochs: at most so many passes over the rows.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
             verbose: 1 prints progress and the verdict.
+            devices: over which the rows are spread, as in `latentgp.fit`.
 
         Raises:
             InputError: the method is none that learns from batches, or rows that do not fit.
@@ -137,6 +139,7 @@ class GPEstimator(BaseEstimator):
             method=batches,
             checkpoint=checkpoint,
             verbose=verbose,
+            devices=devices,
         )
         self.verbose, kept = verbose, self.verbose
         self._keep(result, batches, f"{self.method_reason_}; rows in batches")
