@@ -111,10 +111,11 @@ def test_coverage_and_ranks():
 
 
 def test_every_likelihood_and_method_is_calibrated():
-    # A function cannot be sampled from; collapsed inference is exact but for its inducing points.
+    # A function cannot be sampled from; collapsed inference is exact but for its inducing points,
+    # and batches lead to what all rows do.
     assert set(LIKELIHOODS) | {"CustomLikelihood"} == concrete_classes(Likelihood)
     methods = {type(method).__name__ for method in calibration.METHODS.values()}
-    assert methods | {"CollapsedVI", "Method"} == concrete_classes(Method)
+    assert methods | {"CollapsedVI", "Stochastic", "Method"} == concrete_classes(Method)
 
 
 def test_the_guide_has_every_pair():
@@ -127,5 +128,4 @@ def test_the_guide_has_every_pair():
         for label, method in calibration.METHODS.items()
         if calibration.is_usable(method, model_of(likelihood))
     }
-    measured_later = {pair for pair in usable if pair[1] == "NUTS"}
-    assert usable - measured_later <= given <= usable
+    assert given == usable

@@ -358,9 +358,14 @@ class NUTS(SamplingMethod):
             raise InputError("NUTS works with one coefficient a row: leave it Dense().")
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood = model.likelihood
+        if not likelihood.is_continuous:
+            raise InputError(
+                f"{type(likelihood).__name__} is a step in f, whose gradient leads nowhere, so NUTS "
+                "stays where it starts; use ExpectationPropagation, or Softmax."
+            )
         if not self.augmented:
             return
-        likelihood = model.likelihood
         augmentation = AugmentationRule().chosen(likelihood)
         if isinstance(augmentation, Automatic) and isinstance(likelihood, ScaleMixture):
             law = likelihood.auxiliary_law(np.ones(1))

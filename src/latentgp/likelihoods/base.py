@@ -45,6 +45,7 @@ class Likelihood(Parametrised):
         is_location: whether y - c given f is y given f with c taken from the first latent.
         is_positive: whether no y is impossible whatever f.
         has_own_kernels: whether a kernel for each latent is what it is for, though they are alike.
+        is_continuous: whether log_prob has no steps in f, so that its gradient says where to go.
         is_smooth: whether log_prob has two derivatives in f that say something about it.
     """
 
@@ -58,6 +59,8 @@ class Likelihood(Parametrised):
     is_location: ClassVar[bool] = False
     is_positive: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = True
+
+    is_continuous: ClassVar[bool] = True
     has_own_kernels: ClassVar[bool] = False
 
     @abstractmethod

@@ -206,6 +206,8 @@ class LargestLatent(ClassLikelihood):
 
     is_smooth: ClassVar[bool] = False
 
+    is_continuous: ClassVar[bool] = False
+
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
