@@ -1,16 +1,26 @@
 """Shape annotations are checked in every test; core-level tests run in double precision."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 # Most of the time of the tests goes into compiling programs that then run for milliseconds: little
 # optimisation, and what one process has compiled the others take over. Before JAX is imported.
+QUICK_TO_COMPILE = "--xla_cpu_parallel_codegen_split_count=1 --xla_cpu_use_fusion_emitters=false"
 os.environ |= {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
 }
+if "XLA_FLAGS" not in os.environ:  # the first process finds out, those it starts inherit
+    # A compiler that does not know one of them ends the process.
+    flags = {**os.environ, "XLA_FLAGS": QUICK_TO_COMPILE}
+    known = subprocess.run(
+        [sys.executable, "-c", "import jax; jax.devices()"], env=flags, capture_output=True
+    )
+    os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE if known.returncode == 0 else ""
 
 import jax
 import jaxtyping

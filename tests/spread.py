@@ -10,7 +10,8 @@ import sys
 PROCESS, PROCESSES, PORT, FOLDER, DYING = sys.argv[1:]
 PROCESS, PROCESSES = int(PROCESS), int(PROCESSES)
 if PROCESSES == 1:
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

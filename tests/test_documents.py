@@ -25,7 +25,15 @@ def run(code: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document",
+    [
+        # Whose blocks run whole conformance suites.
+        pytest.param(path, marks=[pytest.mark.slow] * (path.name == "CONTRIBUTING.md"))
+        for path in DOCUMENTS
+    ],
+    ids=lambda path: path.name,
+)
 def test_blocks_run(document, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if document.name != "command-line.md":

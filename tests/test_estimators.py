@@ -12,7 +12,12 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import (
+    check_classifiers_classes,
+    check_estimators_dtypes,
+    check_sample_weights_list,
+    parametrize_with_checks,
+)
 
 import latentgp as lgp
 from latentgp import (
@@ -51,9 +56,22 @@ def classifier():
     return GPClassifier(random_state=0).fit(X, labels(X))
 
 
-@parametrize_with_checks([GPRegressor(), GPClassifier()])
+@parametrize_with_checks([GPRegressor()])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([GPClassifier()])
+def test_scikit_learns_own_checks_of_classifiers(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "check", [check_estimators_dtypes, check_classifiers_classes, check_sample_weights_list]
+)
+def test_some_of_scikit_learns_own_checks_of_classifiers(check):
+    check("GPClassifier", GPClassifier())
 
 
 class TestWithScikitLearn:

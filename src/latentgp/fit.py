@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -28,7 +28,6 @@ from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.latents import Inducing
-from latentgp.latents.base import LatentPosterior
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
@@ -115,8 +114,9 @@ def fit(
         max_evaluations: of the bound, each run.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on.
-        callback: called with a `Progress` after every evaluation, or a `ChainProgress` now and
-            then; true ends the search or the sampling with what there is.
+        callback: called with a `Progress` after every evaluation, a `BatchProgress` after every
+            round, or a `ChainProgress` now and then; true ends the search or the sampling with what
+            there is.
         checkpoint: a file kept up to date while learning, and resumed from if it exists.
         verbose: 1 shows a progress line for whatever takes longer than a second.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
@@ -355,7 +355,10 @@ def _by_batches(
         method.schedule,
         *(jnp.asarray(number) for number in numbers),
     )
-    asked = None if held_out is None else _log_density_of(held_out)
+
+    def view(state: Any) -> Posterior:
+        return Posterior(*inference.believed(state), Evidence(float("nan"), "lower bound"))
+
     identity = ""
     settings = *numbers, method.tolerance, method.epochs, method.patience, plan.batch_size
     if checkpoint is not None:
@@ -368,7 +371,8 @@ def _by_batches(
         driving=task.driving,
         checkpoint=checkpoint,
         identity=identity,
-        held_out=None if asked is None else lambda state: asked(*inference.believed(state)),
+        view=view,
+        held_out=None if held_out is None else partial(_mean_log_density, held_out),
     )
     vector = jnp.asarray(inference.space.to_vector())
     assert isinstance(start.posterior, Posterior)
@@ -401,15 +405,10 @@ def _by_batches(
     return Fit(model, posterior, _history(searched.rounds), diagnostics)
 
 
-def _log_density_of(held_out: Data) -> Callable[[LatentGP, LatentPosterior], float]:
-    """The mean log density of held-out targets under a posterior."""
-
-    def mean(model: LatentGP, latent: LatentPosterior) -> float:
-        posterior = Posterior(model, latent, Evidence(float("nan"), "lower bound"))
-        predictive = posterior.predict(held_out.X, **held_out.side_information)
-        return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
-
-    return mean
+def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
+    """Of held-out targets under a posterior."""
+    predictive = posterior.predict(held_out.X, **held_out.side_information)
+    return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
 
 
 def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) -> Fit:

@@ -7,7 +7,8 @@ a run that is resumed from a checkpoint goes on with the bits that it would have
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +73,8 @@ class BatchProgress(NamedTuple):
         bound: of this round, in nats.
         best: of all rounds, in nats.
         held_out: mean log density of held-out targets, in nats; NaN without any.
-        seconds: since the start of the fit.
+        seconds: since the search in batches began.
+        posterior: gives the posterior of this moment when called.
     """
 
     steps: int
@@ -81,6 +83,7 @@ class BatchProgress(NamedTuple):
     best: float
     held_out: float
     seconds: float
+    posterior: Callable[[], Any]
 
 
 class Plan(NamedTuple):
@@ -148,6 +151,7 @@ class BatchDriver:
         driving: limits, callback, progress line.
         checkpoint: a file kept up to date, and resumed from if it is there.
         identity: names the model, method and data; a checkpoint of another one is refused.
+        view: makes of a state what a callback is shown.
         held_out: gives the mean log density of held-out targets, if there are any.
     """
 
@@ -161,10 +165,12 @@ class BatchDriver:
         driving: Driving,
         checkpoint: str | Path | None = None,
         identity: str = "",
-        held_out: Any = None,
+        view: Callable[[BatchState], Any] | None = None,
+        held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
-        self.driving, self.identity, self.held_out = driving, identity, held_out
+        self.driving, self.identity = driving, identity
+        self.view, self.held_out = view or (lambda state: state), held_out
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
@@ -212,7 +218,7 @@ class BatchDriver:
                 "The bound is not a finite number on any batch of a round; start from other "
                 "hyper-parameters, or change the units of the data."
             )
-        held_out = float("nan") if self.held_out is None else float(self.held_out(state))
+        held_out = float("nan") if self.held_out is None else self.held_out(self.view(state))
         this = Round(
             float(real.mean()),
             float(real.std() / np.sqrt(real.size)),
@@ -231,6 +237,7 @@ class BatchDriver:
             max(r.bound for r in self.rounds),
             this.held_out,
             this.seconds,
+            partial(self.view, state),
         )
         self._show(progress)
         asked = self.driving.callback is not None and bool(self.driving.callback(progress))
