@@ -22,9 +22,9 @@ if "XLA_FLAGS" not in os.environ:  # the first process finds out, those it start
     )
     os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE if known.returncode == 0 else ""
 
-import jax
-import jaxtyping
-import pytest
+import jax  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
 
 # Before anything of latentgp is imported. The surfaces above the core (estimators, command line)
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
