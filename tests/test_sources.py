@@ -202,8 +202,9 @@ model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.Gaussian(0.1))
 method = lgp.Stochastic(
     lgp.CollapsedVI(lgp.Inducing(20)), batch_size=25, epochs=6, tolerance=0.0
 )
-import latentgp.inference.batch_driver as driver, time
-driver._CHECKPOINT_SECONDS = 0.0
+import time
+from latentgp.inference import checkpoints
+checkpoints.CHECKPOINT_SECONDS = 0.0
 def tell(progress):
     print(progress.steps, flush=True)
     time.sleep(float(slow))

@@ -16,20 +16,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
-from safetensors.numpy import load_file, save_file
 
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
+from latentgp.inference import checkpoints
 from latentgp.inference.chains import Driving
+from latentgp.inference.checkpoints import Checkpoint, ProgressLine
 from latentgp.inference.stochastic import BatchState, StochasticInference, run_batches
-from latentgp.sharding import agreed, is_first_process, number_of_shards
+from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
 
 _ROUND_ROWS = 200_000
 _ROUND_BATCHES = 100
-_SILENT_SECONDS = 1.0
-_CHECKPOINT_SECONDS = 10.0
 
 
 class Round(NamedTuple):
@@ -169,14 +168,13 @@ class BatchDriver:
         held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
-        self.driving, self.identity = driving, identity
+        self.driving, self._line = driving, ProgressLine(driving.verbose)
         self.view, self.held_out = view or (lambda state: state), held_out
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.checkpoint = Checkpoint(checkpoint, identity)
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
         self._state: BatchState
         self._started = self._saved = time.perf_counter()
-        self._status: Any = None
 
     def run(self, state: BatchState) -> Searched:
         """Search from a state, or from where the checkpoint is."""
@@ -192,8 +190,7 @@ class BatchDriver:
                 reason = self._report(state, info, epoch)
         finally:
             self._save()
-            if self._status is not None:
-                self._status.stop()
+            self._line.close()
         reason = reason or f"epochs={self.plan.epochs} were made"
         return Searched(self._state, self.rounds, reason == _STILL, reason)
 
@@ -243,7 +240,7 @@ class BatchDriver:
         asked = self.driving.callback is not None and bool(self.driving.callback(progress))
         limit = self.driving.max_seconds
         over = limit is not None and this.seconds > limit
-        due = time.perf_counter() - self._saved > _CHECKPOINT_SECONDS
+        due = time.perf_counter() - self._saved > checkpoints.CHECKPOINT_SECONDS
         asked, over, due = map(bool, agreed((asked, over, due)))
         if due:
             self._save()
@@ -267,59 +264,37 @@ class BatchDriver:
         return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
 
     def _recall(self, state: BatchState) -> BatchState:
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return state
         leaves, structure = jax.tree.flatten(state)
-        try:
-            stored = load_file(self.checkpoint)
-            identity = bytes(stored["identity"]).decode()
-            if identity == self.identity:
-                table = stored["rounds"]
-                self.rounds = [
-                    Round(*row[:5].tolist(), *map(int, row[5:].tolist())) for row in table
-                ]
-                leaves = [
-                    jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
-                    for n, leaf in enumerate(leaves)
-                ]
-        except Exception as error:
-            raise InputError(
-                f"The checkpoint {self.checkpoint} cannot be read ({error}); "
-                "remove it to start afresh."
-            ) from error
-        if identity != self.identity:
-            raise InputError(
-                f"The checkpoint {self.checkpoint} belongs to another model, method or data; "
-                "remove it, or name another file."
-            )
+
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], list[Array]]:
+            table = [row.tolist() for row in stored["rounds"]]
+            rounds = [Round(*row[:5], *map(int, row[5:])) for row in table]
+            return rounds, [
+                jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
+                for n, leaf in enumerate(leaves)
+            ]
+
+        found = self.checkpoint.read(understand)
+        if found is None:
+            return state
+        self.rounds, leaves = found
         self._started -= self.rounds[-1].seconds
         return jax.tree.unflatten(structure, leaves)
 
     def _save(self) -> None:
         """Write the checkpoint, whole or not at all."""
-        if self.checkpoint is None or not self.rounds or not is_first_process():
+        if not self.rounds:
             return
         leaves = enumerate(jax.tree.leaves(self._state))
         tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
-        tensors["rounds"] = np.array(self.rounds, np.float64)
-        tensors["identity"] = np.frombuffer(self.identity.encode(), np.uint8)
-        partial = self.checkpoint.with_name(self.checkpoint.name + ".partial")
-        save_file(tensors, partial)
-        partial.replace(self.checkpoint)
+        self.checkpoint.write({**tensors, "rounds": np.array(self.rounds, np.float64)})
         self._saved = time.perf_counter()
 
     def _show(self, progress: BatchProgress) -> None:
-        silent = progress.seconds < _SILENT_SECONDS or not is_first_process()
-        if silent or not self.driving.verbose:
-            return
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(
+        self._line.show(
             f"learning from batches: epoch {progress.epochs:.2f}, step {progress.steps}, bound "
-            f"{progress.bound:,.2f} nats, {progress.seconds:.0f} s"
+            f"{progress.bound:,.2f} nats, {progress.seconds:.0f} s",
+            progress.seconds,
         )
 
 

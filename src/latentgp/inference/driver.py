@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from safetensors.numpy import load_file, save_file
 
 from latentgp.errors import InputError
-from latentgp.sharding import agreed, is_first_process, whole
+from latentgp.inference import checkpoints
+from latentgp.inference.checkpoints import Checkpoint, ProgressLine
+from latentgp.sharding import agreed, whole
 from latentgp.sites.base import GaussianSites
-
-_SILENT_SECONDS = 1.0
-_CHECKPOINT_SECONDS = 10.0
 
 
 class Record(NamedTuple):
@@ -89,37 +87,28 @@ class Driver:
         self.max_evaluations = max_evaluations
         self.max_seconds = max_seconds
         self.callback = callback
-        self.verbose = verbose
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self.identity = identity
+        self._line = ProgressLine(verbose)
+        self.checkpoint = Checkpoint(checkpoint, identity)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._started = self._saved = time.perf_counter()
-        self._status: Any = None
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives the sites that it had come to."""
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return None
-        try:
-            stored = load_file(self.checkpoint)
-            identity = bytes(stored["identity"]).decode()
+
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], GaussianSites]:
             columns = [stored[name] for name in Record._fields]
             sites = GaussianSites(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
-        except Exception as error:
-            raise InputError(
-                f"The checkpoint {self.checkpoint} cannot be read ({error}); "
-                "remove it to start afresh."
-            ) from error
-        if identity != self.identity:
-            raise InputError(
-                f"The checkpoint {self.checkpoint} belongs to another model, method or data; "
-                "remove it, or name another file."
-            )
-        self.records = [
-            Record(v, float(f), float(b), g, float(s), int(r))
-            for v, f, b, g, s, r in zip(*columns, strict=True)
-        ]
+            records = [
+                Record(v, float(f), float(b), g, float(s), int(r))
+                for v, f, b, g, s, r in zip(*columns, strict=True)
+            ]
+            return records, sites
+
+        found = self.checkpoint.read(understand)
+        if found is None:
+            return None
+        self.records, sites = found
         self._recalled = len(self.records)
         if self.records:
             self._started -= self.records[-1].seconds
@@ -151,7 +140,7 @@ class Driver:
                 return record
             if record.restart == run or self._made(run) < limit:
                 raise InputError(
-                    f"The search does not go the way of the checkpoint {self.checkpoint} "
+                    f"The search does not go the way of the checkpoint {self.checkpoint.path} "
                     "(another version of a library, or another machine?); remove it to start "
                     "afresh."
                 )
@@ -177,7 +166,7 @@ class Driver:
         self._show(progress)
         asked = self.callback is not None and bool(self.callback(progress))
         over = self.max_seconds is not None and record.seconds > self.max_seconds
-        due = time.perf_counter() - self._saved > _CHECKPOINT_SECONDS
+        due = time.perf_counter() - self._saved > checkpoints.CHECKPOINT_SECONDS
         asked, over, due = map(bool, agreed((asked, over, due)))
         if due:
             self.save(sites)
@@ -200,35 +189,23 @@ class Driver:
 
     def save(self, sites: GaussianSites | None) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""
-        if self.checkpoint is None or sites is None or len(self.records) == self._recalled:
+        if self.checkpoint.path is None or sites is None or len(self.records) == self._recalled:
             return
         columns = {
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
             for name in Record._fields
         }
         tensors = {f"sites.{name}": a for name, a in whole(sites)._asdict().items()}
-        if not is_first_process():
-            return
-        identity = np.frombuffer(self.identity.encode(), np.uint8)
-        partial = self.checkpoint.with_name(self.checkpoint.name + ".partial")
-        save_file({**columns, **tensors, "identity": identity}, partial)
-        partial.replace(self.checkpoint)
+        self.checkpoint.write({**columns, **tensors})
         self._saved = time.perf_counter()
 
     def close(self) -> None:
         """Take the progress line away."""
-        if self._status is not None:
-            self._status.stop()
+        self._line.close()
 
     def _show(self, progress: Progress) -> None:
-        if not self.verbose or progress.seconds < _SILENT_SECONDS or not is_first_process():
-            return
-        if self._status is None:
-            from rich.console import Console
-
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(
+        self._line.show(
             f"learning hyper-parameters: evaluation {progress.evaluations}, bound "
-            f"{progress.bound:,.2f} nats, best {progress.best:,.2f}, {progress.seconds:.0f} s"
+            f"{progress.bound:,.2f} nats, best {progress.best:,.2f}, {progress.seconds:.0f} s",
+            progress.seconds,
         )
