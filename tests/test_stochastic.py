@@ -1,5 +1,6 @@
 """Inference from batches: what it must equal, where it must come to, and how it resumes."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,8 @@ import latentgp as lgp
 from latentgp.inference.profile import initial_sites
 from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean, rows_of
-from latentgp.inference.stochastic import run_batches
+from latentgp.inference.stochastic import StochasticInference, run_batches
+from latentgp.parameters import ParameterSpace
 from latentgp.sources import RowsInMemory
 from problems import StudentT
 
@@ -135,6 +137,27 @@ def test_negative_precisions_stay_inside_the_cone():
     fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method, learn_hyperparameters=False)
     assert np.isfinite(fit.posterior.log_evidence.value)
     assert np.all(fit.posterior.predict_f(X).variance > 0)
+
+
+def test_a_batch_that_is_no_number_changes_nothing(x64):
+    """It ends, too: halving its share for ever would not."""
+    model, data = classification(200)
+    algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
+    start = algorithm.init(model, data.to_device())
+    numbers = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 2.0))
+    inference = StochasticInference(algorithm, ParameterSpace(model), lgp.RobbinsMonro(), *numbers)
+    state = inference.init(jnp.asarray(inference.space.to_vector()), start.posterior)
+    spoiled = np.array(data.X[:100])
+    spoiled[3] = np.nan
+    batch = lgp.Data(data.X[:100], data.y[:100], weights=np.ones(100)).to_device()
+    step = jax.jit(lambda state, batch: inference.step(state, batch))
+    fine, _ = step(state, batch)
+    batch = eqx.tree_at(lambda d: d.X, batch, jnp.asarray(spoiled))
+    after, info = step(state, batch)
+    assert float(info.share) == 0
+    for one, other in zip(jax.tree.leaves(after[:3]), jax.tree.leaves(state[:3]), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(fine.vector, state.vector)
 
 
 class Stop(Exception):

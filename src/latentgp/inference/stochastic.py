@@ -34,6 +34,8 @@ from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites
 
+_LEAST_SHARE = 1e-9
+
 
 class BatchState(NamedTuple):
     """What is carried from batch to batch.
@@ -158,7 +160,11 @@ class StochasticInference(eqx.Module):
             adam,
             state.steps + 1,
         )
-        return after, BatchInfo(bound, share)
+        # A batch that leads nowhere, or out of the numbers, changes nothing.
+        sound = (share > 0) & jnp.isfinite(bound) & jnp.all(jnp.isfinite(gradient))
+        before = state._replace(steps=state.steps + 1)
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
+        return after, BatchInfo(bound, jnp.where(sound, share, 0.0))
 
     def posterior(self, state: BatchState, model: LatentGP) -> tuple[InducingPosterior, WhiteSites]:
         """What a state believes, and its natural parameters in the model's own white variables."""
@@ -183,14 +189,19 @@ class StochasticInference(eqx.Module):
     def inside(
         self, white: WhiteSites, batch: WhiteSites, share: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """The share, halved until the posterior is proper, whatever signs and rounding do."""
+        """The share, halved until the posterior is proper, whatever signs and rounding do.
+
+        None, where even a billionth leads out of the cone or what the batch says is no number.
+        """
         identity = jnp.eye(white.linear.shape[1], dtype=white.linear.dtype)
 
         def improper(share: Float[Array, ""]) -> Bool[Array, ""]:
             precision = white.towards(batch, share).precision
-            return ~jnp.all(jnp.isfinite(over_latents(lower_cholesky, identity + precision)))
+            proper = jnp.all(jnp.isfinite(over_latents(lower_cholesky, identity + precision)))
+            return ~proper & (share > _LEAST_SHARE)
 
-        return jax.lax.while_loop(improper, lambda share: 0.5 * share, share)
+        share = jax.lax.while_loop(improper, lambda share: 0.5 * share, share)
+        return jnp.where(share > _LEAST_SHARE, share, 0.0)
 
 
 @jax.jit
