@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from latentgp.errors import InputError
 from latentgp.table_model import TableModel
-from latentgp.table_rows import frames_of, number_of_rows
+from latentgp.table_rows import Frames
 from latentgp.tables import write_table
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def predict_files(
     out = Path(out)
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{out} does not end in .csv, .parquet or .pq: pass one of these")
-    total = number_of_rows(path)
+    frames = Frames(path)
     parts = out.with_name(out.name + ".parts")
     _claim(parts, _identity(model, path, level, mean_only, with_inputs))
     rows, files = 0, []
-    for number, frame in enumerate(frames_of(path)):
+    for number, frame in enumerate(frames):
         file = parts / f"{number:08d}{out.suffix.lower()}"
         files.append(file)
         if not file.exists():
@@ -77,7 +77,7 @@ def predict_files(
             partial.replace(file)
         rows += len(frame)
         if callback is not None:
-            callback(PredictionProgress(rows, total))
+            callback(PredictionProgress(rows, frames.size))
     partial = out.with_name("partial-" + out.name)
     _join(files, partial)
     partial.replace(out)

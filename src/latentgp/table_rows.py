@@ -1,14 +1,13 @@
 """Tables in files larger than memory: a sample to learn the encoding from, and rows in batches."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.sources.files import FileSource
+from latentgp.sources.files import FileSource, Piece
 from latentgp.tables import MISSING_MARKERS
 
 if TYPE_CHECKING:
@@ -46,49 +45,27 @@ class TableRows(FileSource):
     def _is_plain(self) -> bool:
         return False  # rows without a target are left out
 
-    def frames(self) -> Iterator["pd.DataFrame"]:
-        """The tables' rows as they are, a part at a time, in their order."""
-        for piece in self.pieces:
-            for batch in self._batches(piece):
-                if batch.num_rows:
-                    yield batch.to_pandas()
-
     def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
         return self.convert(batch.to_pandas())
 
     def _csv_options(self) -> dict[str, Any]:
-        return csv_options(self.names)
+        """Whole numbers in the first lines may be followed by fractions."""
+        import pyarrow as pa
+
+        whole = {name: pa.float64() for name, k in self.names.items() if pa.types.is_integer(k)}
+        return {
+            "null_values": list(MISSING_MARKERS),
+            "strings_can_be_null": True,
+            "column_types": {**self.names, **whole},
+        }
 
 
-def csv_options(names: dict[str, "pa.DataType"]) -> dict[str, Any]:
-    """How CSV is converted: whole numbers in the first lines may be followed by fractions."""
-    import pyarrow as pa
+class Frames(TableRows):
+    """The rows of tables as they are: of none is anything made.
 
-    kinds = {n: pa.float64() if pa.types.is_integer(kind) else kind for n, kind in names.items()}
-    return {
-        "null_values": list(MISSING_MARKERS),
-        "strings_can_be_null": True,
-        "column_types": kinds,
-    }
-
-
-def sample_of(path: str | Path, rows: int) -> "pd.DataFrame":
-    """About so many rows of a table, from all over its files."""
-    import pandas as pd
-
-    source = _Glance(path)
-    step = -(-len(source.pieces) // _MOST_PIECES)
-    pieces = source.pieces[::step]
-    each = -(-rows // len(pieces))
-    parts = []
-    for piece in pieces:
-        frame = next(iter(source._batches(piece))).to_pandas()
-        parts.append(frame.iloc[:: max(1, len(frame) // each)])
-    return pd.concat(parts, ignore_index=True)
-
-
-class _Glance(TableRows):
-    """Files of which no row is converted."""
+    Args:
+        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+    """
 
     def __init__(self, path: str | Path):
         super().__init__(path, _not_converted)
@@ -97,16 +74,31 @@ class _Glance(TableRows):
         self.size = sum(piece.rows for piece in self.pieces)
         self.total_weight = float(self.size)
 
+    def __iter__(self) -> Iterator["pd.DataFrame"]:
+        for piece in self.pieces:
+            yield from self.of_piece(piece)
+
+    def of_piece(self, piece: Piece) -> Iterator["pd.DataFrame"]:
+        """The rows of one piece, a part at a time, in their order."""
+        for batch in self._batches(piece):
+            if batch.num_rows:
+                yield batch.to_pandas()
+
+
+def sample_of(path: str | Path, rows: int) -> "pd.DataFrame":
+    """About so many rows of a table, from all over its files."""
+    import pandas as pd
+
+    source = Frames(path)
+    step = -(-len(source.pieces) // _MOST_PIECES)
+    pieces = source.pieces[::step]
+    each = -(-rows // len(pieces))
+    parts = []
+    for piece in pieces:
+        for frame in islice(source.of_piece(piece), 1):
+            parts.append(frame.iloc[:: max(1, len(frame) // each)])
+    return pd.concat(parts, ignore_index=True)
+
 
 def _not_converted(frame: "pd.DataFrame") -> Data:
     raise InputError("These rows are looked at only; give an encoding to convert them.")
-
-
-def frames_of(path: str | Path) -> Iterator["pd.DataFrame"]:
-    """The rows of tables as they are, a part at a time, in their order."""
-    return _Glance(path).frames()
-
-
-def number_of_rows(path: str | Path) -> int:
-    """How many rows the files of a table have."""
-    return int(np.sum([piece.rows for piece in _Glance(path).pieces]))
