@@ -107,17 +107,10 @@ def _at_fixed_point(
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
     mean = pullback.mean + offset
-
-    def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
-        rows, mean, variance, sites = rows
-        target = algorithm.new_sites(model, rows, mean, variance, sites)
-        return target.expected(mean, variance)
-
-    in_model = slope_of_rows(terms, model, (rows_of(data), mean, pullback.variance, update.sites))
     (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
-    in_model = jax.tree.map(jnp.add, in_model, through_mean)
-    in_kernel = jax.tree.map(jnp.add, in_model.kernel, pullback.kernel)
-    (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
+    rows = rows_of(data), mean, pullback.variance, update.sites
+    in_model = slope_in_model(algorithm, model, rows, through_mean, pullback.kernel)
+    (gradient,) = pull_model(in_model)
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
     return Evaluation(
         bound + log_prior,
@@ -128,7 +121,33 @@ def _at_fixed_point(
     )
 
 
-def slope_of_rows(
+def slope_in_model(
+    algorithm: SiteInference,
+    model: LatentGP,
+    rows: tuple[Rows, Array, Array, GaussianSites],
+    through_mean: LatentGP,
+    through_kernel: Any,
+) -> LatentGP:
+    """The derivative of the bound in a model, the sites held.
+
+    Args:
+        algorithm: whose rule makes what rows are worth.
+        model: at which it is taken.
+        rows: with means and variances of f, and the sites that these contain.
+        through_mean: the part through the prior mean.
+        through_kernel: the part through the latent functions' covariances.
+    """
+
+    def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
+        rows, mean, variance, sites = rows
+        return algorithm.new_sites(model, rows, mean, variance, sites).expected(mean, variance)
+
+    in_model = jax.tree.map(jnp.add, _slope_of_rows(terms, model, rows), through_mean)
+    in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)
+    return eqx.tree_at(lambda m: m.kernel, in_model, in_kernel)
+
+
+def _slope_of_rows(
     terms: Callable[[LatentGP, Any], Float[Array, "B"]], model: LatentGP, rows: Any
 ) -> LatentGP:
     """The derivative in a model of the sum over rows of terms of theirs."""
@@ -289,7 +308,7 @@ def _at_mode(
         slope = target.linear - target.precision * mean
         return target.expected(mean, variance) + jnp.sum(shift * slope, axis=1)
 
-    in_model = slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
+    in_model = _slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)

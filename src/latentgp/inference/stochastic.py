@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.arrays import Array
 from latentgp.data import Data
-from latentgp.inference.profile import slope_of_rows
+from latentgp.inference.profile import slope_in_model
 from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import over_latents
@@ -121,7 +121,6 @@ class StochasticInference(eqx.Module):
         part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
         batch = batch.reweighted(batch.weights * (self.total_weight / weight))
         offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, batch), model)
-        nothing = GaussianSites.none(offset)
         rows = rows_of(batch)
 
         def update(rows, mean, variance, offset):
@@ -134,17 +133,11 @@ class StochasticInference(eqx.Module):
         terms, mean, variance = read.other
         bound = jnp.sum(terms) - posterior.kl
 
-        def worth(model: LatentGP, rows: Any) -> Float[Array, "B"]:
-            rows, mean, variance, sites = rows
-            return self.algorithm.new_sites(model, rows, mean, variance, sites).expected(
-                mean, variance
-            )
-
-        in_model = slope_of_rows(worth, model, (rows, mean, variance, nothing))
         (through_mean,) = pull_offset(read.sites.linear - read.sites.precision * mean)
-        in_model = jax.tree.map(jnp.add, in_model, through_mean)
-        in_kernel = jax.tree.map(jnp.add, in_model.kernel, read.kernel)
-        (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
+        about_rows = rows, mean, variance, GaussianSites.none(offset)
+        (gradient,) = pull_model(
+            slope_in_model(self.algorithm, model, about_rows, through_mean, read.kernel)
+        )
         gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
 
         difference = jax.tree.map(jnp.subtract, read.white, white)
