@@ -27,7 +27,7 @@ from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
 from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
-from latentgp.latents import Inducing
+from latentgp.latents import Inducing, Representation
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
@@ -164,6 +164,9 @@ def fit(
             f"{type(method).__name__} needs all rows in memory; give them as Data, or use "
             "Stochastic(...) to read them in batches."
         )
+    if _remembers(method):
+        # What is remembered is about f less the prior mean.
+        frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
     task = _Task(
         model=model,
         data=data,
@@ -204,6 +207,12 @@ def fit(
             tolerance=tolerance,
             checkpoint=checkpoint,
         )
+
+
+def _remembers(method: Method) -> bool:
+    """Whether earlier rows count too."""
+    representation = getattr(getattr(method, "method", method), "representation", None)
+    return isinstance(representation, Representation) and representation.remembers
 
 
 def _check_spread(method: Method) -> None:
@@ -356,8 +365,10 @@ def _by_batches(
         *(jnp.asarray(number) for number in numbers),
     )
 
+    kind = algorithm.evidence_kind(model)
+
     def view(state: Any) -> Posterior:
-        return Posterior(*inference.believed(state), Evidence(float("nan"), "lower bound"))
+        return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
 
     identity = ""
     settings = *numbers, method.tolerance, method.epochs, method.patience, plan.batch_size
@@ -379,13 +390,13 @@ def _by_batches(
     latent = jax.tree.map(jnp.asarray, start.posterior.latent)
     searched = driver.run(inference.init(vector, latent))
     model, latent = inference.believed(searched.state)
-    bound, deficit = -latent.kl, jnp.zeros(())
+    bound, deficit = -latent.kl, latent.deficit
     for block in blocks_of(source, (0,), _BLOCK_ROWS):
         worth, lost = bound_of_rows(algorithm, model, latent, block)
         bound, deficit = bound + worth, deficit + lost
     latent = dataclasses.replace(latent, deficit=deficit)
     model = jax.tree.map(np.asarray, model)
-    posterior = Posterior(model, latent, Evidence(float(bound), algorithm.evidence_kind(model)))
+    posterior = Posterior(model, latent, Evidence(float(bound), kind))
     nothing = jnp.zeros((), jnp.int32)
     sites = whole(initial_sites(algorithm, model, sample.to_device()))
     ended = Learned(np.asarray(searched.state.vector), sites, searched.converged, searched.reason)

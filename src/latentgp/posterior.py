@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
-from latentgp.data import as_targets
+from latentgp.data import Data, as_targets
 from latentgp.latents.base import (
     LatentPosterior,
     block_means,
@@ -23,6 +23,8 @@ from latentgp.latents.base import (
     over_latents,
 )
 from latentgp.latents.paths import PriorPath, prior_path
+from latentgp.latents.selection import Selection
+from latentgp.latents.white_sites import Remembered
 from latentgp.likelihoods import Likelihood, SideInformation
 from latentgp.linalg.cholesky import jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets
@@ -152,6 +154,65 @@ class Posterior(eqx.Module):
             InputError: the kernel has no spectral features.
         """
         return Paths(self, *_draw_paths(self.model, self.latent, key, number, features))
+
+    def update(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        key: Key[Array, ""],
+        weights: Any = None,
+        n_inducing: int | None = None,
+        selection: Selection = "greedy-variance",
+        **side_information: Any,
+    ) -> "Posterior":
+        """The posterior after further rows, at the same hyper-parameters, without the earlier rows.
+
+        The streaming sparse posterior (Bui, Nguyen & Turner 2017): exact sites for Gaussian noise,
+        quadrature for other likelihoods. For other methods, and to learn hyper-parameters on the
+        way, call `latentgp.fit` with `Inducing(..., remembered=posterior.remembered())`.
+
+        Args:
+            X: inputs of the new rows, shape (N, D).
+            y: their targets.
+            key: random key, for inducing points.
+            weights: of the new rows, shape (N,).
+            n_inducing: at most so many inducing points afterwards; None takes what "auto" does.
+            selection: how they are chosen among the new rows and the points so far, as in
+                `Inducing`; "oips" keeps these and adds rows that resemble none.
+            side_information: what the likelihood reads a row, as in `Data`.
+
+        Raises:
+            InputError: rows that do not fit the model.
+
+        Example:
+            >>> import jax, latentgp as lgp
+            >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+            >>> rows = lgp.Data([0.0, 1.0], [0.0, 0.8])
+            >>> fit = lgp.fit(model, rows, key=jax.random.key(0), learn_hyperparameters=False)
+            >>> after = fit.posterior.update([2.0], [0.9], key=jax.random.key(1))
+            >>> after.predict_f([0.5, 1.5]).mean.round(2)
+            array([0.39, 0.91])
+        """
+        # `fit` makes posteriors and imports this module.
+        from latentgp.fit import fit
+        from latentgp.inference.methods import choose_method, remembering
+
+        data = Data(X, y, weights=weights, **side_information)
+        like = choose_method(self.model, data.size).method
+        method = remembering(like, self.model, self.remembered(), n_inducing, selection)
+        result = fit(self.model, data, key=key, method=method, learn_hyperparameters=False)
+        assert isinstance(result.posterior, Posterior)
+        return result.posterior
+
+    @double_precision
+    def remembered(self) -> Remembered:
+        """What the rows said, for `Inducing(remembered=...)` on rows to come.
+
+        Raises:
+            InputError: negative precisions of sites on `Dense`.
+        """
+        return jax.tree.map(np.asarray, self.latent.remembered(float(self.log_evidence)))
 
     def _joint_draws(
         self, X: np.ndarray, key: Key[Array, ""], number: int

@@ -28,12 +28,14 @@ from latentgp.inference.methods import (
     MethodName,
     default_inducing,
     method_from_name,
+    remembering,
 )
 from latentgp.inference.starts import starting_model
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.latents import Inducing
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
+from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
 
 # How Python, NumPy and pandas write what is missing.
@@ -102,6 +104,28 @@ class GPEstimator(BaseEstimator):
             verbose=self.verbose,
         )
         self._keep(result, method, reason, centre)
+        return self
+
+    def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
+        """Go on with further rows, those so far being gone."""
+        posterior = self.posterior_
+        if not isinstance(posterior, Posterior):
+            raise InputError(
+                f"{type(self.method_).__name__} keeps draws, which no further rows can be added "
+                'to; use method="variational" or another that makes sites.'
+            )
+        remembered = posterior.remembered()
+        method = remembering(self.method_, self.model_, remembered, self.n_inducing)
+        result = fit(
+            self.model_,
+            data,
+            key=jax.random.key(self._seed()),
+            method=method,
+            learn_hyperparameters=learn_hyperparameters,
+            max_evaluations=self.max_evaluations,
+            verbose=self.verbose,
+        )
+        self._keep(result, method, "went on with further rows")
         return self
 
     def continue_with(

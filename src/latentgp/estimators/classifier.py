@@ -54,13 +54,48 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
             y: labels, of any type, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
         """
+        return self._fit_labels(X, y, sample_weight)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        learn_hyperparameters: bool = False,
+    ) -> Self:
+        """Go on with further rows, without the rows so far; the first call is `fit`.
+
+        The streaming sparse posterior (Bui, Nguyen & Turner 2017) with `n_inducing` inducing
+        points, chosen among those so far and the new rows.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: labels, shape (N,).
+            classes: all that will come, for the first call, whose rows may lack some.
+            sample_weight: of the rows, shape (N,).
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
+
+        Raises:
+            InputError: a label that was not among the first call's; a method that keeps draws,
+                "laplace" or "ep".
+        """
+        if not hasattr(self, "posterior_"):
+            return self._fit_labels(X, y, sample_weight, classes)
+        X, y = self._validated(X, y, reset=False)
+        check_known(y)
+        data = Data(X, self.numbered(y), weights=row_weights(sample_weight, X)).merged()
+        return self._update_model(data, learn_hyperparameters)
+
+    def _fit_labels(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         dtype = getattr(y, "dtype", None)
         X, y = self._validated(X, y)
         check_known(y)
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
-        self.classes_ = self._sorted_labels(present, dtype)
+        self.classes_ = self._sorted_labels(present if classes is None else classes, dtype)
         if len(self.classes_) < 2:
             raise InputError(
                 f"The targets hold one class only ({self.classes_[:1].tolist()}); "
@@ -71,6 +106,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
+        if classes is not None:
+            self.numbered(present)
         # A label that only rows of weight zero have counts as any: these rows say nothing.
         known = np.isin(y, self.classes_)
         target = self._numbered(np.where(known, y, self.classes_[0]))

@@ -78,9 +78,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             InputError: targets that are no counts, an exposure that is not positive, trials that
                 are not whole numbers of at least y, or either for a likelihood without it.
         """
-        X, y = self._validated(X, y, y_numeric=True)
-        weights = row_weights(sample_weight, X)
-        data = Data(X, y, weights=weights, **_side(exposure, trials)).merged()
+        data = self._rows(X, y, sample_weight, _side(exposure, trials), reset=True)
         likelihood = self._chosen("poisson", COUNTS)
         if isinstance(likelihood, type):
             likelihood = likelihood().scaled_to(spread_of(data))
@@ -91,6 +89,38 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
         return self._fit_model(data, likelihood)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+        learn_hyperparameters: bool = False,
+    ) -> Self:
+        """Go on with further rows, without the rows so far, as `GPRegressor.partial_fit` does.
+
+        Args:
+            X: as in `fit`, like the other arrays.
+            y: counts.
+            sample_weight: of the rows.
+            exposure: in which they were counted.
+            trials: of which they are successes.
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
+
+        Raises:
+            InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
+        data = self._rows(X, y, sample_weight, _side(exposure, trials), reset=False)
+        return self._update_model(data, learn_hyperparameters)
+
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        X, y = self._validated(X, y, reset=reset, y_numeric=True)
+        return Data(X, y, weights=row_weights(weights, X), **side).merged()
 
     def predict(
         self, X: Any, return_std: bool = False, *, exposure: Any = None, trials: Any = None

@@ -99,7 +99,9 @@ class GPOrdinalClassifier(LabelEstimator):
         likelihood = self._chosen("ordinal", {"ordinal": Ordinal})
         if isinstance(likelihood, type):
             weights = np.ones(data.size) if data.weights is None else data.weights
-            shares = np.bincount(data.y.astype(int), weights=weights, minlength=number)
+            counts = np.bincount(data.y.astype(int), weights=weights, minlength=number)
+            # A class that is yet to come, in a stream, counts as half a row.
+            shares = np.where(counts > 0, counts, 0.5)
             return Ordinal.of(number, shares)
         if not isinstance(likelihood, Ordinal) or likelihood.classes != number:
             raise InputError(

@@ -112,15 +112,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
                 units of y squared.
             censored: of survival times, 1 where there was no event until y; shape (N,).
         """
-        outputs = np.asarray(y).shape[1:]
-        if len(outputs) == 1 and outputs[0] > 1:
-            # scikit-learn's checks of y would refuse what is missing.
-            X = self._validated(X)
-        else:
-            X, y = self._validated(X, y, y_numeric=True)
-        side = {"noise_variance": noise_variance, "censored": censored}
-        side = {name: values for name, values in side.items() if values is not None}
-        data = Data(X, y, weights=row_weights(sample_weight, X), **side).merged()
+        data = self._rows(X, y, sample_weight, noise_variance, censored, reset=True)
         likelihood = self._chosen_for(data)
         if likelihood.targets != "real":
             raise InputError(
@@ -133,6 +125,50 @@ class GPRegressor(RegressorMixin, GPEstimator):
         centre = _centre(data)
         data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
         return self._fit_model(data, likelihood, centre)
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        noise_variance: Any = None,
+        censored: Any = None,
+        learn_hyperparameters: bool = False,
+    ) -> Self:
+        """Go on with further rows, without the rows so far; the first call is `fit`.
+
+        The streaming sparse posterior (Bui, Nguyen & Turner 2017) with `n_inducing` inducing
+        points, chosen among those so far and the new rows.
+
+        Args:
+            X: as in `fit`, like the other arrays.
+            y: targets.
+            sample_weight: of the rows.
+            noise_variance: known noise variance a row.
+            censored: of survival times.
+            learn_hyperparameters: lets these rows change the hyper-parameters too.
+
+        Raises:
+            InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y, sample_weight, noise_variance=noise_variance, censored=censored)
+        data = self._rows(X, y, sample_weight, noise_variance, censored, reset=False)
+        return self._update_model(data, learn_hyperparameters)
+
+    def _rows(
+        self, X: Any, y: Any, weights: Any, noise_variance: Any, censored: Any, *, reset: bool
+    ) -> Data:
+        outputs = np.asarray(y).shape[1:]
+        if len(outputs) == 1 and outputs[0] > 1:
+            # scikit-learn's checks of y would refuse what is missing.
+            X = self._validated(X, reset=reset)
+        else:
+            X, y = self._validated(X, y, reset=reset, y_numeric=True)
+        side = {"noise_variance": noise_variance, "censored": censored}
+        side = {name: values for name, values in side.items() if values is not None}
+        return Data(X, y, weights=row_weights(weights, X), **side).merged()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

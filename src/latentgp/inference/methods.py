@@ -17,6 +17,8 @@ from latentgp.inference.gibbs import Gibbs, HyperUpdate, run_gibbs
 from latentgp.inference.nuts import run_nuts
 from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Dense, Inducing, Representation
+from latentgp.latents.selection import Selection
+from latentgp.latents.white_sites import Remembered
 from latentgp.likelihoods import BayesianSVM, Gaussian, ScaleMixture
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
@@ -462,6 +464,37 @@ def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense
     if n_inducing is None and rows <= (_DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE):
         return Dense()
     return Inducing(number=min(rows, n_inducing or default_inducing(model)))
+
+
+def remembering(
+    method: Method,
+    model: LatentGP,
+    remembered: Remembered,
+    n_inducing: int | None = None,
+    selection: Selection = "greedy-variance",
+) -> SiteMethod:
+    """A method for rows to come, after those that a posterior remembers.
+
+    Args:
+        method: what it is like: `ExactGP` becomes `CollapsedVI`.
+        model: the posterior's.
+        remembered: what was said so far.
+        n_inducing: at most so many points; None takes what "auto" does.
+        selection: how points are chosen among rows and earlier points.
+
+    Raises:
+        InputError: a method without sites.
+    """
+    if not isinstance(method, SiteMethod):
+        raise InputError(
+            f"{type(method).__name__} keeps draws, which no further rows can be added to; use "
+            "VariationalInference, AugmentedVI or CollapsedVI."
+        )
+    number = n_inducing or default_inducing(model)
+    inducing = Inducing(number=number, selection=selection, remembered=remembered)
+    if isinstance(method, ExactGP):
+        return CollapsedVI(inducing)
+    return eqx.tree_at(lambda m: m.representation, method, inducing)
 
 
 def default_inducing(model: LatentGP) -> int:

@@ -167,7 +167,8 @@ class SiteInference(eqx.Module):
         """What the log evidence is."""
         if self.representation.is_exact and self.rule.is_exact(model.likelihood):
             return "exact"
-        return "lower bound" if self.rule.is_bound(model.likelihood) else "approximation"
+        is_bound = self.rule.is_bound(model.likelihood) and not self.representation.remembers
+        return "lower bound" if is_bound else "approximation"
 
     def _condition(self, model: LatentGP, data: Data, sites: GaussianSites) -> LatentPosterior:
         about = sites.about(prior_mean(model, data))

@@ -22,12 +22,8 @@ from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import over_latents
 from latentgp.latents.inducing import Inducing
-from latentgp.latents.inducing_posterior import (
-    InducingPosterior,
-    WhiteSites,
-    kernel_blocks,
-    posterior_of_white,
-)
+from latentgp.latents.inducing_posterior import InducingPosterior, kernel_blocks, posterior_of_white
+from latentgp.latents.white_sites import WhiteSites
 from latentgp.linalg.cholesky import Factor, lower_cholesky
 from latentgp.linalg.streaming import scan_rows
 from latentgp.models import LatentGP
@@ -99,10 +95,7 @@ class StochasticInference(eqx.Module):
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
         """The state that a posterior at some hyper-parameters is the start of."""
-        size = posterior.white_lower.shape[1]
-        precision = jax.vmap(lambda lower: lower @ lower.T)(posterior.white_lower)
-        linear = jax.vmap(jnp.matmul)(precision, posterior.white_mean)
-        white = WhiteSites(linear, precision - jnp.eye(size, dtype=precision.dtype))
+        white = posterior.white_sites()
         return BatchState(
             vector,
             white,
@@ -172,6 +165,7 @@ class StochasticInference(eqx.Module):
             white.factor(),
             signed=representation.signed,
             covariance=representation.covariance,
+            memory=representation.memory(model.kernel, prior.factor),
         )
         return posterior, white
 

@@ -81,6 +81,14 @@ class LatentPosterior(eqx.Module):
         """The points whose kernel functions make up the posterior mean."""
 
     @abstractmethod
+    def remembered(self, log_evidence: float) -> PyTree:
+        """What its rows said, as `Remembered`, apart from the prior that it was said under.
+
+        Args:
+            log_evidence: of all rows so far, in nats.
+        """
+
+    @abstractmethod
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
@@ -176,6 +184,11 @@ class Representation(eqx.Module):
     @abstractmethod
     def is_exact(self) -> bool:
         """Whether the posterior given sites is exact."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows that are gone count too, about as they did."""
+        return False
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0

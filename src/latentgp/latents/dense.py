@@ -25,6 +25,7 @@ from latentgp.latents.base import (
     split_linear,
 )
 from latentgp.latents.sampling import DenseSampler, dense_sampler
+from latentgp.latents.white_sites import Remembered, WhiteSites
 from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.sites.base import GaussianSites, Rows
 
@@ -83,6 +84,27 @@ class DensePosterior(LatentPosterior):
     @property
     def centres(self) -> Float[Array, "M D"]:
         return self.X
+
+    def remembered(self, log_evidence: float) -> Remembered:
+        if self.raised.shape[1]:
+            raise InputError(
+                "What rows of negative precision said cannot be carried on from Dense(); use "
+                "Inducing(...)."
+            )
+        grams = latent_grams(self.kernel, self.X)
+        prior = over_latents(jittered_cholesky, grams).factor
+
+        def sites(gram, lower, factor, weights, root_precision):
+            mean = gram @ weights
+            linear = weights + root_precision**2 * mean
+            half = root_precision[:, None] * lower
+            own = 0.5 * linear @ mean - factor.half_log_determinant
+            return WhiteSites(lower.T @ linear, half.T @ half), own
+
+        white, own = over_latents(
+            sites, grams, prior.lower, self.factor, self.weights, self.root_precision
+        )
+        return Remembered(self.X, prior.inverse, white, log_evidence - jnp.sum(own))
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]

@@ -26,8 +26,6 @@ from latentgp.latents.inducing_posterior import (
     Covariance,
     InducingPosterior,
     Prior,
-    Statistics,
-    WhiteSites,
     kernel_blocks,
     no_rows,
     posterior_given,
@@ -35,6 +33,7 @@ from latentgp.latents.inducing_posterior import (
 )
 from latentgp.latents.sampling import InducingSampler, inducing_sampler
 from latentgp.latents.selection import Selection, select_points
+from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, jittered_cholesky
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
@@ -95,9 +94,13 @@ class Inducing(Representation):
         points: shape (M, D), units of the inputs.
         selection: how points are chosen among the rows: "k-means++" takes the centres of
             clusters, "greedy-variance" the rows with the largest prior variance given those
-            already chosen (Burt et al. 2020, 4.2).
+            already chosen (Burt et al. 2020, 4.2), "k-dpp" about a draw of a determinantal point
+            process (the same, 4.1), "grid" a regular grid, "oips" rows that resemble none chosen
+            so far, up to `number` (Galy-Fajou & Opper 2021).
+        resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
+        remembered: what rows that are gone said, `Posterior.remembered()`: for rows to come.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
@@ -112,7 +115,9 @@ class Inducing(Representation):
     number: int | None = eqx.field(static=True, default=None)
     points: Float[Array, "M D"] | None = None
     selection: Selection = eqx.field(static=True, default="k-means++")
+    resemblance: float = eqx.field(static=True, default=0.95)
     covariance: Covariance = eqx.field(static=True, default="full")
+    remembered: Remembered | None = None
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
 
@@ -122,6 +127,8 @@ class Inducing(Representation):
                 f"Inducing needs points, or a positive number of them to choose, got "
                 f"number={self.number}; give for example Inducing(number=200)."
             )
+        if not 0 < self.resemblance < 1:
+            raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
         for name, known in (("selection", Selection), ("covariance", Covariance)):
             if getattr(self, name) not in get_args(known):
                 raise InputError(
@@ -141,10 +148,18 @@ class Inducing(Representation):
                 )
         else:
             assert self.number is not None
-            points = select_points(X, weights, kernel, self.number, self.selection, key)
+            kept = None if self.remembered is None else np.asarray(self.remembered.points)
+            points = select_points(
+                X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
+            )
         return dataclasses.replace(self, number=len(points), points=points)
 
     def suited(self, *, signed: bool, power: float) -> "Inducing":
+        if power and self.remembered is not None:
+            raise InputError(
+                "Laplace and ExpectationPropagation cannot go on from what earlier rows said; use "
+                "VariationalInference, AugmentedVI or CollapsedVI."
+            )
         if power and self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is a variational family, which Laplace and '
@@ -219,6 +234,9 @@ class Inducing(Representation):
             through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
             through_rows, marginals = _pull_rows(posterior, rows)
+            if self.remembered is not None:
+                earlier = self._pull_remembered(posterior)
+                through_rows = jax.tree.map(jnp.add, through_rows, earlier)
             precisions = over_latents(_without_prior, posterior.white_lower)
             through_prior = over_latents(_slope_of_trace, posterior.factor, precisions)
         return Pullback(*self._pull_prior(posterior, through_rows, through_prior), *marginals)
@@ -261,6 +279,10 @@ class Inducing(Representation):
             step, start, (X, rows, offset), columns=len(posterior.points)
         )
         white = WhiteSites.of(statistics, posterior.factor)
+        memory = self.memory(posterior.kernel, posterior.factor)
+        if memory is not None:
+            white = white.plus(memory.white)
+            through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
         through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
         in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
         return BatchRead(white, sites, other, in_kernel, places)
@@ -290,6 +312,26 @@ class Inducing(Representation):
         )
         in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
         return in_kernel, eqx.tree_at(lambda r: r.points, self, in_points)
+
+    def _pull_remembered(
+        self, posterior: InducingPosterior
+    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
+        """Derivatives of the log evidence through what is remembered, in kernel and points."""
+        assert self.remembered is not None
+        remembered = self.remembered
+
+        def worth(kernel: LatentKernel, points: Float[Array, "M D"]) -> Float[Array, ""]:
+            def of(turn, loss, reduction, weights, sites):
+                mean = weights @ turn
+                squares = jnp.sum((reduction @ turn) * (turn @ sites.precision))
+                squares = squares - mean @ sites.precision @ mean
+                return 0.5 * squares + sites.linear @ mean - 0.5 * loss
+
+            seen = remembered.seen(kernel, points)
+            weights, reduction = posterior.mean_weights, posterior.reduction
+            return jnp.sum(over_latents(of, *seen, reduction, weights, remembered.white))
+
+        return jax.grad(worth, (0, 1))(posterior.kernel, posterior.points)
 
     def _pull_rows_of_power(
         self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
@@ -338,6 +380,7 @@ class Inducing(Representation):
         return scan_rows(step, start, rows, columns=len(posterior.points))
 
     def white_size(self, X: Float[Array, "N D"]) -> int:
+        self._check_forgets()
         return len(self._points())
 
     def from_white(
@@ -355,6 +398,7 @@ class Inducing(Representation):
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
     ) -> InducingSampler:
+        self._check_forgets()
         if self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
@@ -364,6 +408,17 @@ class Inducing(Representation):
     @property
     def is_exact(self) -> bool:
         return False
+
+    @property
+    def remembers(self) -> bool:
+        return self.remembered is not None
+
+    def _check_forgets(self) -> None:
+        if self.remembered is not None:
+            raise InputError(
+                "Samplers cannot go on from what earlier rows said; use VariationalInference, "
+                "AugmentedVI or CollapsedVI, or give all rows."
+            )
 
     def _white_blocks(
         self, kernel: LatentKernel, X: Float[Array, "N D"]
@@ -377,6 +432,12 @@ class Inducing(Representation):
         """K_mm factorised and inverted, with as much jitter as makes that safe."""
         jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
         return Prior.of(jittered.factor, jittered.jitter)
+
+    def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:
+        """What earlier rows say about white inducing variables, if they are remembered."""
+        if self.remembered is None:
+            return None
+        return self.remembered.memory(self.remembered.seen(kernel, self._points()), prior)
 
     def _prior(self, kernel: LatentKernel) -> Prior | None:
         """The factor of K_mm, where sites cannot be projected without it."""
@@ -427,7 +488,13 @@ class Inducing(Representation):
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
     ) -> InducingPosterior:
         return posterior_given(
-            kernel, self._points(), prior, statistics, self.signed, self.covariance
+            kernel,
+            self._points(),
+            prior,
+            statistics,
+            self.signed,
+            self.covariance,
+            self.remembered,
         )
 
     def _points(self) -> Float[Array, "M D"]:

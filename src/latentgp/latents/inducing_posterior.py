@@ -18,82 +18,12 @@ from latentgp.latents.base import (
     latent_grams,
     over_latents,
 )
+from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, cholesky, climb_jitter, is_safe
 
 _SAFE_PIVOT = 0.95
 
 Covariance = Literal["full", "diagonal"]
-
-
-class Statistics(NamedTuple):
-    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
-
-    Attributes:
-        products: sum_n w_n k_n k_n', shape (Q, M, M).
-        linear: sum_n l_n k_n, shape (Q, M).
-        loss: what the evidence loses to prior variance that the coefficients leave open, in
-            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
-            taken off afterwards, or that of a power above zero.
-    """
-
-    products: Float[Array, "Q M M"]
-    linear: Float[Array, "Q M"]
-    loss: Float[Array, "Q"]
-
-    def add(
-        self,
-        blocks: Float[Array, "#Q M B"],
-        linear: Float[Array, "Q B"],
-        precision: Float[Array, "Q B"],
-        loss: Float[Array, "Q B"],
-    ) -> "Statistics":
-        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
-
-        def sums(block, linear, precision, loss):
-            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
-
-        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
-
-
-class WhiteSites(NamedTuple):
-    """What rows say together about white inducing variables: exp(linear'v - v' precision v / 2).
-
-    Attributes:
-        linear: shape (Q, M).
-        precision: A, symmetric, shape (Q, M, M).
-    """
-
-    linear: Float[Array, "Q M"]
-    precision: Float[Array, "Q M M"]
-
-    @classmethod
-    def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
-        """Of sums over rows, given the factor of K_mm."""
-
-        def whitened(inverse, products, linear):
-            A = inverse @ products @ inverse.T
-            return cls(inverse @ linear, 0.5 * (A + A.T))
-
-        return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
-
-    def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
-        """A convex combination of natural parameters."""
-        return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
-
-    def carried(self, old: Factor, new: Factor) -> "WhiteSites":
-        """The same factor of u, where another K_mm makes its variables white."""
-
-        def carry(sites, old_inverse, new_lower):
-            turn = new_lower.T @ old_inverse.T
-            A = turn @ sites.precision @ turn.T
-            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
-
-        return over_latents(carry, self, old.inverse, new.lower)
-
-    def factor(self) -> Factor:
-        """Of I + A, shapes (Q, M, M)."""
-        identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
-        return over_latents(lambda A: cholesky(identity + A), self.precision)
 
 
 class InducingPosterior(LatentPosterior):
@@ -107,6 +37,8 @@ class InducingPosterior(LatentPosterior):
         white_mean: shape (Q, M).
         white_lower: Cholesky factor of I + A, shape (Q, M, M).
         white_root: R with S = R' R, shape (Q, M, M).
+        kl: from the prior to this, in nats; where earlier rows are remembered, less the expected
+            log of what they say.
         mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
         reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
             k(x, x) - k(x, Z) reduction k(Z, x).
@@ -153,6 +85,22 @@ class InducingPosterior(LatentPosterior):
     @property
     def centres(self) -> Float[Array, "M D"]:
         return self.points
+
+    def remembered(self, log_evidence: float) -> Remembered:
+        white = self.white_sites()
+        own = 0.5 * jnp.sum(self.white_mean * white.linear)
+        own = own - sum(jnp.sum(jnp.log(jnp.diagonal(lower))) for lower in self.white_lower)
+        return Remembered(self.points, self.factor.inverse, white, log_evidence - own)
+
+    def white_sites(self) -> WhiteSites:
+        """What all rows say together, those that are remembered too."""
+        identity = jnp.eye(self.white_mean.shape[1], dtype=self.white_mean.dtype)
+
+        def sites(mean, lower):
+            precision = lower @ lower.T
+            return WhiteSites(precision @ mean, precision - identity)
+
+        return over_latents(sites, self.white_mean, self.white_lower)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
@@ -214,6 +162,7 @@ def posterior_given(
     statistics: Statistics,
     signed: bool,
     covariance: Covariance,
+    remembered: Remembered | None = None,
 ) -> InducingPosterior:
     """The optimal q(u) given sites, and the evidence; everything here is M x M.
 
@@ -228,26 +177,44 @@ def posterior_given(
     grams = latent_grams(kernel, points)
     scales = scales_of(grams)
     identity = jnp.eye(len(points), dtype=grams.dtype)
+    seen = None if remembered is None else remembered.seen(kernel, points)
+
+    def memory_of(prior: Factor) -> Memory | None:
+        return None if remembered is None or seen is None else remembered.memory(seen, prior)
 
     def attempt(jitters):
         prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
         white = WhiteSites.of(statistics, prior)
+        memory = memory_of(prior)
+        if memory is not None:
+            white = white.plus(memory.white)
         factor = white.factor()
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
         sound = jnp.all(over_latents(is_safe, prior, scales))
-        return (prior, white, factor), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
+        return (prior, white, factor, memory), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
 
+    memory = None
     if known is None:
-        (factor_of_prior, white, factor), jitters = climb_jitter(attempt, scales)
+        (factor_of_prior, white, factor, memory), jitters = climb_jitter(attempt, scales)
         prior = Prior.of(factor_of_prior, jitters)
-        loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(white.precision, axis1=1, axis2=2))
+        rows = white.precision if memory is None else white.precision - memory.white.precision
+        loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(rows, axis1=1, axis2=2))
         deficit = loss
+        if memory is not None:
+            loss, deficit = loss - memory.constant, deficit + memory.lost
     else:
         prior, white = known, WhiteSites.of(statistics, known.factor)
         factor = white.factor()
         loss, deficit = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
     posterior = posterior_of_white(
-        kernel, points, prior, white.linear, factor, signed=signed, covariance=covariance
+        kernel,
+        points,
+        prior,
+        white.linear,
+        factor,
+        signed=signed,
+        covariance=covariance,
+        memory=memory,
     )
     log_evidence = posterior.log_evidence - loss
     return dataclasses.replace(posterior, log_evidence=log_evidence, deficit=deficit)
@@ -262,10 +229,12 @@ def posterior_of_white(
     *,
     signed: bool,
     covariance: Covariance,
+    memory: Memory | None = None,
 ) -> InducingPosterior:
     """The posterior given `WhiteSites`: their linear terms, and the factor of I + A.
 
-    Its log evidence is that of these sites alone, and the deficit, which needs rows, zero.
+    Its log evidence is that of these sites alone, and the deficit what earlier rows lose, of
+    which `memory` is the part of the sites.
     """
 
     def solve(inverse, precision, factor, linear):
@@ -285,6 +254,7 @@ def posterior_of_white(
     white_mean, root, weights, reduction, log_evidence, kl = over_latents(
         solve, prior.factor.inverse, prior.precision, factor, linear
     )
+    known = jnp.zeros((), linear.dtype) if memory is None else memory.expected(white_mean, root)
     return InducingPosterior(
         kernel=kernel,
         points=points,
@@ -295,8 +265,8 @@ def posterior_of_white(
         mean_weights=weights,
         reduction=reduction,
         log_evidence=jnp.sum(log_evidence),
-        kl=jnp.sum(kl),
+        kl=jnp.sum(kl) - known,
         jitter=jnp.max(prior.jitter),
-        deficit=jnp.zeros((), linear.dtype),
+        deficit=jnp.zeros((), linear.dtype) if memory is None else memory.lost,
         signed=signed,
     )

@@ -1,7 +1,7 @@
 """Choosing inducing points among the rows."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,12 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
 
-Selection = Literal["k-means++", "greedy-variance"]
+Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
 
 _MAXIMAL_CANDIDATES = 10_000
 _KMEANS_ITERATIONS = 10
 _MOST_CODES = 30
+_SWAPS_A_POINT = 20
 
 
 def select_points(
@@ -27,14 +28,20 @@ def select_points(
     number: int,
     selection: Selection,
     key: Key[Array, ""],
+    earlier: Float[np.ndarray, "O D"] | None = None,
+    resemblance: float = 0.95,
 ) -> Float[np.ndarray, "M D"]:
     """At most `number` inducing points, shape (M, D); all distinct rows if there are no more.
 
     Rows are put in an order of their own first, so the choice does not depend on theirs, and
-    thinned evenly to 10,000 candidates (or twice `number`).
+    thinned evenly to 10,000 candidates (or twice `number`). Points of earlier rows that are
+    remembered are candidates like rows; "oips" keeps them as they are.
     """
     if weights is not None:
         X, weights = X[weights > 0], weights[weights > 0]
+    if earlier is not None:
+        X = np.concatenate([earlier, X])
+        weights = None if weights is None else np.append(np.ones(len(earlier)), weights)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     scaled = (X - centre) / spread
@@ -44,11 +51,18 @@ def select_points(
     X, scaled = X[order], scaled[order]
     weights = None if weights is None else weights[order]
     distinct = np.unique(X, axis=0)
+    if selection == "grid":
+        return _grid(X, number)
+    if selection == "oips":
+        return _novel(kernel, X, number, earlier, resemblance)
     if len(distinct) <= number:
         return distinct
     if selection == "greedy-variance":
         chosen = _greedy_variance(kernel, jnp.asarray(X), number)
         return X[np.asarray(chosen)]
+    if selection == "k-dpp":
+        chosen = _greedy_variance(kernel, jnp.asarray(distinct), number)
+        return distinct[np.asarray(_swapped(kernel, jnp.asarray(distinct), chosen, key))]
     if selection == "k-means++":
         from sklearn.cluster import KMeans
 
@@ -57,7 +71,110 @@ def select_points(
         clusters: Any = KMeans(number, **settings)
         clusters.fit(scaled, sample_weight=weights)
         return _with_known_codes(clusters.cluster_centers_, scaled) * spread + centre
-    raise InputError(f'selection must be "k-means++" or "greedy-variance", got {selection!r}.')
+    raise InputError(
+        f"selection must be one of {', '.join(get_args(Selection))}, got {selection!r}."
+    )
+
+
+def _grid(X: Float[np.ndarray, "N D"], number: int) -> Float[np.ndarray, "M D"]:
+    """A regular grid over the box of the rows, equally many points along every input."""
+    inputs = X.shape[1]
+    along = round(number ** (1 / inputs))
+    along -= along**inputs > number
+    if along < 2:
+        raise InputError(
+            f'selection="grid" needs at least {2**inputs} points for {inputs} inputs, got '
+            f'{number}; take more, or "k-means++".'
+        )
+    axes = [np.linspace(*ends, along) for ends in zip(X.min(axis=0), X.max(axis=0), strict=True)]
+    return np.unique(np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, inputs), axis=0)
+
+
+def _novel(
+    kernel: LatentKernel,
+    X: Float[np.ndarray, "N D"],
+    number: int,
+    earlier: Float[np.ndarray, "O D"] | None,
+    resemblance: float,
+) -> Float[np.ndarray, "M D"]:
+    """Online inducing point selection (Galy-Fajou & Opper 2021, Alg. 1).
+
+    A row is added if some latent function correlates less than `resemblance` with itself at every
+    point so far.
+    Where `number` points are not enough, they are thinned by their prior variance.
+    """
+    earlier = X[:0] if earlier is None else earlier
+    rows = jnp.asarray(np.concatenate([earlier, X]))
+    most = max(number, len(earlier))
+    chosen, count = _sift(kernel, rows, jnp.asarray(resemblance), most, len(earlier))
+    points = np.asarray(rows[chosen[: int(count)]])
+    if len(points) <= number:
+        return points
+    return points[np.asarray(_greedy_variance(kernel, jnp.asarray(points), number))]
+
+
+@partial(jax.jit, static_argnames=("most", "kept"))
+def _sift(
+    kernel: LatentKernel,
+    rows: Float[Array, "N D"],
+    resemblance: Float[Array, ""],
+    most: int,
+    kept: int,
+) -> tuple[Int[Array, "M"], Int[Array, ""]]:
+    """Indices of the first rows, which are kept, and of those that no point so far resembles."""
+    roots = jnp.sqrt(latent_diagonals(kernel, rows))
+
+    def visit(index, state):
+        chosen, count = state
+        gram = latent_grams(kernel, rows[index][None], rows[chosen])[:, 0]
+        scale = roots[:, index, None] * roots[:, chosen]
+        correlation = gram / jnp.where(scale > 0, scale, 1.0)
+        known = jnp.where(jnp.arange(most) < count, correlation, -jnp.inf)
+        novel = (jnp.min(jnp.max(known, axis=1)) < resemblance) & (count < most)
+        place = jnp.where(novel, count, most)
+        return chosen.at[place].set(index, mode="drop"), count + novel
+
+    start = jnp.where(jnp.arange(most) < kept, jnp.arange(most), 0), jnp.asarray(kept)
+    return jax.lax.fori_loop(kept, len(rows), visit, start)
+
+
+@jax.jit
+def _swapped(
+    kernel: LatentKernel, X: Float[Array, "N D"], chosen: Int[Array, "M"], key: Key[Array, ""]
+) -> Int[Array, "M"]:
+    """About a draw of a k-determinantal point process, by swaps (Burt et al. 2020, Alg. 1).
+
+    A chain that starts at a greedy choice: a chosen row and another one change places with
+    probability min(1, det K_new / det K_old) / 2. The kernel is the mean of the latent
+    functions' correlations.
+    """
+    roots = jnp.sqrt(latent_diagonals(kernel, X))
+    roots = jnp.where(roots > 0, roots, 1.0)
+    jitter = jnp.sqrt(jnp.finfo(X.dtype).eps)
+
+    def gram(rows: Int[Array, "R"], others: Int[Array, "S"]) -> Float[Array, "R S"]:
+        blocks = latent_grams(kernel, X[rows], X[others])
+        blocks = blocks / (roots[:, rows, None] * roots[:, None, others])
+        return jnp.mean(blocks, axis=0) + jitter * (rows[:, None] == others)
+
+    def swap(step, chosen):
+        place_key, row_key, accept_key = jax.random.split(jax.random.fold_in(key, step), 3)
+        place = jax.random.randint(place_key, (), 0, len(chosen))
+        row = jax.random.randint(row_key, (), 0, len(X))
+        factor = jnp.linalg.cholesky(gram(chosen, chosen))
+
+        def solve(right):
+            return jax.scipy.linalg.cho_solve((factor, True), right)
+
+        # 1 / variance of the chosen row given the others, and that of the new one given them.
+        own = solve(jnp.zeros(len(chosen), X.dtype).at[place].set(1.0))
+        cross = gram(chosen, row[None])[:, 0]
+        variance = 1 + jitter - cross @ solve(cross) + (own @ cross) ** 2 / own[place]
+        ratio = 0.5 * jnp.minimum(1.0, variance * own[place])
+        accepted = jax.random.uniform(accept_key, dtype=X.dtype) < ratio
+        return jnp.where(accepted & ~jnp.any(chosen == row), chosen.at[place].set(row), chosen)
+
+    return jax.lax.fori_loop(0, _SWAPS_A_POINT * len(chosen), swap, chosen)
 
 
 def _with_known_codes(

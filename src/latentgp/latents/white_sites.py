@@ -1,0 +1,164 @@
+"""What rows say together about inducing variables: sums, white sites, what is remembered."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.arrays import Array
+from latentgp.kernels import LatentKernel
+from latentgp.latents.base import latent_grams, over_latents
+from latentgp.linalg.cholesky import Factor, cholesky
+
+
+class Statistics(NamedTuple):
+    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
+
+    Attributes:
+        products: sum_n w_n k_n k_n', shape (Q, M, M).
+        linear: sum_n l_n k_n, shape (Q, M).
+        loss: what the evidence loses to prior variance that the coefficients leave open, in
+            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
+            taken off afterwards, or that of a power above zero.
+    """
+
+    products: Float[Array, "Q M M"]
+    linear: Float[Array, "Q M"]
+    loss: Float[Array, "Q"]
+
+    def add(
+        self,
+        blocks: Float[Array, "#Q M B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        loss: Float[Array, "Q B"],
+    ) -> "Statistics":
+        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
+
+        def sums(block, linear, precision, loss):
+            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
+
+        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
+
+
+class WhiteSites(NamedTuple):
+    """What rows say together about white inducing variables: exp(linear'v - v' precision v / 2).
+
+    Attributes:
+        linear: shape (Q, M).
+        precision: A, symmetric, shape (Q, M, M).
+    """
+
+    linear: Float[Array, "Q M"]
+    precision: Float[Array, "Q M M"]
+
+    @classmethod
+    def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
+        """Of sums over rows, given the factor of K_mm."""
+
+        def whitened(inverse, products, linear):
+            A = inverse @ products @ inverse.T
+            return cls(inverse @ linear, 0.5 * (A + A.T))
+
+        return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
+
+    def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
+        """A convex combination of natural parameters."""
+        return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+
+    def carried(self, old: Factor, new: Factor) -> "WhiteSites":
+        """The same factor of u, where another K_mm makes its variables white."""
+
+        def carry(sites, old_inverse, new_lower):
+            turn = new_lower.T @ old_inverse.T
+            A = turn @ sites.precision @ turn.T
+            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
+
+        return over_latents(carry, self, old.inverse, new.lower)
+
+    def plus(self, other: "WhiteSites") -> "WhiteSites":
+        """What both say."""
+        return WhiteSites(*map(jnp.add, self, other))
+
+    def factor(self) -> Factor:
+        """Of I + A, shapes (Q, M, M)."""
+        identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
+        return over_latents(lambda A: cholesky(identity + A), self.precision)
+
+
+class Memory(NamedTuple):
+    """What earlier rows say about white inducing variables: exp(constant) times a factor.
+
+    Attributes:
+        white: the factor.
+        constant: in nats.
+        lost: nats of earlier rows that the present points cannot express.
+    """
+
+    white: WhiteSites
+    constant: Float[Array, ""]
+    lost: Float[Array, ""]
+
+    def expected(self, mean: Float[Array, "Q M"], root: Float[Array, "Q M M"]) -> Float[Array, ""]:
+        """Mean log under N(mean, root' root), in nats."""
+
+        def worth(sites, mean, root):
+            turned = root @ sites.precision
+            squares = mean @ sites.precision @ mean + jnp.sum(turned * root)
+            return sites.linear @ mean - 0.5 * squares
+
+        return jnp.sum(over_latents(worth, self.white, mean, root)) + self.constant
+
+
+class Remembered(eqx.Module):
+    """What rows that are gone said about the latent functions (Bui, Nguyen & Turner 2017).
+
+    They said it about g at the points of a posterior: white sites under the prior of that time.
+
+    Attributes:
+        points: shape (O, D).
+        inverse: of the factor of K_oo at that time, shape (#Q, O, O).
+        white: about L^-1 g(points).
+        constant: in nats, so that with all this the bound counts the earlier rows too.
+    """
+
+    points: Float[Array, "O D"]
+    inverse: Float[Array, "#Q O O"]
+    white: WhiteSites
+    constant: Float[Array, ""]
+
+    def seen(self, kernel: LatentKernel, points: Float[Array, "M D"]) -> "Seen":
+        """This through other points and under another kernel."""
+        cross = latent_grams(kernel, points, self.points)
+        grams = latent_grams(kernel, self.points)
+
+        def see(cross, gram, inverse, sites):
+            return cross @ inverse.T, jnp.sum(sites.precision * (inverse @ gram @ inverse.T))
+
+        return Seen(*over_latents(see, cross, grams, self.inverse, self.white))
+
+    def memory(self, seen: "Seen", prior: Factor) -> Memory:
+        """What is seen says about white inducing variables, given K_mm's factor."""
+
+        def whitened(inverse, turn, sites):
+            turn = inverse @ turn
+            A = turn @ sites.precision @ turn.T
+            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
+
+        white = over_latents(whitened, prior.inverse, seen.turn, self.white)
+        lost = 0.5 * jnp.sum(seen.loss - jnp.trace(white.precision, axis1=1, axis2=2))
+        return Memory(white, self.constant - lost, lost)
+
+
+class Seen(NamedTuple):
+    """What is remembered through other points.
+
+    Attributes:
+        turn: k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was
+            white then, shape (Q, M, O).
+        loss: mean of v' precision v under the prior, shape (Q,).
+    """
+
+    turn: Float[Array, "Q M O"]
+    loss: Float[Array, "Q"]

@@ -1,0 +1,251 @@
+"""Posteriors that go on with further rows: what they must equal, and what they say."""
+
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+
+KEY = jax.random.key(0)
+
+
+def table(rows=240, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (rows, 2))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1], rng
+
+
+def regression():
+    X, f, rng = table()
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0]), lgp.Gaussian(0.05), lgp.ConstantMean(0.3))
+    return model, lgp.Data(X, f + 0.2 * rng.normal(size=len(X)))
+
+
+def classification(classes=2):
+    X, f, rng = table()
+    y = (rng.uniform(size=len(X)) < 1 / (1 + np.exp(-2 * f))).astype(float)
+    likelihood = lgp.Bernoulli()
+    if classes > 2:
+        y = y + (X[:, 0] > 1)
+        likelihood = lgp.Softmax(classes)
+    return lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0], variance=2.0), likelihood), lgp.Data(X, y)
+
+
+def halves(data):
+    return [data.select(np.arange(start, data.size, 2)) for start in (0, 1)]
+
+
+def fitted(model, data, method, learn=False):
+    return lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=learn).posterior
+
+
+def streamed(model, data, method, points, learn=False):
+    """After one half of the rows, then the other."""
+    first, second = halves(data)
+    posterior = fitted(model, first, method(lgp.Inducing(points=points)))
+    inducing = lgp.Inducing(points=points, remembered=posterior.remembered())
+    return fitted(posterior.model, second, method(inducing), learn)
+
+
+def same_predictions(one, other, X, rtol=1e-7):
+    for a, b in zip(one.predict_f(X), other.predict_f(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
+
+
+def test_gaussian_noise_with_fixed_points_equals_all_rows_at_once():
+    model, data = regression()
+    points = data.X[:25]
+    stream = streamed(model, data, lgp.CollapsedVI, points)
+    whole = fitted(model, data, lgp.CollapsedVI(lgp.Inducing(points=points)))
+    same_predictions(stream, whole, data.X)
+    np.testing.assert_allclose(float(stream.log_evidence), float(whole.log_evidence), rtol=1e-8)
+    assert stream.log_evidence.kind == "approximation"
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_other_noise_comes_near_all_rows_at_once(classes):
+    """Sites of the first half do not move when the second half comes."""
+    model, data = classification(classes)
+    points = data.X[:25]
+    stream = streamed(model, data, lgp.VariationalInference, points)
+    whole = fitted(model, data, lgp.VariationalInference(lgp.Inducing(points=points)))
+    for a, b in zip(stream.predict_f(data.X), whole.predict_f(data.X), strict=True):
+        np.testing.assert_allclose(a, b, atol=0.35)
+    assert abs(float(stream.log_evidence) - float(whole.log_evidence)) < 4
+
+
+def test_augmented_likelihoods_go_on_too():
+    model, data = classification()
+    points = data.X[:25]
+    stream = streamed(model, data, lgp.AugmentedVI, points)
+    whole = fitted(model, data, lgp.AugmentedVI(lgp.Inducing(points=points)))
+    for a, b in zip(stream.predict_f(data.X), whole.predict_f(data.X), strict=True):
+        np.testing.assert_allclose(a, b, atol=0.35)
+    # Sites are lower bounds of the likelihood: with those of the first half held, so is this.
+    assert float(stream.log_evidence) < float(whole.log_evidence) + 1e-6
+
+
+def test_a_dense_posterior_goes_on_exactly_where_points_are_its_rows():
+    model, data = regression()
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.ExactGP())
+    inducing = lgp.Inducing(points=data.X, remembered=posterior.remembered())
+    stream = fitted(model, second, lgp.CollapsedVI(inducing))
+    whole = fitted(model, data, lgp.ExactGP())
+    same_predictions(stream, whole, data.X[:50], rtol=1e-4)
+    np.testing.assert_allclose(float(stream.log_evidence), float(whole.log_evidence), rtol=1e-4)
+
+
+def test_what_other_points_cannot_express_is_the_deficit():
+    model, data = regression()
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.CollapsedVI(lgp.Inducing(points=data.X[:60])))
+    remembered = posterior.remembered()
+    fits = [
+        fitted(model, second, lgp.CollapsedVI(lgp.Inducing(points=points, remembered=remembered)))
+        for points in (data.X[:60], data.X[30:45])
+    ]
+    losses = [float(fit.latent.deficit) for fit in fits]
+    assert losses[1] > losses[0] + 10
+    assert float(fits[1].log_evidence) < float(fits[0].log_evidence)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_derivatives_are_those_of_finite_differences(covariance):
+    from latentgp.inference.profile import evaluate, initial_sites
+    from latentgp.parameters import ParameterSpace
+
+    model, data = regression()
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.CollapsedVI(lgp.Inducing(points=data.X[:15])))
+    method = lgp.CollapsedVI(
+        lgp.Inducing(points=data.X[5:25], remembered=posterior.remembered(), covariance=covariance)
+    )
+    with jax.enable_x64(True):
+        algorithm, space, rows = (
+            method.algorithm(model),
+            ParameterSpace(model, frozen=("mean",)),
+            second.to_device(),
+        )
+        sites = initial_sites(algorithm, model, rows)
+        vector = np.asarray(space.to_vector())
+        here = evaluate(algorithm, space, vector, rows, sites)
+        steps = 1e-5 * np.eye(len(vector))
+        values = [
+            [
+                float(evaluate(algorithm, space, v, rows, sites).bound)
+                for v in (vector + s, vector - s)
+            ]
+            for s in steps
+        ]
+    measured = np.array([(up - down) / 2e-5 for up, down in values])
+    np.testing.assert_allclose(here.gradient, measured, rtol=2e-4, atol=1e-4)
+
+
+def test_hyper_parameters_are_learned_on_the_way_and_the_mean_is_not():
+    model, data = regression()
+    first, second = halves(data)
+    start = lgp.fit(model, first, key=KEY, method=lgp.CollapsedVI(lgp.Inducing(30))).posterior
+    inducing = lgp.Inducing(30, selection="oips", remembered=start.remembered())
+    method = lgp.CollapsedVI(inducing)
+    after = lgp.fit(start.model, second, key=KEY, method=method)
+    assert float(after.model.mean.value) == float(start.model.mean.value)
+    assert not np.allclose(after.model.kernel.lengthscale, start.model.kernel.lengthscale)
+    held = fitted(start.model, second, method)
+    assert float(after.posterior.log_evidence) > float(held.log_evidence)
+
+
+def test_batches_go_on_from_what_is_remembered():
+    model, data = regression()
+    points = data.X[:25]
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.CollapsedVI(lgp.Inducing(points=points)))
+    inducing = lgp.Inducing(points=points, remembered=posterior.remembered())
+    method = lgp.Stochastic(lgp.CollapsedVI(inducing), batch_size=40, epochs=3)
+    stream = fitted(model, second, method)
+    whole = fitted(model, data, lgp.CollapsedVI(lgp.Inducing(points=points)))
+    for a, b in zip(stream.predict_f(data.X), whole.predict_f(data.X), strict=True):
+        np.testing.assert_allclose(a, b, atol=0.05)
+    assert abs(float(stream.log_evidence) - float(whole.log_evidence)) < 2
+
+
+def test_update_keeps_what_it_knows_and_takes_points_where_rows_are_new():
+    model, data = regression()
+    left, right = (
+        data.select(np.flatnonzero(mask)) for mask in (data.X[:, 0] < 0, data.X[:, 0] >= 0)
+    )
+    first = fitted(model, left, lgp.CollapsedVI(lgp.Inducing(30, selection="oips")))
+    after = first.update(right.X, right.y, key=KEY, selection="oips")
+    kept = first.latent.points
+    np.testing.assert_array_equal(after.latent.points[: len(kept)], kept)
+    assert len(after.latent.points) > len(kept)
+    assert np.all(after.latent.points[len(kept) :, 0] >= 0)
+    error = [np.mean((p.mean_f(right.X) - right.y) ** 2) for p in (first, after)]
+    assert error[1] < 0.1 < error[0]
+    np.testing.assert_allclose(after.mean_f(left.X), first.mean_f(left.X), atol=0.3)
+
+
+@pytest.mark.parametrize("method", [lgp.Laplace, lgp.ExpectationPropagation, lgp.GibbsSampling])
+def test_methods_that_cannot_go_on_say_so(method):
+    model, data = classification()
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.VariationalInference(lgp.Inducing(10)))
+    inducing = lgp.Inducing(10, remembered=posterior.remembered())
+    with pytest.raises(lgp.InputError, match="earlier rows"):
+        fitted(model, second, method(inducing))
+
+
+class TestEstimators:
+    def test_regression_goes_on(self):
+        X, f, rng = table(600)
+        y = f + 0.2 * rng.normal(size=len(X)) + 100
+        stream = lgp.GPRegressor(random_state=0)
+        for rows in np.array_split(np.argsort(X[:, 0]), 3):
+            stream.partial_fit(X[rows], y[rows])
+        whole = lgp.GPRegressor(random_state=0).fit(X, y)
+        error = [np.mean((e.predict(X) - f - 100) ** 2) ** 0.5 for e in (stream, whole)]
+        assert error[0] < 1.3 * error[1] + 0.02
+
+    def test_hyper_parameters_move_only_if_asked(self):
+        X, f, rng = table(400)
+        y = f + 0.2 * rng.normal(size=len(X))
+        stream = lgp.GPRegressor(random_state=0, n_inducing=40).partial_fit(X[:200], y[:200])
+        before = stream.model_
+        stream.partial_fit(X[200:], y[200:])
+        assert jax.tree.all(jax.tree.map(np.array_equal, stream.model_, before))
+        stream.partial_fit(X[200:], y[200:], learn_hyperparameters=True)
+        assert not jax.tree.all(jax.tree.map(np.array_equal, stream.model_, before))
+
+    @pytest.mark.parametrize("kind", ["nominal", "ordinal"])
+    def test_labels_that_come_later_are_known_from_the_first_call(self, kind):
+        X, f, _ = table(300)
+        y = np.array(["a", "b", "c"])[np.digitize(f, [-1.0, 0.8])]
+        estimator = (
+            lgp.GPClassifier(random_state=0, n_inducing=30)
+            if kind == "nominal"
+            else lgp.GPOrdinalClassifier(order=["a", "b", "c"], random_state=0, n_inducing=30)
+        )
+        first = np.flatnonzero(y != "c")[:100]
+        rest = np.setdiff1d(np.arange(len(y)), first)
+        estimator.partial_fit(X[first], y[first], classes=["a", "b", "c"])
+        estimator.partial_fit(X[rest], y[rest])
+        assert estimator.predict_proba(X).shape == (300, 3)
+        assert np.mean(estimator.predict(X) == y) > 0.85
+        with pytest.raises(lgp.InputError, match="not fitted to"):
+            estimator.partial_fit(X[:2], ["a", "z"])
+
+    def test_counts_go_on_with_their_exposure(self):
+        X, f, rng = table(300)
+        exposure = rng.uniform(1, 4, len(X))
+        y = rng.poisson(exposure * np.exp(f))
+        stream = lgp.GPCountRegressor(random_state=0, n_inducing=40)
+        for rows in np.array_split(np.arange(len(X)), 3):
+            stream.partial_fit(X[rows], y[rows], exposure=exposure[rows])
+        assert np.corrcoef(np.log(stream.predict(X)), f)[0, 1] > 0.95
+
+    def test_draws_cannot_go_on(self):
+        X, f, _ = table(60)
+        method = lgp.GibbsSampling(chains=2, warmup=20, draws=20)
+        estimator = lgp.GPClassifier(method=method, random_state=0).fit(X, f > 0)
+        with pytest.raises(lgp.InputError, match="keeps draws"):
+            estimator.partial_fit(X, f > 0)
