@@ -177,10 +177,12 @@ class ScoreTrace:
         self._interval = problem.options["evaluate_every"]
         self._due = 0.0
         self._points: list[Result] = []
+        self._ticks = 0
         self._started = perf_counter()  # moves on by every evaluation
 
     def tick(self) -> bool:
-        """Call after each step or few: evaluates where due; False once the time is up."""
+        """Call before each step or few: evaluates where due; False once the time is up."""
+        self._ticks += 1
         elapsed = perf_counter() - self._started
         time_is_up = elapsed >= self._max_seconds
         if elapsed >= self._due or time_is_up:
@@ -194,9 +196,17 @@ class ScoreTrace:
         self._points.append({"training_seconds": elapsed} | self._scores())
         self._started = perf_counter() - elapsed
 
-    def result(self) -> Result:
-        """The last scores, and all of them: when a target was reached, the harness looks up."""
-        return {"trace": self._points, **self._points[-1]}
+    def result(self, steps_a_tick: int | None = None) -> Result:
+        """The last scores, and all of them: when a target was reached, the harness looks up.
+
+        And the time of a step, where it is said how many there were between two ticks.
+        """
+        last = self._points[-1]
+        result = {"trace": self._points, **last}
+        if steps_a_tick is not None:
+            steps = max(1, self._ticks - 1) * steps_a_tick
+            result["step_ms"] = 1000 * last["training_seconds"] / steps
+        return result
 
 
 class TimeIsUp(Exception):

@@ -302,6 +302,16 @@ def note_time_to(result: dict[str, Any], score: str, target: float) -> None:
     result[f"lowest_{score}"] = min(point[score] for point in result["trace"])
 
 
+def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> float:
+    """Everyone's time to the best of the peers' last scores, which it returns."""
+    peers = [run for name, results in runs.items() if not name.startswith(OURS) for run in results]
+    best = min((result[score] for result in peers), default=float("-inf"))
+    for results in runs.values():
+        for result in results:
+            note_time_to(result, score, best)
+    return best
+
+
 def median(values: Sequence[float | None]) -> float | None:
     """None if there is nothing to take it of, or a run did not get there."""
     known = [value for value in values if value is not None]

@@ -307,21 +307,33 @@ def traced(
 
 
 def sparse_binary(problem: Problem) -> Result:
-    if "epochs" in problem.options:
-        return stochastic_binary(problem)
-
     def scores(posterior: lgp.Posterior) -> Result:
         return bernoulli_scores(problem.y_test, posterior.predict(problem.X_test).mean)
 
-    return traced(problem, model_of(problem, lgp.Bernoulli()), scores)
+    trained = by_batches if "epochs" in problem.options else traced
+    return trained(problem, model_of(problem, lgp.Bernoulli()), scores)
 
 
-def stochastic_binary(problem: Problem) -> Result:
+def sparse_regression(problem: Problem) -> Result:
+    """Gaussian noise: the collapsed bound with all rows at once, or batches."""
+    model = model_of(problem, lgp.Gaussian(noise_variance=problem.noise_variance))
+
+    def scores(posterior: lgp.Posterior) -> Result:
+        predictive = posterior.predict(problem.X_test)
+        return gaussian_scores(problem.y_test, predictive.mean, predictive.variance)
+
+    trained = by_batches if "epochs" in problem.options else traced
+    return trained(problem, model, scores)
+
+
+def by_batches(
+    problem: Problem, model: lgp.LatentGP, scores: Callable[[lgp.Posterior], Result]
+) -> Result:
     """`Stochastic` from a user's point of view: the thinned start, then batches; weak priors.
 
     The first fit, of one epoch, compiles; its seconds are those of compiling and of computing.
     """
-    options, model = problem.options, model_of(problem, lgp.Bernoulli())
+    options = problem.options
     site_method = getattr(lgp, options["method"])(lgp.Inducing(points=problem.Z))
     data = lgp.Data(problem.X, problem.y)
 
@@ -333,12 +345,10 @@ def stochastic_binary(problem: Problem) -> Result:
     fit(1)
     compile_seconds = perf_counter() - started
     rounds: list[Any] = []
-    fit(options["epochs"], callback=rounds.append)  # nothing is scored in between
+    fit(2, callback=rounds.append)  # nothing is scored in between
     steps = rounds[-1].steps - rounds[0].steps
     posterior: Any = None
-    trace = ScoreTrace(
-        problem, lambda: bernoulli_scores(problem.y_test, posterior.predict(problem.X_test).mean)
-    )
+    trace = ScoreTrace(problem, lambda: scores(posterior))
 
     def look(progress: Any) -> bool:
         nonlocal posterior
@@ -347,11 +357,9 @@ def stochastic_binary(problem: Problem) -> Result:
 
     fit(options["epochs"], callback=look)
     trace.record()
-    return {
+    return trace.result() | {
         "compile_seconds": compile_seconds,
-        "steps": rounds[-1].steps,
         "step_ms": 1000 * (rounds[-1].seconds - rounds[0].seconds) / max(steps, 1),
-        **trace.result(),
     }
 
 

@@ -84,11 +84,9 @@ def main() -> None:
 
 def finish(runs: harness.Runs) -> None:
     """Everyone's time to the best peer's last log loss, and to those of latentgp."""
-    peers = [run for name, results in runs.items() if not name.startswith(OURS) for run in results]
-    best = min((result["log_loss"] for result in peers), default=float("-inf"))
+    harness.note_time_to_best_peer(runs)
     for results in runs.values():
         for index, result in enumerate(results):
-            harness.note_time_to(result, "log_loss", best)
             for name in OWN:
                 if own := runs.get(f"{OURS} {name}"):
                     seconds = harness.seconds_to(result, "log_loss", own[index]["log_loss"])

@@ -107,7 +107,7 @@ def sparse_binary(problem: Problem) -> Result:
     while trace.tick():
         key, key_of_steps = jax.random.split(key)
         state = jax.block_until_ready(steps(state, key_of_steps))
-    return trace.result() | {"compile_seconds": compile_seconds}
+    return trace.result(steps_a_tick=STEPS_A_CALL) | {"compile_seconds": compile_seconds}
 
 
 if __name__ == "__main__":

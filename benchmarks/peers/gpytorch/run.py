@@ -267,7 +267,7 @@ def trained(
         (-elbo(model(X[rows]), y[rows])).backward()
         for optimiser in optimisers:
             optimiser.step()
-    return trace.result()
+    return trace.result(steps_a_tick=1)
 
 
 def sparse_binary(problem: Problem) -> Result:
@@ -280,6 +280,17 @@ def sparse_binary(problem: Problem) -> Result:
         class_one(likelihood),
         lambda probability: bernoulli_scores(problem.y_test, probability),
     )
+
+
+def sparse_regression(problem: Problem) -> Result:
+    """SVGP with Gaussian noise."""
+    likelihood = gaussian_likelihood(problem)
+
+    def scores(moments: np.ndarray) -> Result:
+        mean, variance = moments.T
+        return gaussian_scores(problem.y_test, mean, variance + likelihood.noise.item())
+
+    return trained(problem, likelihood, problem.y, moments_of, scores)
 
 
 def sparse_multiclass(problem: Problem) -> Result:
@@ -317,9 +328,14 @@ def sparse_student(problem: Problem) -> Result:
         problem,
         likelihood,
         problem.y,
-        lambda law: torch.stack([law.mean, law.variance], dim=1),
+        moments_of,
         scores,
     )
+
+
+def moments_of(law: gpytorch.distributions.MultivariateNormal) -> torch.Tensor:
+    """Mean and variance of f, two columns."""
+    return torch.stack([law.mean, law.variance], dim=1)
 
 
 def sparse_bound(problem: Problem) -> Result:
@@ -363,6 +379,7 @@ if __name__ == "__main__":
             "collapsed_bound": collapsed_bound,
             "collapsed_fit": collapsed_fit,
             "sparse_binary": sparse_binary,
+            "sparse_regression": sparse_regression,
             "sparse_multiclass": sparse_multiclass,
             "sparse_student": sparse_student,
             "sparse_bound": sparse_bound,

@@ -1,0 +1,144 @@
+"""How a pass over the rows scales: its time and memory with N, and over processes of one core each.
+
+One epoch of `Stochastic` from Parquet files of 28 inputs, hyper-parameters fixed, compilation left
+out (the first round is not counted); every N is a process of its own, held to one core. Strong
+scaling: the same rows by one process on one core and by two that talk through gloo, on a core each.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import synthetic
+
+INDUCING, BATCH = 200, 2_000
+
+
+def worker(folder: str, cores: str, port: str, processes: str, process: str) -> None:
+    """One pass; prints its seconds a row and the most memory that was resident."""
+    os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    import resource
+
+    import jax
+
+    import latentgp as lgp
+
+    if int(processes) > 1:
+        lgp.join_processes(f"127.0.0.1:{port}", int(processes), int(process))
+    names = [f"x{column:02}" for column in range(synthetic.INPUTS)]
+    rows = lgp.FileRows(folder, target=synthetic.TARGET, inputs=names)
+    Z, _ = synthetic.rows(INDUCING, seed=99)
+    model = lgp.LatentGP(
+        lgp.RBF(lengthscale=np.full(synthetic.INPUTS, 5.0), variance=4.0), lgp.Bernoulli()
+    )
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(points=Z.astype(float))),
+        batch_size=BATCH,
+        epochs=1,
+        tolerance=0.0,
+        patience=10_000,
+    )
+    rounds = []
+    devices = jax.devices() if int(processes) > 1 else None
+    lgp.fit(
+        model,
+        rows,
+        key=jax.random.key(0),
+        method=method,
+        learn_hyperparameters=False,
+        callback=lambda progress: rounds.append((progress.steps, time.perf_counter())),
+        devices=devices,
+    )
+    (first, begun), (last, ended) = rounds[0], rounds[-1]
+    found = {
+        "seconds": (ended - begun) * rounds[-1][0] / (last - first),
+        "steps": last,
+        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    print(json.dumps(found), flush=True)
+
+
+def run(folder: Path, cores: list[str]) -> dict[str, float]:
+    """As many processes as lists of cores; what the first says."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--worker", folder, own, str(port), str(len(cores)), str(i)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i, own in enumerate(cores)
+    ]
+    replies = [process.communicate()[0] for process in processes]
+    return json.loads(replies[0].splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True, help="folder of picture and figures")
+    parser.add_argument("--rows", type=int, nargs="+", default=[250_000, 500_000, 10**6, 2 * 10**6])
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        passes = []
+        for number in arguments.rows:
+            folder = Path(scratch, str(number))
+            synthetic.write(folder, number)
+            passes.append({"rows": number} | run(folder, ["0"]))
+            print(passes[-1], flush=True)
+        folder = Path(scratch, str(arguments.rows[-1]))
+        alone = passes[-1]["seconds"]
+        together = run(folder, ["0", "1"])["seconds"]
+    N, seconds, memory = (
+        np.array([p[name] for p in passes]) for name in ("rows", "seconds", "peak MiB")
+    )
+    slope = float(np.polyfit(np.log(N), np.log(seconds), 1)[0])
+    report = {
+        "passes": passes,
+        "log-log slope of time": slope,
+        "MiB a million rows": float(np.polyfit(N / 1e6, memory, 1)[0]),
+        "seconds on one core": alone,
+        "seconds on two processes of one core": together,
+        "strong scaling": alone / together,
+    }
+    print(json.dumps(report, indent=1))
+    (arguments.out / "scaling.json").write_text(json.dumps(report, indent=1))
+    picture(N, seconds, memory, slope, arguments.out / "scaling.png")
+
+
+def picture(
+    N: np.ndarray, seconds: np.ndarray, memory: np.ndarray, slope: float, path: Path
+) -> None:
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(8.5, 3.4), layout="constrained")
+    left, right = drawn.subplots(1, 2)
+    left.loglog(N, seconds, "o-", color="#0072B2")
+    left.set_title(f"one pass: time ~ N^{slope:.2f}", fontsize=10)
+    left.set_ylabel("seconds")
+    right.semilogx(N, memory, "o-", color="#D55E00")
+    right.set_ylim(0, 1.2 * memory.max())
+    right.set_title("most memory resident", fontsize=10)
+    right.set_ylabel("MiB")
+    for ax in (left, right):
+        ax.set_xlabel("rows N")
+        ax.grid(visible=True, color="#E4E4E4")
+        ax.spines[["top", "right"]].set_visible(False)
+    drawn.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        worker(*sys.argv[2:])
+    else:
+        main()
