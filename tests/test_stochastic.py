@@ -144,7 +144,8 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     model, data = classification(200)
     algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
     start = algorithm.init(model, data.to_device())
-    numbers = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 2.0))
+    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 2.0))
+    numbers = rate, decay, None, total, number
     inference = StochasticInference(algorithm, ParameterSpace(model), lgp.RobbinsMonro(), *numbers)
     state = inference.init(jnp.asarray(inference.space.to_vector()), start.posterior)
     spoiled = np.array(data.X[:100])
@@ -201,6 +202,37 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     lgp.fit(model, data, key=KEY, method=method, checkpoint=file)
     with pytest.raises(lgp.InputError, match="belongs to another model, method or data"):
         lgp.fit(model, regression(500)[1], key=KEY, method=method, checkpoint=file)
+
+
+def test_learned_points_raise_the_bound():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, 1000)
+    data = lgp.Data(X, np.sin(2 * X) + 0.2 * rng.normal(size=1000))
+    model = lgp.LatentGP(lgp.RBF(lengthscale=0.8), lgp.Gaussian(0.04))
+    start = np.linspace(-2.5, 2, 7)[:, None]
+    fits = [
+        lgp.fit(
+            model,
+            data,
+            key=KEY,
+            method=lgp.Stochastic(
+                lgp.CollapsedVI(lgp.Inducing(points=start)),
+                batch_size=100,
+                epochs=20,
+                tolerance=0.0,
+                patience=20,
+                learn_points=learn,
+            ),
+            learn_hyperparameters=False,
+        ).posterior
+        for learn in (False, True)
+    ]
+    np.testing.assert_array_equal(fits[0].latent.points, start)
+    best = lgp.CollapsedVI(lgp.Inducing(points=fits[1].latent.points))
+    best = lgp.fit(model, data, key=KEY, method=best, learn_hyperparameters=False).posterior
+    bounds = [float(posterior.log_evidence) for posterior in (*fits, best)]
+    assert bounds[1] > bounds[0] + 100
+    assert bounds[1] > bounds[2] - 5
 
 
 def test_a_second_fit_compiles_nothing():

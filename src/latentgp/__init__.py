@@ -96,7 +96,7 @@ from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
-from latentgp.sharding import join_processes
+from latentgp.sharding import join_processes, rows_over
 from latentgp.sources import FileRows
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ __all__ = [
     "parameter",
     "parameters",
     "replace",
+    "rows_over",
     "save",
     "summary",
 ]

@@ -358,20 +358,26 @@ def _by_batches(
     source = source.part(jax.process_index(), jax.process_count())
     plan = Plan.of(source.size, method.batch_size, method.epochs, method.tolerance, method.patience)
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
+    rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+    spread = jnp.asarray(np.std(sample.X, axis=0)) if method.learn_points else None
+    space = eqx.tree_at(lambda s: s.model, space, start.model)
     inference = StochasticInference(
-        algorithm,
-        eqx.tree_at(lambda s: s.model, space, start.model),
-        method.schedule,
-        *(jnp.asarray(number) for number in numbers),
+        algorithm, space, method.schedule, rate, decay, spread, total, batches
     )
-
     kind = algorithm.evidence_kind(model)
 
     def view(state: Any) -> Posterior:
         return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
 
     identity = ""
-    settings = *numbers, method.tolerance, method.epochs, method.patience, plan.batch_size
+    settings = (
+        *numbers,
+        method.learn_points,
+        method.tolerance,
+        method.epochs,
+        method.patience,
+        plan.batch_size,
+    )
     if checkpoint is not None:
         identity = _identity(algorithm, space, key, source.identity(), *settings)
     driver = BatchDriver(
@@ -390,6 +396,9 @@ def _by_batches(
     latent = jax.tree.map(jnp.asarray, start.posterior.latent)
     searched = driver.run(inference.init(vector, latent))
     model, latent = inference.believed(searched.state)
+    algorithm = dataclasses.replace(
+        algorithm, representation=inference.representation(searched.state)
+    )
     bound, deficit = -latent.kl, latent.deficit
     for block in blocks_of(source, (0,), _BLOCK_ROWS):
         worth, lost = bound_of_rows(algorithm, model, latent, block)

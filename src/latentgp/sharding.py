@@ -23,7 +23,22 @@ _SECONDS_TO_MEET, _SECONDS_OF_SILENCE = 60, 30
 
 @contextmanager
 def rows_over(devices: Sequence[Any] | None) -> Iterator[None]:
-    """Spread the rows of what is computed inside over devices; None leaves all as it is."""
+    """Spread the rows of what is computed inside over devices; None leaves all as it is.
+
+    `latentgp.fit(devices=...)` does it for a fit; for predictions put them inside. Of several
+    processes each gives all rows, and has all answers.
+
+    Raises:
+        ProcessLost: another process has ended.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> fit = lgp.fit(model, lgp.Data([0.0, 1.0], [0.0, 0.8]), key=jax.random.key(0))
+        >>> with lgp.rows_over(jax.devices()):
+        ...     fit.posterior.predict_f([0.5, 1.5]).mean.shape
+        (2,)
+    """
     if devices is None or len(devices) < 2:
         yield
         return

@@ -24,6 +24,8 @@ class Stochastic(Method):
         schedule: how far natural parameters go: `Adaptive()` or `RobbinsMonro(...)`.
         learning_rate: of Adam at the start.
         decay: steps after which it has halved.
+        learn_points: inducing points follow their derivative as hyper-parameters do, in units of
+            the inputs' standard deviations.
         tolerance: nats a row (of the bound, or of the held-out log density) by which `patience`
             rounds must be better than as many before them for the search to go on.
         patience: rounds, each of at most 100 batches and at most an epoch.
@@ -49,6 +51,7 @@ class Stochastic(Method):
     schedule: Schedule = Adaptive()
     learning_rate: float = eqx.field(static=True, default=0.02)
     decay: float = eqx.field(static=True, default=300.0)
+    learn_points: bool = eqx.field(static=True, default=False)
     tolerance: float = eqx.field(static=True, default=5e-4)
     patience: int = eqx.field(static=True, default=3)
     held_out: float = eqx.field(static=True, default=0.0)

@@ -20,7 +20,7 @@ from latentgp.data import Data
 from latentgp.inference.profile import slope_in_model
 from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
-from latentgp.latents.base import over_latents
+from latentgp.latents.base import latent_grams, over_latents
 from latentgp.latents.inducing import Inducing
 from latentgp.latents.inducing_posterior import InducingPosterior, kernel_blocks, posterior_of_white
 from latentgp.latents.white_sites import WhiteSites
@@ -38,6 +38,8 @@ class BatchState(NamedTuple):
 
     Attributes:
         vector: hyper-parameters, unconstrained.
+        points: inducing points.
+        before: inducing points that `white` was made at.
         white: natural parameters of what the rows say about v, white under `prior`.
         prior: the factor of K_mm at the hyper-parameters that `white` was made at.
         schedule: state of the step sizes.
@@ -46,6 +48,8 @@ class BatchState(NamedTuple):
     """
 
     vector: Float[Array, "P"]
+    points: Float[Array, "M D"]
+    before: Float[Array, "M D"]
     white: WhiteSites
     prior: Factor
     schedule: Any
@@ -74,6 +78,8 @@ class StochasticInference(eqx.Module):
         schedule: of natural parameters.
         learning_rate: of Adam, at the start.
         decay: steps after which the learning rate has halved.
+        point_scale: what learning rates of inducing points are relative to, an input; None leaves
+            them where they are.
         total_weight: what all rows count as.
         batches: of an epoch. One that counts as less than its part of the rows, such as the last,
             moves everything by so much less.
@@ -84,24 +90,27 @@ class StochasticInference(eqx.Module):
     schedule: Schedule
     learning_rate: Float[Array, ""]
     decay: Float[Array, ""]
+    point_scale: Float[Array, "D"] | None
     total_weight: Float[Array, ""]
     batches: Float[Array, ""]
 
-    @property
-    def representation(self) -> Inducing:
-        """The inducing points."""
+    def representation(self, state: BatchState) -> Inducing:
+        """Through the inducing points of a state."""
         assert isinstance(self.algorithm.representation, Inducing)
-        return self.algorithm.representation
+        return eqx.tree_at(lambda r: r.points, self.algorithm.representation, state.points)
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
         """The state that a posterior at some hyper-parameters is the start of."""
         white = posterior.white_sites()
+        points = posterior.points
         return BatchState(
             vector,
+            points,
+            points,
             white,
             posterior.factor,
             self.schedule.init(white),
-            optax.scale_by_adam().init(vector),
+            optax.scale_by_adam().init((vector, points)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -122,7 +131,7 @@ class StochasticInference(eqx.Module):
             sites = self.algorithm.new_sites(model, rows, mean, variance, none)
             return sites, (sites.expected(mean, variance), mean, variance)
 
-        read = self.representation.read_batch(posterior, batch.X, rows, offset, update)
+        read = self.representation(state).read_batch(posterior, batch.X, rows, offset, update)
         terms, mean, variance = read.other
         bound = jnp.sum(terms) - posterior.kl
 
@@ -136,10 +145,18 @@ class StochasticInference(eqx.Module):
         difference = jax.tree.map(jnp.subtract, read.white, white)
         share, schedule = self.schedule.share(state.schedule, difference)
         share = self.inside(white, read.white, part * share)
-        direction, adam = optax.scale_by_adam().update(gradient, state.adam)
+        slopes = gradient, read.representation.points
+        ways: Any
+        ways, adam = optax.scale_by_adam().update(slopes, state.adam)
+        direction, shift = ways
         rate = part * self.learning_rate / (1 + state.steps / self.decay)
+        points = state.points
+        if self.point_scale is not None:
+            points = points + rate * self.point_scale * shift
         after = BatchState(
             state.vector + rate * direction,
+            points,
+            state.points,
             white.towards(read.white, share),
             posterior.factor,
             schedule,
@@ -154,12 +171,16 @@ class StochasticInference(eqx.Module):
 
     def posterior(self, state: BatchState, model: LatentGP) -> tuple[InducingPosterior, WhiteSites]:
         """What a state believes, and its natural parameters in the model's own white variables."""
-        representation = self.representation
+        representation = self.representation(state)
         prior = representation.prior(model.kernel)
-        white = state.white.carried(state.prior, prior.factor)
+        if self.point_scale is None:
+            white = state.white.carried(state.prior, prior.factor)
+        else:
+            cross = latent_grams(model.kernel, state.points, state.before)
+            white = state.white.moved(state.prior, prior.factor, cross)
         posterior = posterior_of_white(
             model.kernel,
-            jnp.asarray(representation.points),
+            state.points,
             prior,
             white.linear,
             white.factor(),

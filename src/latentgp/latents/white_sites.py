@@ -69,13 +69,33 @@ class WhiteSites(NamedTuple):
 
     def carried(self, old: Factor, new: Factor) -> "WhiteSites":
         """The same factor of u, where another K_mm makes its variables white."""
+        return over_latents(
+            lambda sites, inverse, lower: sites._turned(lower.T @ inverse.T),
+            self,
+            old.inverse,
+            new.lower,
+        )
 
-        def carry(sites, old_inverse, new_lower):
-            turn = new_lower.T @ old_inverse.T
-            A = turn @ sites.precision @ turn.T
-            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
+    def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
+        """What is said about g at other points, seen through these.
 
-        return over_latents(carry, self, old.inverse, new.lower)
+        Args:
+            old: of K at the other points, which made `self` white.
+            new: of K at these.
+            cross: k(these, the others).
+        """
+        return over_latents(
+            lambda sites, old, new, cross: sites._turned(new @ cross @ old.T),
+            self,
+            old.inverse,
+            new.inverse,
+            cross,
+        )
+
+    def _turned(self, turn: Float[Array, "M O"]) -> "WhiteSites":
+        """Of one latent, about other white variables whose mean is turn' v."""
+        A = turn @ self.precision @ turn.T
+        return WhiteSites(turn @ self.linear, 0.5 * (A + A.T))
 
     def plus(self, other: "WhiteSites") -> "WhiteSites":
         """What both say."""
@@ -140,13 +160,12 @@ class Remembered(eqx.Module):
 
     def memory(self, seen: "Seen", prior: Factor) -> Memory:
         """What is seen says about white inducing variables, given K_mm's factor."""
-
-        def whitened(inverse, turn, sites):
-            turn = inverse @ turn
-            A = turn @ sites.precision @ turn.T
-            return WhiteSites(turn @ sites.linear, 0.5 * (A + A.T))
-
-        white = over_latents(whitened, prior.inverse, seen.turn, self.white)
+        white = over_latents(
+            lambda inverse, turn, sites: sites._turned(inverse @ turn),
+            prior.inverse,
+            seen.turn,
+            self.white,
+        )
         lost = 0.5 * jnp.sum(seen.loss - jnp.trace(white.precision, axis1=1, axis2=2))
         return Memory(white, self.constant - lost, lost)
 

@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Bool, PyTree
 
 from latentgp.arrays import Array
-from latentgp.sharding import ROWS, number_of_shards
+from latentgp.sharding import ROWS, number_of_shards, place, whole
 
 Carry = TypeVar("Carry")
 
@@ -96,7 +96,7 @@ _BUCKETS = (64, 512, 4096)
 def apply_in_buckets(
     function: Callable[..., Any], *arguments: Any, rows: PyTree, columns: int = 1
 ) -> Any:
-    """A compiled function of rows, for any number of rows, compiled for few.
+    """A compiled function of rows, for any number of rows, compiled for few; on all devices.
 
     Rows are cut into pieces of one of three sizes, the last one padded to it, so a new number of
     rows compiles nothing and memory does not grow with it. At least half of what is computed is
@@ -111,15 +111,17 @@ def apply_in_buckets(
     Returns:
         NumPy arrays, one output a row.
     """
-    size = jax.tree.leaves(rows)[0].shape[0]
-    fitting = (b for b in reversed(_BUCKETS) if b <= 2 * size and b * columns <= 8 * _BLOCK_SIZE)
-    width = next(fitting, _BUCKETS[0])
+    size, shards = jax.tree.leaves(rows)[0].shape[0], number_of_shards()
+    own = -(-size // shards)
+    fitting = (b for b in reversed(_BUCKETS) if b <= 2 * own and b * columns <= 8 * _BLOCK_SIZE)
+    width = next(fitting, _BUCKETS[0]) * shards
     pieces = []
     for start in range(0, max(size, 1), width):
         piece = jax.tree.map(lambda a, start=start: a[start : start + width], rows)
         real = jax.tree.leaves(piece)[0].shape[0]
-        outputs = function(*arguments, jax.tree.map(lambda a: _fill(a, width), piece))
-        pieces.append(jax.tree.map(lambda a, real=real: np.asarray(a)[:real], outputs))
+        piece = jax.tree.map(lambda a: _fill(a, width), piece)
+        outputs = whole(function(*arguments, place(piece) if shards > 1 else piece))
+        pieces.append(jax.tree.map(lambda a, real=real: a[:real], outputs))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
 
 

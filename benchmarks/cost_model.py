@@ -1,0 +1,103 @@
+"""Seconds of a step of `Stochastic` against a cost model in M, B, D and Q.
+
+The model: 4 Q B M^2 flops of products of kernel blocks (statistics, and `reduction` times block),
+B M (D + 1) of making blocks and pulling derivatives back through them, Q M^3 for factors and white
+sites, and what a step costs whatever its size. The four rates are fitted, in relative error, to one
+half of the settings and checked on the other. Then they are taken to 10^9 rows and 10^3 devices.
+"""
+
+import argparse
+import itertools
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import nnls
+
+import latentgp as lgp
+from latentgp.inference.stochastic import StochasticInference, run_batches
+from latentgp.linalg.threads import one_blas_thread
+from latentgp.parameters import ParameterSpace
+
+SETTINGS = [
+    (M, B, D, Q)
+    for (M, B), D, Q in itertools.product(
+        [(50, 1000), (100, 1000), (100, 4000), (200, 1000), (200, 4000), (400, 1000), (400, 4000)],
+        [8, 64],
+        [1, 4],
+    )
+]
+STEPS, REPEATS = 20, 3
+
+
+def terms(M: int, B: int, D: int, Q: int) -> list[float]:
+    return [4.0 * Q * B * M**2, float(B * M * (D + 1)), float(Q * M**3), 1.0]
+
+
+def step_seconds(M: int, B: int, D: int, Q: int) -> float:
+    """Median over calls of twenty steps each, compiled."""
+    rng = np.random.default_rng(0)
+    likelihood = lgp.Bernoulli() if Q == 1 else lgp.Softmax(Q)
+    model = lgp.LatentGP(lgp.RBF(lengthscale=np.full(D, D**0.5)), likelihood)
+    method = lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(points=rng.normal(size=(M, D)))))
+    with jax.enable_x64(True), one_blas_thread():
+        X = jnp.asarray(rng.normal(size=(STEPS, B, D)))
+        y = jnp.asarray(rng.integers(0, max(Q, 2), (STEPS, B)).astype(float))
+        block = lgp.Data(np.asarray(X).reshape(-1, D), np.asarray(y).ravel())
+        block = block.reweighted(np.ones(block.size))
+        block = jax.tree.map(lambda a: jnp.asarray(a).reshape(STEPS, B, *a.shape[1:]), block)
+        algorithm, space = method.algorithm(model), ParameterSpace(model)
+        rate, decay, total, batches = (jnp.asarray(x) for x in (0.01, 300.0, 1e6, 1e6 / B))
+        numbers = rate, decay, None, total, batches
+        inference = StochasticInference(algorithm, space, method.schedule, *numbers)
+        nothing = lgp.Data(np.zeros((1, D)), np.zeros(1)).to_device()
+        posterior = algorithm.init(model, nothing).posterior
+        state = inference.init(jnp.asarray(space.to_vector()), posterior)
+        jax.block_until_ready(run_batches(inference, state, block))
+        seconds = []
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            jax.block_until_ready(run_batches(inference, state, block))
+            seconds.append((time.perf_counter() - started) / STEPS)
+    return float(np.median(seconds))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    found: list[dict[str, Any]] = []
+    for setting in SETTINGS:
+        found.append(
+            dict(zip("MBDQ", setting, strict=True)) | {"ms": 1000 * step_seconds(*setting)}
+        )
+        print(found[-1], flush=True)
+    design = np.array([terms(*setting) for setting in SETTINGS])
+    measured = np.array([row["ms"] for row in found]) / 1000
+    fitted, checked = slice(0, None, 2), slice(1, None, 2)
+    relative = design / measured[:, None]
+    rates, _ = nnls(relative[fitted], np.ones(len(relative[fitted])))
+    ratios = relative[checked] @ rates
+    report = {
+        "steps": found,
+        "product GFlop/s": 1e-9 / rates[0] if rates[0] else None,
+        "ns a kernel entry and input": 1e9 * rates[1],
+        "ns a M^3": 1e9 * rates[2],
+        "ms a step": 1e3 * rates[3],
+        "predicted over measured, settings not fitted": {
+            "median": float(np.median(ratios)),
+            "least": float(ratios.min()),
+            "most": float(ratios.max()),
+        },
+    }
+    print(json.dumps({k: v for k, v in report.items() if k != "steps"}, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
