@@ -75,7 +75,7 @@ class BatchRead(NamedTuple):
         white: what the rows say together about white inducing variables.
         sites: of the rows, as functions of f.
         other: whatever else the update made of them.
-        kernel: derivative of the log evidence in the kernel, sites held.
+        kernel: derivative of the bound in the kernel.
         representation: the same in the inducing points.
     """
 
@@ -249,10 +249,11 @@ class Inducing(Representation):
         offset: Float[Array, "B Q"],
         update: BatchUpdate,
     ) -> BatchRead:
-        """Sites of some rows, their sums, and derivatives of the log evidence: in one pass.
+        """Sites of some rows, their sums, and derivatives of the bound: in one pass.
 
-        Derivatives are with the sites held, and unbiased where rows are weighted to count as
-        all: what rows say comes from these rows, what the prior says from the posterior.
+        Derivatives are of the bound of the posterior, which is prior times something that is held
+        as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
+        covariance they are those with the rows' sites held, the same where these are settled.)
 
         Args:
             posterior: of whatever was read before.
@@ -283,7 +284,11 @@ class Inducing(Representation):
         if memory is not None:
             white = white.plus(memory.white)
             through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
-        through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
+        if self.covariance == "full":
+            parts = posterior.white_mean, posterior.white_root, posterior.white_sites(), white
+            through_prior = over_latents(_slope_of_bound, posterior.factor, *parts)
+        else:
+            through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
         in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
         return BatchRead(white, sites, other, in_kernel, places)
 
@@ -577,6 +582,28 @@ class _Block(NamedTuple):
 def _slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
     return -0.5 * factor.inverse.T @ precision @ factor.inverse
+
+
+def _slope_of_bound(
+    factor: Factor,
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
+    """The same of the bound of a posterior whose sites are not those of the rows.
+
+    For q(u) = prior times a factor that is held, with white mean m and covariance S, and rows
+    whose sums A, l differ from the factor's by D and r + D m, the bound changes by -A / 2 + D S -
+    (I - S) r m' - S D S / 2, made symmetric, beside what it does where D and r are zero.
+    """
+    covariance = root.T @ root
+    difference = rows.precision - held.precision
+    rest = rows.linear - held.linear - difference @ mean
+    product = difference @ covariance
+    slope = product - jnp.outer(rest - covariance @ rest, mean) - 0.5 * covariance @ product
+    slope = 0.5 * (slope + slope.T) - 0.5 * rows.precision
+    return factor.inverse.T @ slope @ factor.inverse
 
 
 def _slope_of_precisions(
