@@ -139,6 +139,38 @@ def test_negative_precisions_stay_inside_the_cone():
     assert np.all(fit.posterior.predict_f(X).variance > 0)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
+    """Sites of sixty rows, say, while four hundred are read."""
+    problem, method = CASES[name]
+    model, data = problem(400)
+    algorithm = method(lgp.Inducing(points=data.X[:15])).algorithm(model)
+    space = ParameterSpace(model)
+    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 400.0, 1.0))
+    inference = StochasticInference(
+        algorithm, space, lgp.RobbinsMonro(), rate, decay, jnp.ones(2), total, number
+    )
+    rows = data.reweighted(np.ones(data.size)).to_device()
+    start = algorithm.init(model, data.select(np.arange(60)).to_device()).posterior
+    state = inference.init(jnp.asarray(space.to_vector()), start)
+    read = inference.read(state, rows)
+
+    @jax.jit
+    def bound(vector, points):
+        return inference.read(inference.at(state, vector, points), rows).bound
+
+    for slope, place in [(read.gradient, 0), (read.in_points, 1)]:
+        here = [state.vector, state.points]
+        for index in list(np.ndindex(slope.shape))[:6]:
+            values = []
+            for step in (1e-5, -1e-5):
+                moved = list(here)
+                moved[place] = here[place].at[index].add(step)
+                values.append(float(bound(*moved)))
+            measured = (values[0] - values[1]) / 2e-5
+            np.testing.assert_allclose(slope[index], measured, rtol=1e-4, atol=1e-3)
+
+
 def test_a_batch_that_is_no_number_changes_nothing(x64):
     """It ends, too: halving its share for ever would not."""
     model, data = classification(200)

@@ -22,7 +22,12 @@ from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import latent_grams, over_latents
 from latentgp.latents.inducing import Inducing
-from latentgp.latents.inducing_posterior import InducingPosterior, kernel_blocks, posterior_of_white
+from latentgp.latents.inducing_posterior import (
+    InducingPosterior,
+    Prior,
+    kernel_blocks,
+    posterior_of_white,
+)
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.linalg.cholesky import Factor, lower_cholesky
 from latentgp.linalg.streaming import scan_rows
@@ -39,19 +44,19 @@ class BatchState(NamedTuple):
     Attributes:
         vector: hyper-parameters, unconstrained.
         points: inducing points.
-        before: inducing points that `white` was made at.
+        prior: at these.
         white: natural parameters of what the rows say about v, white under `prior`.
-        prior: the factor of K_mm at the hyper-parameters that `white` was made at.
+        factor: of the precision of v that these give.
         schedule: state of the step sizes.
-        adam: state of the optimiser of the hyper-parameters.
+        adam: state of the optimiser of the hyper-parameters and points.
         steps: how many there were.
     """
 
     vector: Float[Array, "P"]
     points: Float[Array, "M D"]
-    before: Float[Array, "M D"]
+    prior: Prior
     white: WhiteSites
-    prior: Factor
+    factor: Factor
     schedule: Any
     adam: Any
     steps: Int[Array, ""]
@@ -67,6 +72,22 @@ class BatchInfo(NamedTuple):
 
     bound: Float[Array, ""]
     share: Float[Array, ""]
+
+
+class BatchRead(NamedTuple):
+    """What a batch that counts as all rows says about a state.
+
+    Attributes:
+        bound: in nats.
+        gradient: of it in the hyper-parameters, with their prior's.
+        in_points: of it in the inducing points.
+        white: natural parameters of what the rows say about v.
+    """
+
+    bound: Float[Array, ""]
+    gradient: Float[Array, "P"]
+    in_points: Float[Array, "M D"]
+    white: WhiteSites
 
 
 class StochasticInference(eqx.Module):
@@ -102,26 +123,42 @@ class StochasticInference(eqx.Module):
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
         """The state that a posterior at some hyper-parameters is the start of."""
         white = posterior.white_sites()
-        points = posterior.points
+        jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         return BatchState(
             vector,
-            points,
-            points,
+            posterior.points,
+            Prior.of(posterior.factor, jitter),
             white,
-            posterior.factor,
+            white.factor(),
             self.schedule.init(white),
-            optax.scale_by_adam().init((vector, points)),
+            optax.scale_by_adam().init((vector, posterior.points)),
             jnp.zeros((), jnp.int32),
         )
 
     def step(self, state: BatchState, batch: Data) -> tuple[BatchState, BatchInfo]:
         """One step on a batch whose weights count as they are; rows of weight zero do not."""
-        model, pull_model = jax.vjp(self.space.to_model, state.vector)
-        posterior, white = self.posterior(state, model)
         assert batch.weights is not None
         weight = jnp.sum(batch.weights)
         part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
-        batch = batch.reweighted(batch.weights * (self.total_weight / weight))
+        read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
+        difference = jax.tree.map(jnp.subtract, read.white, state.white)
+        share, schedule = self.schedule.share(state.schedule, difference)
+        ways: Any
+        slopes = read.gradient, read.in_points
+        ways, adam = optax.scale_by_adam().update(slopes, state.adam)
+        rate = part * self.learning_rate / (1 + state.steps / self.decay)
+        moved, share = self._moved(state, read.white, part * share, rate, ways)
+        after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
+        # A batch that leads nowhere, or out of the numbers, changes nothing.
+        sound = (share > 0) & jnp.isfinite(read.bound) & jnp.all(jnp.isfinite(read.gradient))
+        before = state._replace(steps=state.steps + 1)
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
+        return after, BatchInfo(read.bound, jnp.where(sound, share, 0.0))
+
+    def read(self, state: BatchState, batch: Data) -> "BatchRead":
+        """What a batch, weighted to count as all rows, says about a state."""
+        model, pull_model = jax.vjp(self.space.to_model, state.vector)
+        posterior = self.posterior(state, model)
         offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, batch), model)
         rows = rows_of(batch)
 
@@ -131,64 +168,78 @@ class StochasticInference(eqx.Module):
             sites = self.algorithm.new_sites(model, rows, mean, variance, none)
             return sites, (sites.expected(mean, variance), mean, variance)
 
-        read = self.representation(state).read_batch(posterior, batch.X, rows, offset, update)
+        moving = self.point_scale is not None
+        read = self.representation(state).read_batch(
+            posterior, batch.X, rows, offset, update, moving=moving
+        )
         terms, mean, variance = read.other
         bound = jnp.sum(terms) - posterior.kl
-
         (through_mean,) = pull_offset(read.sites.linear - read.sites.precision * mean)
         about_rows = rows, mean, variance, GaussianSites.none(offset)
         (gradient,) = pull_model(
             slope_in_model(self.algorithm, model, about_rows, through_mean, read.kernel)
         )
         gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+        return BatchRead(bound, gradient, read.representation.points, read.white)
 
-        difference = jax.tree.map(jnp.subtract, read.white, white)
-        share, schedule = self.schedule.share(state.schedule, difference)
-        share = self.inside(white, read.white, part * share)
-        slopes = gradient, read.representation.points
-        ways: Any
-        ways, adam = optax.scale_by_adam().update(slopes, state.adam)
+    def at(
+        self,
+        state: BatchState,
+        vector: Float[Array, "P"],
+        points: Float[Array, "M D"],
+    ) -> BatchState:
+        """The state at other hyper-parameters and points; what rows say about g stays."""
+        there = state._replace(vector=vector, points=points)
+        kernel = self.space.to_model(vector).kernel
+        prior = self.representation(there).prior(kernel)
+        if self.point_scale is None:
+            white = state.white.carried(state.prior.factor, prior.factor)
+        else:
+            cross = latent_grams(kernel, points, state.points)
+            white = state.white.moved(state.prior.factor, prior.factor, cross)
+        return there._replace(prior=prior, white=white, factor=white.factor())
+
+    def _moved(
+        self,
+        state: BatchState,
+        batch: WhiteSites,
+        share: Float[Array, ""],
+        rate: Float[Array, ""],
+        ways: tuple[Float[Array, "P"], Float[Array, "M D"]],
+    ) -> tuple[BatchState, Float[Array, ""]]:
+        """The state some of the way on, and the share of the way.
+
+        Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
+        stay as they are, and natural parameters go as far as they can.
+        """
         direction, shift = ways
-        rate = part * self.learning_rate / (1 + state.steps / self.decay)
-        points = state.points
+        vector, points = state.vector + rate * direction, state.points
         if self.point_scale is not None:
             points = points + rate * self.point_scale * shift
-        after = BatchState(
-            state.vector + rate * direction,
-            points,
-            state.points,
-            white.towards(read.white, share),
-            posterior.factor,
-            schedule,
-            adam,
-            state.steps + 1,
-        )
-        # A batch that leads nowhere, or out of the numbers, changes nothing.
-        sound = (share > 0) & jnp.isfinite(bound) & jnp.all(jnp.isfinite(gradient))
-        before = state._replace(steps=state.steps + 1)
-        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
-        return after, BatchInfo(bound, jnp.where(sound, share, 0.0))
+        there = self.at(state._replace(white=state.white.towards(batch, share)), vector, points)
 
-    def posterior(self, state: BatchState, model: LatentGP) -> tuple[InducingPosterior, WhiteSites]:
-        """What a state believes, and its natural parameters in the model's own white variables."""
+        def stay(state: BatchState) -> tuple[BatchState, Float[Array, ""]]:
+            inside = self.inside(state.white, batch, share)
+            white = state.white.towards(batch, inside)
+            white = jax.tree.map(lambda a, b: jnp.where(inside > 0, a, b), white, state.white)
+            return state._replace(white=white, factor=white.factor()), inside
+
+        proper = jnp.all(jnp.isfinite(there.factor.lower))
+        return jax.lax.cond(proper, lambda _: (there, share), stay, state)
+
+    def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
+        """What a state believes, given the model at its hyper-parameters."""
         representation = self.representation(state)
-        prior = representation.prior(model.kernel)
-        if self.point_scale is None:
-            white = state.white.carried(state.prior, prior.factor)
-        else:
-            cross = latent_grams(model.kernel, state.points, state.before)
-            white = state.white.moved(state.prior, prior.factor, cross)
-        posterior = posterior_of_white(
+        return posterior_of_white(
             model.kernel,
             state.points,
-            prior,
-            white.linear,
-            white.factor(),
+            state.prior,
+            state.white.linear,
+            state.factor,
             signed=representation.signed,
             covariance=representation.covariance,
-            memory=representation.memory(model.kernel, prior.factor),
+            memory=representation.memory(model.kernel, state.prior.factor),
         )
-        return posterior, white
 
     def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
         """The model at a state's hyper-parameters, and the posterior."""
@@ -217,7 +268,7 @@ def _believed(
     inference: StochasticInference, state: BatchState
 ) -> tuple[LatentGP, InducingPosterior]:
     model = inference.space.to_model(state.vector)
-    return model, inference.posterior(state, model)[0]
+    return model, inference.posterior(state, model)
 
 
 @jax.jit

@@ -68,7 +68,7 @@ class Projected(NamedTuple):
         return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
 
 
-class BatchRead(NamedTuple):
+class RowsRead(NamedTuple):
     """What is read of a batch of rows.
 
     Attributes:
@@ -248,7 +248,9 @@ class Inducing(Representation):
         rows: Rows,
         offset: Float[Array, "B Q"],
         update: BatchUpdate,
-    ) -> BatchRead:
+        *,
+        moving: bool = False,
+    ) -> RowsRead:
         """Sites of some rows, their sums, and derivatives of the bound: in one pass.
 
         Derivatives are of the bound of the posterior, which is prior times something that is held
@@ -261,6 +263,8 @@ class Inducing(Representation):
             rows: targets, weights and side information.
             offset: prior means of f at the rows.
             update: makes sites of a chunk of rows, and anything else, arrays of one a row.
+            moving: whether derivatives in the inducing points are wanted for what is held staying a
+                function of g, instead of one of the inducing variables.
         """
 
         def step(carry, chunk, real):
@@ -290,7 +294,19 @@ class Inducing(Representation):
         else:
             through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
         in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
-        return BatchRead(white, sites, other, in_kernel, places)
+        if moving:
+            held = posterior.white_sites()
+            slope = over_latents(
+                _slope_of_held,
+                posterior.factor,
+                posterior.white_mean,
+                posterior.white_root,
+                held,
+                white,
+            )
+            change = _pull_moved(posterior, slope)
+            places = eqx.tree_at(lambda r: r.points, places, places.points + change)
+        return RowsRead(white, sites, other, in_kernel, places)
 
     def _pull_prior(
         self, posterior: InducingPosterior, through_rows: Any, through_prior: Float[Array, "Q M M"]
@@ -604,6 +620,37 @@ def _slope_of_bound(
     slope = product - jnp.outer(rest - covariance @ rest, mean) - 0.5 * covariance @ product
     slope = 0.5 * (slope + slope.T) - 0.5 * rows.precision
     return factor.inverse.T @ slope @ factor.inverse
+
+
+def _slope_of_held(
+    factor: Factor,
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
+    """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
+
+    With the difference D and rest r of `_slope_of_bound`: A (S D S - S r m' - m r' S) + l r' S.
+    """
+    covariance = root.T @ root
+    difference = rows.precision - held.precision
+    rest = covariance @ (rows.linear - held.linear - difference @ mean)
+    cross = jnp.outer(rest, mean)
+    inner = covariance @ difference @ covariance - cross - cross.T
+    slope = held.precision @ inner + jnp.outer(held.linear, rest)
+    return factor.inverse.T @ slope @ factor.inverse
+
+
+def _pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Float[Array, "M D"]:
+    """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
+    kernel, points = posterior.kernel, posterior.points
+
+    def worth(moved: Float[Array, "M D"]) -> Float[Array, ""]:
+        change = latent_grams(kernel, points, moved) - latent_grams(kernel, moved)
+        return jnp.sum(over_sharing(slope, change) * change)
+
+    return jax.grad(worth)(points)
 
 
 def _slope_of_precisions(
