@@ -4,7 +4,7 @@ import equinox as eqx
 
 from latentgp.errors import InputError
 from latentgp.inference.methods import Method, SiteMethod, VariationalInference
-from latentgp.inference.schedules import Adaptive, Schedule
+from latentgp.inference.schedules import RobbinsMonro, Schedule
 from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Inducing
 from latentgp.models import LatentGP
@@ -21,7 +21,7 @@ class Stochastic(Method):
         method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
-        schedule: how far natural parameters go: `Adaptive()` or `RobbinsMonro(...)`.
+        schedule: how far natural parameters go: `RobbinsMonro(...)` or `Adaptive()`.
         learning_rate: of Adam at the start.
         decay: steps after which it has halved.
         learn_points: inducing points follow their derivative as hyper-parameters do, in units of
@@ -48,11 +48,11 @@ class Stochastic(Method):
     method: SiteMethod = VariationalInference(Inducing(number=200))
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=20)
-    schedule: Schedule = Adaptive()
+    schedule: Schedule = RobbinsMonro(power=0.7, delay=100.0)
     learning_rate: float = eqx.field(static=True, default=0.02)
     decay: float = eqx.field(static=True, default=300.0)
     learn_points: bool = eqx.field(static=True, default=False)
-    tolerance: float = eqx.field(static=True, default=5e-4)
+    tolerance: float = eqx.field(static=True, default=1e-4)
     patience: int = eqx.field(static=True, default=3)
     held_out: float = eqx.field(static=True, default=0.0)
 
