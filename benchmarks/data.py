@@ -26,14 +26,18 @@ def regression(data_dir: Path, name: str, n_train: int | None = None, seed: int 
 
 
 def airline_in_time(data_dir: Path, n_train: int = 700_000, n_test: int = 100_000) -> Split:
-    """Minutes of delay: rows to train on, and those that follow them in time, by year and day."""
+    """Minutes of delay: rows to train on, and those that follow them in time, by year and day.
+
+    Both are then shuffled, so that a part of either is a part of all of its time.
+    """
     with np.load(data_dir / "airline_delay.npz", allow_pickle=False) as file:
         X, y = file["X"].astype(float), file["y"].astype(float)
         years = np.array([int(name[-4:]) for name in file["source_names"]])[file["source_id"]]
     known = np.all(X >= 0, axis=1)
     X, y, years = X[known], y[known], years[known]
     order = np.lexsort((X[:, 3], X[:, 1], X[:, 0], years))[: n_train + n_test]
-    train, test = order[:n_train], order[n_train:]
+    rng = np.random.default_rng(0)
+    train, test = rng.permutation(order[:n_train]), rng.permutation(order[n_train:])
     X, y = _standardised(X, train), _standardised(y, train)
     return Split(X[train], y[train], X[test], y[test])
 

@@ -8,6 +8,7 @@ most memory that was resident. The log loss is of rows that were not learned fro
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -35,6 +36,7 @@ def main() -> None:
     synthetic.write(fresh, 100_000, seed=1_000_000)
     print(f"tables written in {time.perf_counter() - started:.0f} s", flush=True)
     model = folder / "model"
+    shutil.rmtree(folder / "state", ignore_errors=True)  # a search that has ended would be taken up
     fit = command(
         *("fit", learned, "--target", synthetic.TARGET, "--out", model),
         *("--n-inducing", arguments.inducing, "--batch-size", arguments.batch_size),

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.inference.batch_method import in_batches_if_many
+from latentgp.inference.methods import choose_method
 from latentgp.inference.profile import initial_sites
 from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean, rows_of
@@ -139,12 +141,38 @@ def test_negative_precisions_stay_inside_the_cone():
     assert np.all(fit.posterior.predict_f(X).variance > 0)
 
 
-@pytest.mark.parametrize("name", CASES)
+def softmax_with_memory(rows):
+    """Three latent functions that share a kernel, after rows that are gone."""
+    model, data = classification(rows)
+    data = lgp.Data(data.X, data.y + (data.X[:, 0] > 1))
+    model = lgp.LatentGP(model.kernel, lgp.Softmax(3))
+    first = lgp.VariationalInference(lgp.Inducing(points=data.X[20:30]))
+    settled = lgp.fit(model, data, key=KEY, method=first, learn_hyperparameters=False)
+    return model, data, settled.posterior.remembered()
+
+
+def own_kernels(rows):
+    """Two latent functions with kernels of their own."""
+    X, f, rng = table(rows)
+    kernels = lgp.PerLatent(lgp.RBF(lengthscale=0.8), lgp.RBF(lengthscale=2.0))
+    y = f + np.exp(0.3 * X[:, 1] - 1) * rng.normal(size=rows)
+    return lgp.LatentGP(kernels, lgp.HeteroscedasticGaussian()), lgp.Data(X, y), None
+
+
+DERIVATIVES = {
+    **{name: (lambda rows, p=p: (*p(rows), None), m) for name, (p, m) in CASES.items()},
+    "softmax with memory": (softmax_with_memory, lgp.VariationalInference),
+    "kernels of their own": (own_kernels, lgp.VariationalInference),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
     """Sites of sixty rows, say, while four hundred are read."""
-    problem, method = CASES[name]
-    model, data = problem(400)
-    algorithm = method(lgp.Inducing(points=data.X[:15])).algorithm(model)
+    problem, method = DERIVATIVES[name]
+    model, data, remembered = problem(400)
+    inducing = lgp.Inducing(points=data.X[:15], remembered=remembered)
+    algorithm = method(inducing).algorithm(model)
     space = ParameterSpace(model)
     rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 400.0, 1.0))
     inference = StochasticInference(
@@ -361,3 +389,15 @@ def test_batches_take_no_restarts():
     model, data = regression(100)
     with pytest.raises(lgp.InputError, match="takes no restarts"):
         lgp.fit(model, data, key=KEY, method=lgp.Stochastic(), restarts=1)
+
+
+def test_auto_takes_batches_where_a_pass_is_dear():
+    model, _ = regression(10)
+    choice = choose_method(model, 200_001)
+    assert in_batches_if_many(choice, 200_000) is choice
+    chosen = in_batches_if_many(choice, 200_001)
+    assert isinstance(chosen.method, lgp.Stochastic)
+    assert "in batches" in chosen.reason
+    steps = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
+    choice = choose_method(steps, 200_001)
+    assert in_batches_if_many(choice, 200_001) is choice

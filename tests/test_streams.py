@@ -169,6 +169,80 @@ def test_batches_go_on_from_what_is_remembered():
     assert abs(float(stream.log_evidence) - float(whole.log_evidence)) < 2
 
 
+def test_points_so_far_are_candidates_however_many_rows_come():
+    model, data = regression()
+    left = data.select(np.flatnonzero(data.X[:, 0] < 0))
+    first = fitted(model, left, lgp.CollapsedVI(lgp.Inducing(40, selection="greedy-variance")))
+    rng = np.random.default_rng(1)
+    X = np.stack([rng.uniform(0, 3, 25_000), rng.uniform(-3, 3, 25_000)], axis=1)
+    y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.2 * rng.normal(size=len(X))
+    after = first.update(X, y, key=KEY, n_inducing=80)
+    assert np.mean(after.latent.points[:, 0] < 0) > 0.2
+    np.testing.assert_allclose(after.mean_f(left.X), first.mean_f(left.X), atol=0.3)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_rows_that_say_nothing_change_nothing(covariance):
+    """The evidence too: whatever was lost is lost once."""
+    model, data = regression()
+    inducing = lgp.Inducing(points=data.X[:20], covariance=covariance)
+    first = fitted(model, data, lgp.CollapsedVI(inducing))
+    nothing = lgp.Data(data.X[:1], data.y[:1], weights=[1e-12])
+    again = lgp.Inducing(points=data.X[:20], covariance=covariance, remembered=first.remembered())
+    after = fitted(model, nothing, lgp.CollapsedVI(again))
+    same_predictions(after, first, data.X)
+    np.testing.assert_allclose(float(after.log_evidence), float(first.log_evidence), rtol=1e-8)
+
+
+def test_negative_precisions_go_on_from_dense_posteriors():
+    model, data = regression()
+    model = lgp.LatentGP(model.kernel, lgp.StudentT(scale=0.2))
+    first, second = halves(data)
+    posterior = fitted(model, first, lgp.VariationalInference())
+    assert posterior.latent.precision.min() < 0
+    remembered = posterior.remembered()
+    nothing = lgp.Data(data.X[:1], data.y[:1], weights=[1e-12])
+    for rows, points, limit in [(nothing, first.X, 0.13), (second, data.X, 0.1)]:
+        inducing = lgp.Inducing(points=points, remembered=remembered)
+        after = fitted(model, rows, lgp.VariationalInference(inducing))
+        error = after.mean_f(first.X) - np.sin(2 * first.X[:, 0]) - 0.5 * first.X[:, 1]
+        assert np.sqrt(np.mean(error**2)) < limit
+        if rows is nothing:
+            np.testing.assert_allclose(
+                float(after.log_evidence), float(posterior.log_evidence), atol=1e-3
+            )
+
+
+def test_an_output_may_be_missing_from_a_part():
+    X, f, rng = table(200)
+    y = np.stack([f, f + 0.5], axis=1) + 0.1 * rng.normal(size=(200, 2))
+    stream = lgp.GPRegressor(random_state=0, n_inducing=30).partial_fit(X[:100], y[:100])
+    y[100:, 1] = np.nan
+    stream.partial_fit(X[100:], y[100:])
+    assert np.mean((stream.predict(X)[:, 1] - f - 0.5) ** 2) < 0.1
+    with pytest.raises(lgp.InputError, match="no number in column"):
+        lgp.GPRegressor().fit(X[100:], y[100:])
+
+
+class TestRefusals:
+    """One sentence where what is remembered does not fit."""
+
+    def test_other_columns(self):
+        _, data = regression()
+        model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.05))
+        posterior = fitted(model, data, lgp.CollapsedVI(lgp.Inducing(points=data.X[:9])))
+        with pytest.raises(lgp.InputError, match="input columns"):
+            posterior.update([[1.0, 2.0, 3.0]], [0.0], key=KEY)
+
+    def test_other_latents(self):
+        model, data = classification()
+        posterior = fitted(model, data, lgp.VariationalInference(lgp.Inducing(points=data.X[:9])))
+        inducing = lgp.Inducing(points=data.X[:9], remembered=posterior.remembered())
+        several = lgp.LatentGP(model.kernel, lgp.Softmax(3))
+        with pytest.raises(lgp.InputError, match="1 latent function"):
+            fitted(several, data, lgp.VariationalInference(inducing))
+
+
 def test_update_keeps_what_it_knows_and_takes_points_where_rows_are_new():
     model, data = regression()
     left, right = (
@@ -242,6 +316,26 @@ class TestEstimators:
         for rows in np.array_split(np.arange(len(X)), 3):
             stream.partial_fit(X[rows], y[rows], exposure=exposure[rows])
         assert np.corrcoef(np.log(stream.predict(X)), f)[0, 1] > 0.95
+
+    def test_exposure_is_not_forgotten(self):
+        X, f, rng = table(100)
+        y = rng.poisson(2 * np.exp(f))
+        stream = lgp.GPCountRegressor(random_state=0, n_inducing=20)
+        stream.partial_fit(X, y, exposure=np.full(100, 2.0))
+        with pytest.raises(lgp.InputError, match="exposure"):
+            stream.partial_fit(X, y)
+
+    def test_a_stream_is_saved_and_goes_on(self, tmp_path):
+        X, f, rng = table(200)
+        y = f + 0.2 * rng.normal(size=len(X)) + 1e6
+        stream = lgp.GPRegressor(random_state=0, n_inducing=30).partial_fit(X[:100], y[:100])
+        stream.partial_fit(X[100:], y[100:])
+        again = lgp.load(stream.save(tmp_path / "stream"))
+        np.testing.assert_array_equal(again.predict(X), stream.predict(X))
+        assert again.method_.representation.remembered is None
+        for estimator in (stream, again):
+            estimator.partial_fit(X[:50], y[:50])
+        np.testing.assert_allclose(again.predict(X), stream.predict(X), rtol=1e-12)
 
     def test_draws_cannot_go_on(self):
         X, f, _ = table(60)

@@ -45,11 +45,6 @@ class Data(eqx.Module):
     def __init__(self, X: Any, y: Any, *, weights: Any = None, **side_information: Any):
         self.X = as_inputs(X)
         self.y = as_targets(y, len(self.X))
-        empty = np.flatnonzero(np.all(np.isnan(self.y), axis=0))
-        if empty.size:
-            raise InputError(
-                f"y has no number in column(s) {empty.tolist()}, counted from 0; leave them out."
-            )
         self.weights = None if weights is None else as_weights(weights, len(self.X))
         self.side_information = {
             name: as_rows(name, values, len(self.X)) for name, values in side_information.items()

@@ -18,7 +18,7 @@ from numpyro.distributions import Distribution
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.inference.batch_method import Stochastic
+from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.chains import Driving
 from latentgp.inference.driver import Callback, Driver
 from latentgp.inference.hyperparameters import Learned, learn
@@ -27,14 +27,15 @@ from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
 from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
-from latentgp.latents import Inducing, Representation
+from latentgp.latents import Inducing
+from latentgp.latents.white_sites import Remembered
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
 from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
-from latentgp.questions import check_data
+from latentgp.questions import check_data, check_outputs_seen
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
 from latentgp.sharding import number_of_shards, rows_over, whole
 from latentgp.sources import RowsInMemory, RowSource
@@ -114,9 +115,9 @@ def fit(
         max_evaluations: of the bound, each run.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on.
-        callback: called with a `Progress` after every evaluation, a `BatchProgress` after every
-            round, or a `ChainProgress` now and then; true ends the search or the sampling with what
-            there is.
+        callback: called, in every process, with a `Progress` after every evaluation, a
+            `BatchProgress` after every round, or a `ChainProgress` now and then; true ends the
+            search or the sampling with what there is.
         checkpoint: a file kept up to date while learning, and resumed from if it exists.
         verbose: 1 shows a progress line for whatever takes longer than a second.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
@@ -153,7 +154,10 @@ def fit(
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
     if method == "auto":
-        method, reason = choose_method(model, data.size if source is None else source.size)
+        choice = choose_method(model, data.size if source is None else source.size)
+        if source is None and learn_hyperparameters and not restarts:
+            choice = in_batches_if_many(choice, data.size)
+        method, reason = choice
         if source is not None:
             assert isinstance(method, SiteMethod)
             method, reason = Stochastic(method), f"{reason}; batches of rows that are read"
@@ -164,7 +168,11 @@ def fit(
             f"{type(method).__name__} needs all rows in memory; give them as Data, or use "
             "Stochastic(...) to read them in batches."
         )
-    if _remembers(method):
+    remembered = _remembered(method)
+    if remembered is None:
+        check_outputs_seen(data)
+    else:
+        _check_remembered(model, remembered)
         # What is remembered is about f less the prior mean.
         frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
     task = _Task(
@@ -209,10 +217,25 @@ def fit(
         )
 
 
-def _remembers(method: Method) -> bool:
-    """Whether earlier rows count too."""
+def _remembered(method: Method) -> Remembered | None:
+    """What earlier rows said, if they count too."""
     representation = getattr(getattr(method, "method", method), "representation", None)
-    return isinstance(representation, Representation) and representation.remembers
+    return representation.remembered if isinstance(representation, Inducing) else None
+
+
+def _check_remembered(model: LatentGP, remembered: Remembered) -> None:
+    """Raise unless it can be about a model's latent functions."""
+    latents, wanted = len(remembered.white.linear), model.likelihood.latent_size
+    if latents != wanted:
+        raise InputError(
+            f"What is remembered is about {latents} latent function(s), but the likelihood has "
+            f"{wanted}; go on with the posterior's own model."
+        )
+    if not np.isfinite(remembered.constant):
+        raise InputError(
+            "What is remembered has no log evidence, as the posterior is of a search that was "
+            "going on; take the posterior that the fit ended with."
+        )
 
 
 def _check_spread(method: Method) -> None:
@@ -372,6 +395,7 @@ def _by_batches(
     identity = ""
     settings = (
         *numbers,
+        repr(method.schedule),
         method.learn_points,
         method.tolerance,
         method.epochs,

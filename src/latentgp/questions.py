@@ -27,6 +27,15 @@ def check_data(likelihood: Likelihood, data: Data) -> None:
     likelihood.check_rows(data.y, side)
 
 
+def check_outputs_seen(data: Data) -> None:
+    """Raise InputError if an output has no target at all."""
+    empty = np.flatnonzero(np.all(np.isnan(data.y), axis=0))
+    if empty.size:
+        raise InputError(
+            f"y has no number in column(s) {empty.tolist()}, counted from 0; leave them out."
+        )
+
+
 def checked_inputs(X: Any, columns: int) -> Float[np.ndarray, "N D"]:
     """Inputs with the columns of the fit; an empty table is none too few."""
     array = np.asarray(X)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -20,8 +21,9 @@ from sklearn.utils.validation import (
 from latentgp.data import Data, as_weights, check_finite, rows_named
 from latentgp.errors import InputError
 from latentgp.fit import Fit, fit
-from latentgp.inference.batch_method import Stochastic
+from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.methods import (
+    Choice,
     CollapsedVI,
     ExactGP,
     Method,
@@ -34,7 +36,7 @@ from latentgp.inference.starts import starting_model
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.latents import Inducing
 from latentgp.likelihoods import Likelihood
-from latentgp.means import ZeroMean, constant_first
+from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
 
@@ -94,6 +96,8 @@ class GPEstimator(BaseEstimator):
         method = self.method
         if not isinstance(method, Method):
             method, reason = method_from_name(method, model, data.size, self.n_inducing)
+            if self.method == "auto" and not self.restarts:
+                method, reason = in_batches_if_many(Choice(method, reason), data.size)
         result = fit(
             model,
             data,
@@ -107,7 +111,10 @@ class GPEstimator(BaseEstimator):
         return self
 
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
-        """Go on with further rows, those so far being gone."""
+        """Go on with further rows, those so far being gone.
+
+        As in a first fit, what is known to be a constant is taken off the targets meanwhile.
+        """
         posterior = self.posterior_
         if not isinstance(posterior, Posterior):
             raise InputError(
@@ -115,9 +122,15 @@ class GPEstimator(BaseEstimator):
                 'to; use method="variational" or another that makes sites.'
             )
         remembered = posterior.remembered()
-        method = remembering(self.method_, self.model_, remembered, self.n_inducing)
+        like = self.method_.method if isinstance(self.method_, Stochastic) else self.method_
+        method = remembering(like, self.model_, remembered, self.n_inducing)
+        model, centre = self.model_, 0.0
+        if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
+            centre = float(model.mean.value)
+            data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
+            model = dataclasses.replace(model, mean=ZeroMean())
         result = fit(
-            self.model_,
+            model,
             data,
             key=jax.random.key(self._seed()),
             method=method,
@@ -125,7 +138,8 @@ class GPEstimator(BaseEstimator):
             max_evaluations=self.max_evaluations,
             verbose=self.verbose,
         )
-        self._keep(result, method, "went on with further rows")
+        plain = eqx.tree_at(lambda m: m.representation.remembered, method, None)
+        self._keep(result, plain, "went on with further rows", centre)
         return self
 
     def continue_with(
@@ -152,7 +166,7 @@ class GPEstimator(BaseEstimator):
             InputError: the method is none that learns from batches, or rows that do not fit.
         """
         check_is_fitted(self)
-        method = self.method_
+        method = self.method_.method if isinstance(self.method_, Stochastic) else self.method_
         if isinstance(method, ExactGP):
             method = CollapsedVI(Inducing(self.n_inducing or default_inducing(self.model_)))
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
@@ -178,7 +192,7 @@ class GPEstimator(BaseEstimator):
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
         self.history_ = result.history
-        self.diagnostics_ = dataclasses.replace(result.diagnostics, reason=reason)
+        self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason
         if self.verbose:
             print(self.diagnostics_.verdict)

@@ -85,8 +85,17 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
             return self._fit_labels(X, y, sample_weight, classes)
         X, y = self._validated(X, y, reset=False)
         check_known(y)
-        data = Data(X, self.numbered(y), weights=row_weights(sample_weight, X)).merged()
-        return self._update_model(data, learn_hyperparameters)
+        if classes is not None:
+            self.numbered(classes)
+        return self._update_model(self._rows(X, y, sample_weight), learn_hyperparameters)
+
+    def _rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
+        """With the labels' numbers; any will do for rows of weight zero, which say nothing."""
+        weights = row_weights(sample_weight, X)
+        y = np.asarray(y)
+        self.numbered(y if weights is None else y[weights > 0])
+        target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))
+        return Data(X, target, weights=weights).merged()
 
     def _fit_labels(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         dtype = getattr(y, "dtype", None)
@@ -106,12 +115,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
-        if classes is not None:
-            self.numbered(present)
-        # A label that only rows of weight zero have counts as any: these rows say nothing.
-        known = np.isin(y, self.classes_)
-        target = self._numbered(np.where(known, y, self.classes_[0]))
-        data = Data(X, target, weights=weights).merged()
+        data = self._rows(X, y, sample_weight)
         return self._fit_model(data, self._class_likelihood(data))
 
     def predict(self, X: Any) -> np.ndarray:

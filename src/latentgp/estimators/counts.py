@@ -115,6 +115,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
+        self._check_sides(_side(exposure, trials), "partial_fit")
         data = self._rows(X, y, sample_weight, _side(exposure, trials), reset=False)
         return self._update_model(data, learn_hyperparameters)
 
@@ -159,12 +160,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             InputError: no exposure or trials, where the fit had them.
         """
         side = _side(exposure, trials)
-        for name in self.side_information_:
-            if name not in side:
-                raise InputError(
-                    f"The fit had {name}, without which counts cannot be scored; give score(..., "
-                    f"{name}=...)."
-                )
+        self._check_sides(side, "score")
         return float(r2_score(y, self.predict(X, **side), sample_weight=sample_weight))
 
     def sample_y(
@@ -178,6 +174,14 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     ) -> Float[np.ndarray, "N S"]:
         """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
         return self._draws(X, n_samples, random_state, **_side(exposure, trials))
+
+    def _check_sides(self, side: dict[str, Any], asked: str) -> None:
+        for name in self.side_information_:
+            if name not in side:
+                raise InputError(
+                    f"The fit had {name}, without which counts mean something else; give "
+                    f"{asked}(..., {name}=...)."
+                )
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
         return self.posterior_.predict(self._inputs(X), **_side(exposure, trials))

@@ -3,7 +3,14 @@
 import equinox as eqx
 
 from latentgp.errors import InputError
-from latentgp.inference.methods import Method, SiteMethod, VariationalInference
+from latentgp.inference.methods import (
+    AugmentedVI,
+    Choice,
+    CollapsedVI,
+    Method,
+    SiteMethod,
+    VariationalInference,
+)
 from latentgp.inference.schedules import RobbinsMonro, Schedule
 from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Inducing
@@ -15,7 +22,7 @@ class Stochastic(Method):
 
     The search starts where the method ends on a thinned set of rows. Natural parameters of q(u) go
     towards those of a batch by convex combination, hyper-parameters by Adam (Kingma & Ba 2015) on
-    the bound with the sites held. Rows come in another order every epoch.
+    the bound, what the rows said about u held. Rows come in another order every epoch.
 
     Args:
         method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
@@ -48,7 +55,7 @@ class Stochastic(Method):
     method: SiteMethod = VariationalInference(Inducing(number=200))
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=20)
-    schedule: Schedule = RobbinsMonro(power=0.7, delay=100.0)
+    schedule: Schedule = RobbinsMonro()
     learning_rate: float = eqx.field(static=True, default=0.02)
     decay: float = eqx.field(static=True, default=300.0)
     learn_points: bool = eqx.field(static=True, default=False)
@@ -90,3 +97,14 @@ class Stochastic(Method):
                 "use Stochastic(VariationalInference(Inducing(number=200)))."
             )
         return algorithm
+
+
+_AT_ONCE = 200_000
+
+
+def in_batches_if_many(choice: Choice, rows: int) -> Choice:
+    """What "auto" chose, in batches where a pass over all rows is dear."""
+    method, reason = choice
+    if rows <= _AT_ONCE or not isinstance(method, VariationalInference | AugmentedVI | CollapsedVI):
+        return choice
+    return Choice(Stochastic(method), f"{reason}; in batches, as a pass over all rows is dear")

@@ -1,5 +1,6 @@
 """Methods are values: which algorithm, with which settings. They hold no data and no result."""
 
+import dataclasses
 from abc import abstractmethod
 from typing import Literal, NamedTuple, get_args
 
@@ -479,7 +480,8 @@ def remembering(
         method: what it is like: `ExactGP` becomes `CollapsedVI`.
         model: the posterior's.
         remembered: what was said so far.
-        n_inducing: at most so many points; None takes what "auto" does.
+        n_inducing: at most so many points; None takes the method's own number, or what "auto" does.
+            Points that were given stay.
         selection: how points are chosen among rows and earlier points.
 
     Raises:
@@ -490,8 +492,15 @@ def remembering(
             f"{type(method).__name__} keeps draws, which no further rows can be added to; use "
             "VariationalInference, AugmentedVI or CollapsedVI."
         )
-    number = n_inducing or default_inducing(model)
-    inducing = Inducing(number=number, selection=selection, remembered=remembered)
+    own = method.representation
+    if isinstance(own, Inducing):
+        number = n_inducing or own.number
+        inducing = dataclasses.replace(
+            own, number=number, selection=selection, remembered=remembered
+        )
+    else:
+        number = n_inducing or default_inducing(model)
+        inducing = Inducing(number=number, selection=selection, remembered=remembered)
     if isinstance(method, ExactGP):
         return CollapsedVI(inducing)
     return eqx.tree_at(lambda m: m.representation, method, inducing)

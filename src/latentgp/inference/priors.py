@@ -47,9 +47,11 @@ def spread_of(data: Data) -> float:
     spreads = []
     for column in data.y.reshape(data.size, -1).T:
         seen = np.isfinite(column)
+        if not seen.any():
+            continue
         weights = None if data.weights is None else data.weights[seen]
         spreads.append(_spread("y", column[seen, None], weights)[0])
-    return float(np.sqrt(np.mean(np.square(spreads))))
+    return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:

@@ -40,8 +40,8 @@ class RobbinsMonro(Schedule):
         InputError: settings outside their range.
     """
 
-    power: float = eqx.field(static=True, default=0.6)
-    delay: float = eqx.field(static=True, default=10.0)
+    power: float = eqx.field(static=True, default=0.7)
+    delay: float = eqx.field(static=True, default=100.0)
 
     def __check_init__(self) -> None:
         if not (0.5 < self.power <= 1 and self.delay >= 1):

@@ -4,7 +4,7 @@ Each step reads the marginals of one batch, lets the rule make the rows' sites, 
 to count as all rows. The natural parameters of q(v), v white, go a part of the way towards the
 sites' sums: a natural-gradient step on the bound (Hoffman et al. 2013; Hensman et al. 2013), which
 leaves a proper posterior. The same kernel block gives the derivative of the bound in the
-hyper-parameters with the sites held, in closed form on M x M arrays.
+hyper-parameters, what is said about u held, in closed form on M x M arrays.
 """
 
 from typing import Any, NamedTuple
@@ -131,7 +131,7 @@ class StochasticInference(eqx.Module):
             white,
             white.factor(),
             self.schedule.init(white),
-            optax.scale_by_adam().init((vector, posterior.points)),
+            optax.scale_by_adam().init(self._learned(vector, posterior.points)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -144,13 +144,15 @@ class StochasticInference(eqx.Module):
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
         ways: Any
-        slopes = read.gradient, read.in_points
+        slopes = self._learned(read.gradient, read.in_points)
         ways, adam = optax.scale_by_adam().update(slopes, state.adam)
         rate = part * self.learning_rate / (1 + state.steps / self.decay)
         moved, share = self._moved(state, read.white, part * share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
         # A batch that leads nowhere, or out of the numbers, changes nothing.
-        sound = (share > 0) & jnp.isfinite(read.bound) & jnp.all(jnp.isfinite(read.gradient))
+        sound = (share > 0) & jnp.isfinite(read.bound)
+        for slope in jax.tree.leaves(slopes):
+            sound = sound & jnp.all(jnp.isfinite(slope))
         before = state._replace(steps=state.steps + 1)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
         return after, BatchInfo(read.bound, jnp.where(sound, share, 0.0))
@@ -199,13 +201,17 @@ class StochasticInference(eqx.Module):
             white = state.white.moved(state.prior.factor, prior.factor, cross)
         return there._replace(prior=prior, white=white, factor=white.factor())
 
+    def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
+        """What follows derivatives: of hyper-parameters, and of points where these move."""
+        return vector, None if self.point_scale is None else points
+
     def _moved(
         self,
         state: BatchState,
         batch: WhiteSites,
         share: Float[Array, ""],
         rate: Float[Array, ""],
-        ways: tuple[Float[Array, "P"], Float[Array, "M D"]],
+        ways: tuple[Float[Array, "P"], Float[Array, "M D"] | None],
     ) -> tuple[BatchState, Float[Array, ""]]:
         """The state some of the way on, and the share of the way.
 
@@ -214,7 +220,7 @@ class StochasticInference(eqx.Module):
         """
         direction, shift = ways
         vector, points = state.vector + rate * direction, state.points
-        if self.point_scale is not None:
+        if shift is not None:
             points = points + rate * self.point_scale * shift
         there = self.at(state._replace(white=state.white.towards(batch, share)), vector, points)
 

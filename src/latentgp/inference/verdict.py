@@ -249,7 +249,8 @@ def _all_noise(posterior: Any, data: Data) -> list[str]:
     likelihood = posterior.model.likelihood
     if not isinstance(likelihood, Gaussian) or data.size < 3:
         return []
-    sample = data.X[:: max(1, data.size // 500)]
+    # Rows that go on a stream may all be in one place.
+    sample = np.concatenate([data.X[:: max(1, data.size // 500)], posterior.latent.centres[:500]])
     signal = float(np.var(posterior.mean_f(sample)))
     if signal > _NOISE_RATIO * float(likelihood.noise_variance):
         return []

@@ -40,6 +40,7 @@ class DensePosterior(LatentPosterior):
     Attributes:
         X: inputs of the rows, shape (N, D).
         weights: K^-1 times the posterior mean, shape (Q, N).
+        precision: W, shape (Q, N).
         root_precision: W^1/2, shape (Q, N); zero where a precision is negative.
         factor: of B, shapes (Q, N, N).
         raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
@@ -49,6 +50,7 @@ class DensePosterior(LatentPosterior):
     kernel: LatentKernel
     X: Float[Array, "N D"]
     weights: Float[Array, "Q N"]
+    precision: Float[Array, "Q N"]
     root_precision: Float[Array, "Q N"]
     factor: Factor
     raised: Float[Array, "Q S N"]
@@ -86,25 +88,17 @@ class DensePosterior(LatentPosterior):
         return self.X
 
     def remembered(self, log_evidence: float) -> Remembered:
-        if self.raised.shape[1]:
-            raise InputError(
-                "What rows of negative precision said cannot be carried on from Dense(); use "
-                "Inducing(...)."
-            )
         grams = latent_grams(self.kernel, self.X)
         prior = over_latents(jittered_cholesky, grams).factor
 
-        def sites(gram, lower, factor, weights, root_precision):
-            mean = gram @ weights
-            linear = weights + root_precision**2 * mean
-            half = root_precision[:, None] * lower
-            own = 0.5 * linear @ mean - factor.half_log_determinant
-            return WhiteSites(lower.T @ linear, half.T @ half), own
+        def sites(gram, lower, weights, precision):
+            linear = weights + precision * (gram @ weights)
+            return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
-        white, own = over_latents(
-            sites, grams, prior.lower, self.factor, self.weights, self.root_precision
-        )
-        return Remembered(self.X, prior.inverse, white, log_evidence - jnp.sum(own))
+        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
+        constant = log_evidence - self.log_evidence
+        signed = self.raised.shape[1] > 0
+        return Remembered(self.X, prior.inverse, white, constant, signed)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
@@ -267,6 +261,7 @@ def _condition(
         kernel=kernel,
         X=X,
         weights=solved.weights,
+        precision=sites.precision.T,
         root_precision=root_precision,
         factor=solved.factor,
         raised=solved.raised,

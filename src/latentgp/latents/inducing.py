@@ -100,7 +100,8 @@ class Inducing(Representation):
         resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
-        remembered: what rows that are gone said, `Posterior.remembered()`: for rows to come.
+        remembered: what rows that are gone said, `Posterior.remembered()`: for rows to come. With
+            it take selection="greedy-variance" or "oips", which mind the points so far.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
@@ -127,6 +128,11 @@ class Inducing(Representation):
                 f"Inducing needs points, or a positive number of them to choose, got "
                 f"number={self.number}; give for example Inducing(number=200)."
             )
+        if not isinstance(self.remembered, Remembered | None):
+            raise InputError(
+                f"Inducing.remembered must be what posterior.remembered() gives, got a "
+                f"{type(self.remembered).__name__}."
+            )
         if not 0 < self.resemblance < 1:
             raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
         for name, known in (("selection", Selection), ("covariance", Covariance)):
@@ -139,6 +145,11 @@ class Inducing(Representation):
     def initialise(
         self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
     ) -> "Inducing":
+        if self.remembered is not None and self.remembered.points.shape[1] != X.shape[1]:
+            raise InputError(
+                f"What is remembered is of {self.remembered.points.shape[1]} input columns, but "
+                f"the rows have {X.shape[1]}; give rows of the same columns."
+            )
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)
             if points.ndim != 2 or points.shape[1] != X.shape[1]:
@@ -166,6 +177,7 @@ class Inducing(Representation):
                 "ExpectationPropagation have no use for; leave covariance out, or use "
                 "VariationalInference."
             )
+        signed = signed or (self.remembered is not None and self.remembered.signed)
         return dataclasses.replace(self, signed=signed, power=power)
 
     def condition(
@@ -332,7 +344,8 @@ class Inducing(Representation):
             slopes + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
         )
         in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
-        return in_kernel, eqx.tree_at(lambda r: r.points, self, in_points)
+        slopes = dataclasses.replace(self, points=in_points, remembered=None)
+        return in_kernel, slopes
 
     def _pull_remembered(
         self, posterior: InducingPosterior

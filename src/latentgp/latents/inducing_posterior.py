@@ -89,8 +89,9 @@ class InducingPosterior(LatentPosterior):
     def remembered(self, log_evidence: float) -> Remembered:
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
-        own = own - sum(jnp.sum(jnp.log(jnp.diagonal(lower))) for lower in self.white_lower)
-        return Remembered(self.points, self.factor.inverse, white, log_evidence - own)
+        own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
+        constant = log_evidence - own
+        return Remembered(self.points, self.factor.inverse, white, constant, self.signed)
 
     def white_sites(self) -> WhiteSites:
         """What all rows say together, those that are remembered too."""

@@ -12,6 +12,7 @@ from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
+from latentgp.linalg.cholesky import cholesky
 
 Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
 
@@ -35,24 +36,23 @@ def select_points(
 
     Rows are put in an order of their own first, so the choice does not depend on theirs, and
     thinned evenly to 10,000 candidates (or twice `number`). Points of earlier rows that are
-    remembered are candidates like rows; "oips" keeps them as they are.
+    remembered are all candidates too; "oips" keeps them as they are.
     """
     if weights is not None:
         X, weights = X[weights > 0], weights[weights > 0]
+    if selection == "grid":
+        return _grid(X if earlier is None else np.concatenate([earlier, X]), number)
+    centre, spread = X.mean(axis=0), X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    order = np.argsort(np.sum(((X - centre) / spread) ** 2, axis=1), kind="stable")
+    stride = -(-len(order) // max(_MAXIMAL_CANDIDATES, 2 * number))
+    order = order[::stride]
+    X, weights = X[order], None if weights is None else weights[order]
     if earlier is not None:
         X = np.concatenate([earlier, X])
         weights = None if weights is None else np.append(np.ones(len(earlier)), weights)
-    centre, spread = X.mean(axis=0), X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
     scaled = (X - centre) / spread
-    order = np.argsort(np.sum(scaled**2, axis=1), kind="stable")
-    stride = -(-len(order) // max(_MAXIMAL_CANDIDATES, 2 * number))
-    order = order[::stride]
-    X, scaled = X[order], scaled[order]
-    weights = None if weights is None else weights[order]
     distinct = np.unique(X, axis=0)
-    if selection == "grid":
-        return _grid(X, number)
     if selection == "oips":
         return _novel(kernel, X, number, earlier, resemblance)
     if len(distinct) <= number:
@@ -103,10 +103,10 @@ def _novel(
     point so far.
     Where `number` points are not enough, they are thinned by their prior variance.
     """
-    earlier = X[:0] if earlier is None else earlier
-    rows = jnp.asarray(np.concatenate([earlier, X]))
-    most = max(number, len(earlier))
-    chosen, count = _sift(kernel, rows, jnp.asarray(resemblance), most, len(earlier))
+    kept = 0 if earlier is None else len(earlier)
+    rows = jnp.asarray(X)
+    most = max(number, kept)
+    chosen, count = _sift(kernel, rows, jnp.asarray(resemblance), most, kept)
     points = np.asarray(rows[chosen[: int(count)]])
     if len(points) <= number:
         return points
@@ -128,7 +128,8 @@ def _sift(
         chosen, count = state
         gram = latent_grams(kernel, rows[index][None], rows[chosen])[:, 0]
         scale = roots[:, index, None] * roots[:, chosen]
-        correlation = gram / jnp.where(scale > 0, scale, 1.0)
+        # Without prior variance there is nothing new.
+        correlation = jnp.where(scale > 0, gram / jnp.where(scale > 0, scale, 1.0), 1.0)
         known = jnp.where(jnp.arange(most) < count, correlation, -jnp.inf)
         novel = (jnp.min(jnp.max(known, axis=1)) < resemblance) & (count < most)
         place = jnp.where(novel, count, most)
@@ -161,15 +162,13 @@ def _swapped(
         place_key, row_key, accept_key = jax.random.split(jax.random.fold_in(key, step), 3)
         place = jax.random.randint(place_key, (), 0, len(chosen))
         row = jax.random.randint(row_key, (), 0, len(X))
-        factor = jnp.linalg.cholesky(gram(chosen, chosen))
-
-        def solve(right):
-            return jax.scipy.linalg.cho_solve((factor, True), right)
+        inverse = cholesky(gram(chosen, chosen)).inverse_of_product()
 
         # 1 / variance of the chosen row given the others, and that of the new one given them.
-        own = solve(jnp.zeros(len(chosen), X.dtype).at[place].set(1.0))
+        own = inverse[place]
         cross = gram(chosen, row[None])[:, 0]
-        variance = 1 + jitter - cross @ solve(cross) + (own @ cross) ** 2 / own[place]
+        variance = gram(row[None], row[None])[0, 0] - cross @ inverse @ cross
+        variance = variance + (own @ cross) ** 2 / own[place]
         ratio = 0.5 * jnp.minimum(1.0, variance * own[place])
         accepted = jax.random.uniform(accept_key, dtype=X.dtype) < ratio
         return jnp.where(accepted & ~jnp.any(chosen == row), chosen.at[place].set(row), chosen)

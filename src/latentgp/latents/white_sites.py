@@ -141,12 +141,14 @@ class Remembered(eqx.Module):
         inverse: of the factor of K_oo at that time, shape (#Q, O, O).
         white: about L^-1 g(points).
         constant: in nats, so that with all this the bound counts the earlier rows too.
+        signed: whether precisions of rows could be negative.
     """
 
     points: Float[Array, "O D"]
     inverse: Float[Array, "#Q O O"]
     white: WhiteSites
     constant: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
 
     def seen(self, kernel: LatentKernel, points: Float[Array, "M D"]) -> "Seen":
         """This through other points and under another kernel."""
