@@ -2,9 +2,9 @@
 
 The model: 4 Q B M^2 flops of products of kernel blocks (statistics, and `reduction` times block),
 B M (D + 1) of making blocks and pulling derivatives back through them, Q M^3 for factors and white
-sites, and what a step costs whatever its size. The four rates are fitted, in relative error, to one
-half of the settings, drawn at random, and checked on the other; then taken to 10^9 rows and 10^3
-devices on paper.
+sites, B for the sites of a row by quadrature, more where Q > 1 by quasi-Monte Carlo, and what a
+step costs whatever its size. The rates are fitted, in relative error, to one half of the settings,
+drawn at random, and checked on the other; then taken to 10^9 rows and 10^3 devices on paper.
 """
 
 import argparse
@@ -36,7 +36,14 @@ STEPS, REPEATS = 20, 3
 
 
 def terms(M: int, B: int, D: int, Q: int) -> list[float]:
-    return [4.0 * Q * B * M**2, float(B * M * (D + 1)), float(Q * M**3), 1.0]
+    return [
+        4.0 * Q * B * M**2,
+        float(B * M * (D + 1)),
+        float(Q * M**3),
+        float(B),
+        float(B * (Q > 1)),
+        1.0,
+    ]
 
 
 def step_seconds(M: int, B: int, D: int, Q: int) -> float:
@@ -111,7 +118,9 @@ def main() -> None:
         "product GFlop/s": 1e-9 / rates[0] if rates[0] else None,
         "ns a kernel entry and input": 1e9 * rates[1],
         "ns a M^3": 1e9 * rates[2],
-        "ms a step": 1e3 * rates[3],
+        "us a row by quadrature": 1e6 * rates[3],
+        "us a row more by quasi-Monte Carlo": 1e6 * rates[4],
+        "ms a step": 1e3 * rates[5],
         "predicted over measured, settings not fitted": {
             "median": float(np.median(ratios)),
             "least": float(ratios.min()),

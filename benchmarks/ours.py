@@ -31,7 +31,7 @@ from contestant import (
     student_scores,
 )
 from latentgp.inference.driver import Driver, EndFit, Progress, Record
-from latentgp.inference.hyperparameters import THINNED_RUN, learn, thinned
+from latentgp.inference.hyperparameters import THINNED_RUN, Learned, learn, thinned
 from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.profile import evaluate, initial_sites
 from latentgp.inference.site_inference import SiteInference
@@ -256,6 +256,11 @@ class TracedDriver(Driver):
             raise EndFit("the time is up")
         return record
 
+    def show_last(self, learned: Learned) -> None:
+        """Where the search ended, which need not be where it looked last."""
+        self._current = learned.vector, self._all, learned.sites
+        self.trace.record()
+
     def _posterior(self) -> lgp.Posterior:
         vector, rows, sites = self._current
         model = self._space.to_model(jnp.asarray(vector))
@@ -281,8 +286,8 @@ def traced(
         bounds = search_bounds(space, scale)
         data = rows.to_device()
 
-        def run(driver: Driver) -> None:
-            learn(
+        def run(driver: Driver) -> Learned:
+            return learn(
                 algorithm,
                 space,
                 data,
@@ -297,8 +302,7 @@ def traced(
         run(Driver(max_evaluations=1))
         compile_seconds = perf_counter() - started
         driver = TracedDriver(problem, algorithm, space, data, scores)
-        run(driver)
-        driver.trace.record()
+        driver.show_last(run(driver))
         evaluations = len(driver.records)
         return driver.trace.result() | {
             "compile_seconds": compile_seconds,
