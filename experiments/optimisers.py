@@ -83,7 +83,7 @@ def marginals(task: Task, point: Point, X: Any) -> tuple[Any, Any, lgp.LatentGP]
 
 def stochastic_bound(task: Task, point: Point, rows: Any, key: Any = None) -> Any:
     """The bound of Hensman et al. in nats a row, from some rows; one sample of f with a key."""
-    X, y = task.X[rows], task.y[rows]
+    X, y = jnp.asarray(task.X)[rows], jnp.asarray(task.y)[rows]
     mean, variance, model = marginals(task, point, X)
     nodes, weights = NODES[:, None], WEIGHTS[:, None] / WEIGHTS.sum()
     if key is not None:

@@ -73,6 +73,10 @@ class Data(eqx.Module):
         """
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
+        if not says.any():
+            raise InputError(
+                "y has no number in any row; give rows that have at least one output each."
+            )
         data = self if np.all(says) else self.select(says)
         if data.size > _MERGED_AT_MOST:
             return data

@@ -36,7 +36,6 @@ class Round(NamedTuple):
 
     Attributes:
         bound: mean of its steps' estimates, in nats.
-        error: standard error of that mean.
         share: mean of its steps.
         held_out: mean log density of held-out targets after it, in nats; NaN without any.
         seconds: since the start of the search.
@@ -45,7 +44,6 @@ class Round(NamedTuple):
     """
 
     bound: float
-    error: float
     share: float
     held_out: float
     seconds: float
@@ -93,9 +91,9 @@ class Plan(NamedTuple):
         batches: of an epoch.
         batch_size: rows of each.
         round_size: batches of a round.
-        tolerance: nats a row by which `patience` rounds must raise the bound (or the held-out log
+        tolerance: nats a row by which a window of rounds must raise the bound (or the held-out log
             density) for the search to go on.
-        patience: in rounds.
+        patience: rounds of a window at least; it is a quarter of all, as noise takes that long.
     """
 
     epochs: int
@@ -218,7 +216,6 @@ class BatchDriver:
         held_out = float("nan") if self.held_out is None else self.held_out(self.view(state))
         this = Round(
             float(real.mean()),
-            float(real.std() / np.sqrt(real.size)),
             float(np.nanmean(np.asarray(info.share))),
             held_out,
             time.perf_counter() - self._started,
@@ -251,16 +248,19 @@ class BatchDriver:
         return self._stop_if_still()
 
     def _stop_if_still(self) -> str | None:
-        """A reason if the last rounds together are no better than as many before them."""
-        patience = self.plan.patience
-        if len(self.rounds) < 2 * patience:
+        """A reason if the last rounds together are no better than as many before them.
+
+        Every row is read once in any case.
+        """
+        window = max(self.plan.patience, len(self.rounds) // 4)
+        if len(self.rounds) < max(2 * window, self.plan.rounds_of(self.source.size)):
             return None
         if self.held_out is not None:
             values, unit = np.array([r.held_out for r in self.rounds]), 1.0
         else:
             values = np.array([r.bound for r in self.rounds])
             unit = self.source.total_weight
-        before, after = values[-2 * patience : -patience], values[-patience:]
+        before, after = values[-2 * window : -window], values[-window:]
         return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
 
     def _recall(self, state: BatchState) -> BatchState:
@@ -268,7 +268,7 @@ class BatchDriver:
 
         def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], list[Array]]:
             table = [row.tolist() for row in stored["rounds"]]
-            rounds = [Round(*row[:5], *map(int, row[5:])) for row in table]
+            rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
             return rounds, [
                 jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
                 for n, leaf in enumerate(leaves)

@@ -33,9 +33,10 @@ class Stochastic(Method):
         decay: steps after which it has halved.
         learn_points: inducing points follow their derivative as hyper-parameters do, in units of
             the inputs' standard deviations.
-        tolerance: nats a row (of the bound, or of the held-out log density) by which `patience`
-            rounds must be better than as many before them for the search to go on.
-        patience: rounds, each of at most 100 batches and at most an epoch.
+        tolerance: nats a row (of the bound, or of the held-out log density) by which the last
+            quarter of the rounds must be better than as many before it for the search to go on,
+            once every row has been read.
+        patience: rounds of such a quarter at least, each of at most 100 batches and an epoch.
         held_out: share of the rows that is held out, whose mean log density is what then must
             rise; 0 holds out none.
 
