@@ -119,7 +119,9 @@ def test_a_scale_mixture_integrates_back(x64, likelihood, targets):
         (lgp.NegativeBinomial(1.7), [0.0, 4.0], None, 0),
         (lgp.ScaledLogisticPoisson(3.3), [0.0, 2.0, 6.0], None, 60),
         pytest.param(lgp.LogisticSoftmax(2), [0.0, 1.0], None, 190, marks=pytest.mark.slow),
-        (lgp.BijectiveLogisticSoftmax(3), [0.0, 1.0, 2.0], None, 190),
+        pytest.param(
+            lgp.BijectiveLogisticSoftmax(3), [0.0, 1.0, 2.0], None, 190, marks=pytest.mark.slow
+        ),
         pytest.param(
             lgp.ScaledLogisticSoftmax(2, [0.5, 2.0]), [0.0, 1.0], None, 190, marks=pytest.mark.slow
         ),
