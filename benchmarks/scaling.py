@@ -1,8 +1,9 @@
-"""How a pass over the rows scales: its time and memory with N, and over processes of one core each.
+"""How a pass over the rows scales: time and memory with N, and time over processes of one core.
 
 One epoch of `Stochastic` from Parquet files of 28 inputs, hyper-parameters fixed, compilation left
-out (the first round is not counted); every N is a process of its own, held to one core. Strong
-scaling: the same rows by one process on one core and by two that talk through gloo, on a core each.
+out: the first of at least two rounds is not counted. Every N is a process of its own, held to one
+core. Strong scaling: the same rows by one process on one core, and by two that talk through gloo,
+on a core each.
 """
 
 import argparse
@@ -19,10 +20,10 @@ import numpy as np
 
 import synthetic
 
-INDUCING, BATCH = 200, 2_000
+INDUCING = 200
 
 
-def worker(folder: str, cores: str, port: str, processes: str, process: str) -> None:
+def worker(folder: str, batch: str, cores: str, port: str, processes: str, process: str) -> None:
     """One pass; prints its seconds a row and the most memory that was resident."""
     os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     import resource
@@ -41,7 +42,7 @@ def worker(folder: str, cores: str, port: str, processes: str, process: str) -> 
     )
     method = lgp.Stochastic(
         lgp.VariationalInference(lgp.Inducing(points=Z.astype(float))),
-        batch_size=BATCH,
+        batch_size=int(batch),
         epochs=1,
         tolerance=0.0,
         patience=10_000,
@@ -66,14 +67,17 @@ def worker(folder: str, cores: str, port: str, processes: str, process: str) -> 
     print(json.dumps(found), flush=True)
 
 
-def run(folder: Path, cores: list[str]) -> dict[str, float]:
+def run(folder: Path, batch: int, cores: list[str]) -> dict[str, float]:
     """As many processes as lists of cores; what the first says."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__, "--worker", folder, own, str(port), str(len(cores)), str(i)],
+            [
+                *(sys.executable, __file__, "--worker", folder),
+                *map(str, (batch, own, port, len(cores), i)),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -87,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="folder of picture and figures")
     parser.add_argument("--rows", type=int, nargs="+", default=[250_000, 500_000, 10**6, 2 * 10**6])
+    parser.add_argument("--batch-size", type=int, default=8_000)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,11 +99,11 @@ def main() -> None:
         for number in arguments.rows:
             folder = Path(scratch, str(number))
             synthetic.write(folder, number)
-            passes.append({"rows": number} | run(folder, ["0"]))
+            passes.append({"rows": number} | run(folder, arguments.batch_size, ["0"]))
             print(passes[-1], flush=True)
         folder = Path(scratch, str(arguments.rows[-1]))
         alone = passes[-1]["seconds"]
-        together = run(folder, ["0", "1"])["seconds"]
+        together = run(folder, arguments.batch_size, ["0", "1"])["seconds"]
     N, seconds, memory = (
         np.array([p[name] for p in passes]) for name in ("rows", "seconds", "peak MiB")
     )

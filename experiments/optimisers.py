@@ -457,7 +457,7 @@ def main() -> None:
         ax.set_ylim(np.nanmax(bounds) - 0.6, np.nanmax(bounds) + 0.03)
         ax.set_xscale("log")
         title = f"{name}, {len(task.y)} rows, {len(task.Z)} inducing points"
-        tidy(ax, title, "seconds", "bound [nats a row]", legend=True, loc="lower right")
+        tidy(ax, title, "seconds", "bound [nats a row]", legend=True, loc="upper left")
         heads = ["", "bound a row", score, "seconds", "to within 0.01 of its best"]
         report.table(title, heads, rows)
     report.note("Published: figures only; claims as in this script's docstring.")
