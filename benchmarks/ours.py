@@ -468,6 +468,7 @@ if __name__ == "__main__":
                 collapsed_bound,
                 collapsed_fit,
                 sparse_binary,
+                sparse_regression,
                 sparse_multiclass,
                 sparse_student,
                 sampling,
