@@ -18,6 +18,8 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
+from latentgp.sharding import ROWS as ROWS_AXIS  # noqa: E402
+from latentgp.sharding import summed_in_pairs  # noqa: E402
 
 ROWS = 480
 
@@ -75,6 +77,17 @@ def figures(devices):
     return found
 
 
+def sums_in_pairs():
+    """Of what 1 to 4 devices have, on each of them."""
+    found = {}
+    for number in (1, 2, 3, 4):
+        mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:number]), (ROWS_AXIS,))
+        cut = jax.sharding.PartitionSpec(ROWS_AXIS)
+        add = jax.shard_map(summed_in_pairs, mesh=mesh, in_specs=cut, out_specs=cut)
+        found[str(number)] = np.asarray(add(np.arange(1.0, number + 1))).tolist()
+    return found
+
+
 def die(name):
     if name == "batches" and str(PROCESS) == DYING:
         os._exit(9)
@@ -88,4 +101,5 @@ if __name__ == "__main__":
         frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
         frame.to_parquet(f"{FOLDER}/rows.parquet", row_group_size=100)
     cases = [None, jax.devices()] if PROCESSES == 1 else [jax.devices()]
-    print(json.dumps([figures(devices) for devices in cases]))
+    found = [figures(devices) for devices in cases]
+    print(json.dumps([*found, sums_in_pairs()] if PROCESSES == 1 else found))

@@ -60,13 +60,18 @@ def same(found, known, limits):
 
 
 def test_four_devices_find_what_one_does(alone):
-    _, one, four = alone
+    _, one, four, *_ = alone
     same(four, one, {**LIMITS, "files": 1e-10})
+
+
+def test_sums_in_pairs_are_sums_of_any_number_of_devices(alone):
+    for number, found in alone[-1].items():
+        np.testing.assert_array_equal(found, sum(range(int(number) + 1)))
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_find_what_one_does(alone, processes):
-    folder, one, _ = alone
+    folder, one, *_ = alone
     for found in figures(start(folder, processes)):
         same(found[0], one, LIMITS)
 

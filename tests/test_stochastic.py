@@ -11,7 +11,7 @@ from latentgp.inference.batch_method import in_batches_if_many
 from latentgp.inference.methods import choose_method
 from latentgp.inference.profile import initial_sites
 from latentgp.inference.schedules import AdaptiveState
-from latentgp.inference.site_inference import prior_mean, rows_of
+from latentgp.inference.site_inference import prior_mean
 from latentgp.inference.stochastic import StochasticInference, run_batches
 from latentgp.parameters import ParameterSpace
 from latentgp.sources import RowsInMemory
@@ -92,13 +92,16 @@ def parts(problem, method, points=25):
 @pytest.mark.parametrize("name", CASES)
 def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name):
     algorithm, model, data, state = parts(*CASES[name])
-    offset = prior_mean(model, data)
+    about = state.sites.about(prior_mean(model, data))
+    data = data.reweighted(jnp.ones(data.size))
 
-    def same(rows, mean, variance, offset):
-        return state.sites, mean
+    def same(chunk, mean, variance):
+        return about, jnp.sum(mean)
 
-    read = algorithm.representation.read_batch(state.posterior, data.X, rows_of(data), offset, same)
-    whole = algorithm.representation.pull_back(state.posterior, data.X, state.sites.about(offset))
+    read = algorithm.representation.read_batch(
+        state.posterior, state.posterior.white_sites(), data, same, jnp.zeros(())
+    )
+    whole = algorithm.representation.pull_back(state.posterior, data.X, about)
     mine, theirs = (jax.tree.leaves((r.kernel, r.representation)) for r in (read, whole))
     assert mine
     for one, other in zip(mine, theirs, strict=True):
@@ -211,7 +214,7 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     spoiled = np.array(data.X[:100])
     spoiled[3] = np.nan
     batch = lgp.Data(data.X[:100], data.y[:100], weights=np.ones(100)).to_device()
-    step = jax.jit(lambda state, batch: inference.step(state, batch))
+    step = jax.jit(lambda state, batch: inference.step(state, batch, jnp.sum(batch.weights)))
     fine, _ = step(state, batch)
     batch = eqx.tree_at(lambda d: d.X, batch, jnp.asarray(spoiled))
     after, info = step(state, batch)

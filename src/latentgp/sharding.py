@@ -11,9 +11,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import PyTree
+from jaxtyping import Float, PyTree
 
+from latentgp.arrays import Array
 from latentgp.errors import InputError, ProcessLost
 
 ROWS = "rows"
@@ -95,6 +97,35 @@ def number_of_shards() -> int:
     """Over how many devices rows are spread; one without a mesh, and in what each device does."""
     mesh = jax.sharding.get_abstract_mesh()
     return 1 if ROWS in mesh.manual_axes else mesh.shape.get(ROWS, 1)
+
+
+def summed(parts: PyTree) -> PyTree:
+    """Sums over the devices of what each of them has, in one message; inside what each does."""
+    vector, unpack = ravel_pytree(parts)
+    if jax.process_count() == 1 or jax.default_backend() != "cpu":
+        return unpack(jax.lax.psum(vector, ROWS))
+    return unpack(summed_in_pairs(vector))
+
+
+def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
+    """The sum over devices of which partners swap what they have, at doubling distances.
+
+    Gloo's own sum goes round a ring; a message as short as ours takes log2 of the devices' number
+    times the latency this way, measured at a third to a tenth of it. Devices beyond a power of two
+    hand theirs to a partner first, and are told (Thakur, Rabenseifner & Gropp 2005, 4.1).
+    """
+    devices = jax.lax.axis_size(ROWS)
+    paired = 1 << (devices.bit_length() - 1)
+    beyond = [(device, device - paired) for device in range(paired, devices)]
+    if beyond:
+        vector = vector + jax.lax.ppermute(vector, ROWS, beyond)
+    for distance in (1 << power for power in range(paired.bit_length() - 1)):
+        swapped = [(device, device ^ distance) for device in range(paired)]
+        vector = vector + jax.lax.ppermute(vector, ROWS, swapped)
+    if beyond:
+        told = jax.lax.ppermute(vector, ROWS, [(to, back) for back, to in beyond])
+        vector = jnp.where(jax.lax.axis_index(ROWS) < paired, vector, told)
+    return vector
 
 
 def place(rows: PyTree, axis: int = 0) -> PyTree:

@@ -107,10 +107,10 @@ def _at_fixed_point(
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
     mean = pullback.mean + offset
-    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
     rows = rows_of(data), mean, pullback.variance, update.sites
-    in_model = slope_in_model(algorithm, model, rows, through_mean, pullback.kernel)
-    (gradient,) = pull_model(in_model)
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
+    in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
+    (gradient,) = pull_model(with_kernel(in_model, pullback.kernel))
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
     return Evaluation(
         bound + log_prior,
@@ -121,28 +121,28 @@ def _at_fixed_point(
     )
 
 
-def slope_in_model(
+def slope_of_sites(
     algorithm: SiteInference,
     model: LatentGP,
     rows: tuple[Rows, Array, Array, GaussianSites],
-    through_mean: LatentGP,
-    through_kernel: Any,
 ) -> LatentGP:
-    """The derivative of the bound in a model, the sites held.
+    """The derivative in a model of what rows are worth, their sites and all about f held.
 
     Args:
         algorithm: whose rule makes what rows are worth.
         model: at which it is taken.
         rows: with means and variances of f, and the sites that these contain.
-        through_mean: the part through the prior mean.
-        through_kernel: the part through the latent functions' covariances.
     """
 
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
         rows, mean, variance, sites = rows
         return algorithm.new_sites(model, rows, mean, variance, sites).expected(mean, variance)
 
-    in_model = jax.tree.map(jnp.add, _slope_of_rows(terms, model, rows), through_mean)
+    return _slope_of_rows(terms, model, rows)
+
+
+def with_kernel(in_model: LatentGP, through_kernel: Any) -> LatentGP:
+    """A derivative in a model, with the part added that goes through the kernel."""
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)
     return eqx.tree_at(lambda m: m.kernel, in_model, in_kernel)
 
@@ -158,7 +158,7 @@ def _slope_of_rows(
 
         return jax.tree.map(jnp.add, in_model, jax.grad(total)(model)), None
 
-    nothing = jax.tree.map(jnp.zeros_like, model)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), model)
     numbers = training_nodes(model.likelihood.latent_size)[0].size
     return scan_rows(add_rows, nothing, rows, columns=numbers)[0]
 
@@ -311,8 +311,7 @@ def _at_mode(
     in_model = _slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
-    in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)
-    (gradient,) = pull_model(eqx.tree_at(lambda m: m.kernel, in_model, in_kernel))
+    (gradient,) = pull_model(with_kernel(in_model, through_kernel))
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
     return Evaluation(
         mode.evidence + log_prior,

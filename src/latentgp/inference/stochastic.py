@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.arrays import Array
 from latentgp.data import Data
-from latentgp.inference.profile import slope_in_model
+from latentgp.inference.profile import slope_of_sites, with_kernel
 from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import latent_grams, over_latents
@@ -135,10 +135,11 @@ class StochasticInference(eqx.Module):
             jnp.zeros((), jnp.int32),
         )
 
-    def step(self, state: BatchState, batch: Data) -> tuple[BatchState, BatchInfo]:
-        """One step on a batch whose weights count as they are; rows of weight zero do not."""
+    def step(
+        self, state: BatchState, batch: Data, weight: Float[Array, ""]
+    ) -> tuple[BatchState, BatchInfo]:
+        """One step on a batch of some weight; rows of weight zero do not count."""
         assert batch.weights is not None
-        weight = jnp.sum(batch.weights)
         part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
@@ -157,32 +158,41 @@ class StochasticInference(eqx.Module):
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
         return after, BatchInfo(read.bound, jnp.where(sound, share, 0.0))
 
-    def read(self, state: BatchState, batch: Data) -> "BatchRead":
+    def read(self, state: BatchState, batch: Data) -> BatchRead:
         """What a batch, weighted to count as all rows, says about a state."""
         model, pull_model = jax.vjp(self.space.to_model, state.vector)
         posterior = self.posterior(state, model)
-        offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, batch), model)
-        rows = rows_of(batch)
+        learning = self._learns(state)
 
-        def update(rows, mean, variance, offset):
+        def update(data, mean, variance):
+            offset, pull_offset = jax.vjp(lambda model: prior_mean(model, data), model)
+            mean, rows = mean + offset, rows_of(data)
             none = GaussianSites.none(mean)
-            mean = mean + offset
             sites = self.algorithm.new_sites(model, rows, mean, variance, none)
-            return sites, (sites.expected(mean, variance), mean, variance)
+            bound = jnp.sum(sites.expected(mean, variance))
+            if not learning:
+                return sites.about(offset), (bound, None)
+            (through_mean,) = pull_offset(sites.linear - sites.precision * mean)
+            in_model = slope_of_sites(self.algorithm, model, (rows, mean, variance, none))
+            return sites.about(offset), (bound, jax.tree.map(jnp.add, in_model, through_mean))
 
-        moving = self.point_scale is not None
+        none = jax.tree.map(jnp.zeros_like, model if learning else None)
         read = self.representation(state).read_batch(
-            posterior, batch.X, rows, offset, update, moving=moving
+            posterior,
+            state.white,
+            batch,
+            update,
+            (jnp.zeros_like(self.total_weight), none),
+            learning=learning,
+            moving=self.point_scale is not None,
         )
-        terms, mean, variance = read.other
-        bound = jnp.sum(terms) - posterior.kl
-        (through_mean,) = pull_offset(read.sites.linear - read.sites.precision * mean)
-        about_rows = rows, mean, variance, GaussianSites.none(offset)
-        (gradient,) = pull_model(
-            slope_in_model(self.algorithm, model, about_rows, through_mean, read.kernel)
-        )
-        gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
-        return BatchRead(bound, gradient, read.representation.points, read.white)
+        terms, in_model = read.sums
+        gradient, in_points = jax.tree.map(jnp.zeros_like, (state.vector, state.points))
+        if learning:
+            (gradient,) = pull_model(with_kernel(in_model, read.kernel))
+            gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+            in_points = read.representation.points
+        return BatchRead(terms - posterior.kl, gradient, in_points, read.white)
 
     def at(
         self,
@@ -192,6 +202,8 @@ class StochasticInference(eqx.Module):
     ) -> BatchState:
         """The state at other hyper-parameters and points; what rows say about g stays."""
         there = state._replace(vector=vector, points=points)
+        if not self._learns(state):
+            return there._replace(factor=state.white.factor())
         kernel = self.space.to_model(vector).kernel
         prior = self.representation(there).prior(kernel)
         if self.point_scale is None:
@@ -200,6 +212,10 @@ class StochasticInference(eqx.Module):
             cross = latent_grams(kernel, points, state.points)
             white = state.white.moved(state.prior.factor, prior.factor, cross)
         return there._replace(prior=prior, white=white, factor=white.factor())
+
+    def _learns(self, state: BatchState) -> bool:
+        """Whether anything but natural parameters moves."""
+        return bool(state.vector.size) or self.point_scale is not None
 
     def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
         """What follows derivatives: of hyper-parameters, and of points where these move."""
@@ -286,18 +302,17 @@ def run_batches(
     A batch whose weights are all zero is passed over, its bound NaN.
     """
 
-    def step(state: BatchState, batch: Data) -> tuple[BatchState, BatchInfo]:
-        assert batch.weights is not None
+    def step(state: BatchState, weighed: tuple[Data, Array]) -> tuple[BatchState, BatchInfo]:
         unknown = jnp.full_like(inference.total_weight, jnp.nan)
         return jax.lax.cond(
-            jnp.sum(batch.weights) > 0,
-            lambda state, batch: inference.step(state, batch),
-            lambda state, batch: (state, BatchInfo(unknown, unknown)),
+            weighed[1] > 0,
+            lambda state: inference.step(state, *weighed),
+            lambda state: (state, BatchInfo(unknown, unknown)),
             state,
-            batch,
         )
 
-    return jax.lax.scan(step, state, block)
+    assert block.weights is not None
+    return jax.lax.scan(step, state, (block, jnp.sum(block.weights, axis=1)))
 
 
 @jax.jit

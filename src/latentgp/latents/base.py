@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.arrays import Array
+from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, PerLatent
 from latentgp.sites.base import Block, GaussianSites, Rows
@@ -27,8 +28,7 @@ SiteUpdate = Callable[
 ]
 
 BatchUpdate = Callable[
-    [Rows, Float[Array, "B Q"], Float[Array, "B Q"], Float[Array, "B Q"]],
-    tuple[GaussianSites, PyTree],
+    [Data, Float[Array, "B Q"], Float[Array, "B Q"]], tuple[GaussianSites, PyTree]
 ]
 
 

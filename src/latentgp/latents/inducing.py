@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
+from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import (
@@ -73,16 +74,14 @@ class RowsRead(NamedTuple):
 
     Attributes:
         white: what the rows say together about white inducing variables.
-        sites: of the rows, as functions of f.
-        other: whatever else the update made of them.
+        sums: over the rows, whatever else the update made of them.
         kernel: derivative of the bound in the kernel.
         representation: the same in the inducing points.
     """
 
     white: WhiteSites
-    sites: GaussianSites
-    other: PyTree
-    kernel: LatentKernel
+    sums: PyTree
+    kernel: LatentKernel | None
     representation: PyTree
 
 
@@ -256,14 +255,15 @@ class Inducing(Representation):
     def read_batch(
         self,
         posterior: InducingPosterior,
-        X: Float[Array, "B D"],
-        rows: Rows,
-        offset: Float[Array, "B Q"],
+        held: WhiteSites,
+        data: Data,
         update: BatchUpdate,
+        nothing: PyTree,
         *,
+        learning: bool = True,
         moving: bool = False,
     ) -> RowsRead:
-        """Sites of some rows, their sums, and derivatives of the bound: in one pass.
+        """What rows say together, and derivatives of the bound: in one pass, of one message.
 
         Derivatives are of the bound of the posterior, which is prior times something that is held
         as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
@@ -271,54 +271,52 @@ class Inducing(Representation):
 
         Args:
             posterior: of whatever was read before.
-            X: inputs of the rows.
-            rows: targets, weights and side information.
-            offset: prior means of f at the rows.
-            update: makes sites of a chunk of rows, and anything else, arrays of one a row.
+            held: what that says about white inducing variables.
+            data: rows with weights; a row of weight zero does not count.
+            update: makes of a chunk of rows and the means and variances of g there sites of g, and
+                sums over the rows.
+            nothing: such sums over no rows.
+            learning: whether derivatives are wanted at all; without, they are None.
             moving: whether derivatives in the inducing points are wanted for what is held staying a
                 function of g, instead of one of the inducing variables.
         """
 
         def step(carry, chunk, real):
-            statistics, slopes = carry
-            x, rows, offset = chunk
-            read = _Block.of(posterior, x)
-            sites, other = update(rows, read.mean.T, read.variance.T, offset)
-            about = sites.about(offset)
-            linear, precision = about.linear.T * real, about.precision.T * real
+            statistics, slopes, sums = carry
+            read = _Block.of(posterior, chunk.X)
+            chunk = chunk.reweighted(chunk.weights * real)
+            sites, here = update(chunk, read.mean.T, read.variance.T)
+            linear, precision = sites.linear.T, sites.precision.T
             statistics = statistics.add(read.blocks, linear, precision, precision * read.prior)
-            slopes = jax.tree.map(jnp.add, slopes, read.pull(linear, precision))
-            return (statistics, slopes), (sites, other)
+            pulled = read.pull(linear, precision) if learning else None
+            slopes, sums = jax.tree.map(jnp.add, (slopes, sums), (pulled, here))
+            return (statistics, slopes, sums), None
 
-        nothing = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
-        start = no_rows(offset.shape[1], posterior.points), nothing
-        (statistics, through_rows), (sites, other) = scan_rows(
-            step, start, (X, rows, offset), columns=len(posterior.points)
+        learned = (posterior.kernel, posterior.points) if learning else None
+        still = jax.tree.map(jnp.zeros_like, learned)
+        start = no_rows(held.linear.shape[0], posterior.points), still, nothing
+        (statistics, through_rows, sums), _ = scan_rows(
+            step, start, data, columns=len(posterior.points)
         )
         white = WhiteSites.of(statistics, posterior.factor)
         memory = self.memory(posterior.kernel, posterior.factor)
         if memory is not None:
             white = white.plus(memory.white)
+        if not learning:
+            return RowsRead(white, sums, None, None)
+        if memory is not None:
             through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
+        ahead = over_latents(_Ahead.of, posterior.white_mean, posterior.white_root, held, white)
         if self.covariance == "full":
-            parts = posterior.white_mean, posterior.white_root, posterior.white_sites(), white
-            through_prior = over_latents(_slope_of_bound, posterior.factor, *parts)
+            through_prior = over_latents(_slope_of_bound, posterior.factor, ahead, held)
         else:
             through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
         in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
         if moving:
-            held = posterior.white_sites()
-            slope = over_latents(
-                _slope_of_held,
-                posterior.factor,
-                posterior.white_mean,
-                posterior.white_root,
-                held,
-                white,
-            )
+            slope = over_latents(_slope_of_held, posterior.factor, ahead, held)
             change = _pull_moved(posterior, slope)
             places = eqx.tree_at(lambda r: r.points, places, places.points + change)
-        return RowsRead(white, sites, other, in_kernel, places)
+        return RowsRead(white, sums, in_kernel, places)
 
     def _pull_prior(
         self, posterior: InducingPosterior, through_rows: Any, through_prior: Float[Array, "Q M M"]
@@ -613,44 +611,50 @@ def _slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Arr
     return -0.5 * factor.inverse.T @ precision @ factor.inverse
 
 
-def _slope_of_bound(
-    factor: Factor,
-    mean: Float[Array, "M"],
-    root: Float[Array, "M M"],
-    held: WhiteSites,
-    rows: WhiteSites,
-) -> Float[Array, "M M"]:
+class _Ahead(NamedTuple):
+    """How rows differ from what is held, for q(v) = N(m, S) that has the latter for a factor.
+
+    Attributes:
+        mean: m.
+        covariance: S.
+        difference: D, of the rows' precision from that which is held.
+        rest: r, of the linear terms, less D m.
+    """
+
+    mean: Float[Array, "M"]
+    covariance: Float[Array, "M M"]
+    difference: Float[Array, "M M"]
+    rest: Float[Array, "M"]
+
+    @classmethod
+    def of(
+        cls, mean: Float[Array, "M"], root: Float[Array, "M M"], held: WhiteSites, rows: WhiteSites
+    ) -> "_Ahead":
+        difference = rows.precision - held.precision
+        rest = rows.linear - held.linear - difference @ mean
+        return cls(mean, root.T @ root, difference, rest)
+
+
+def _slope_of_bound(factor: Factor, ahead: _Ahead, held: WhiteSites) -> Float[Array, "M M"]:
     """The same of the bound of a posterior whose sites are not those of the rows.
 
-    For q(u) = prior times a factor that is held, with white mean m and covariance S, and rows
-    whose sums A, l differ from the factor's by D and r + D m, the bound changes by -A / 2 + D S -
-    (I - S) r m' - S D S / 2, made symmetric, beside what it does where D and r are zero.
+    With what is held, H, as a function of u, it changes by
+    -(H + (I - S) D (I - S)) / 2 - (I - S) r m', made symmetric, in units of the prior.
     """
-    covariance = root.T @ root
-    difference = rows.precision - held.precision
-    rest = rows.linear - held.linear - difference @ mean
-    product = difference @ covariance
-    slope = product - jnp.outer(rest - covariance @ rest, mean) - 0.5 * covariance @ product
-    slope = 0.5 * (slope + slope.T) - 0.5 * rows.precision
-    return factor.inverse.T @ slope @ factor.inverse
+    known = jnp.eye(len(ahead.mean), dtype=ahead.mean.dtype) - ahead.covariance
+    cross = jnp.outer(known @ ahead.rest, ahead.mean)
+    slope = held.precision + known @ ahead.difference @ known + cross + cross.T
+    return -0.5 * factor.inverse.T @ slope @ factor.inverse
 
 
-def _slope_of_held(
-    factor: Factor,
-    mean: Float[Array, "M"],
-    root: Float[Array, "M M"],
-    held: WhiteSites,
-    rows: WhiteSites,
-) -> Float[Array, "M M"]:
+def _slope_of_held(factor: Factor, ahead: _Ahead, held: WhiteSites) -> Float[Array, "M M"]:
     """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
 
-    With the difference D and rest r of `_slope_of_bound`: A (S D S - S r m' - m r' S) + l r' S.
+    It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held.
     """
-    covariance = root.T @ root
-    difference = rows.precision - held.precision
-    rest = covariance @ (rows.linear - held.linear - difference @ mean)
-    cross = jnp.outer(rest, mean)
-    inner = covariance @ difference @ covariance - cross - cross.T
+    rest = ahead.covariance @ ahead.rest
+    cross = jnp.outer(rest, ahead.mean)
+    inner = ahead.covariance @ ahead.difference @ ahead.covariance - cross - cross.T
     slope = held.precision @ inner + jnp.outer(held.linear, rest)
     return factor.inverse.T @ slope @ factor.inverse
 

@@ -10,12 +10,12 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Bool, PyTree
 
 from latentgp.arrays import Array
-from latentgp.sharding import ROWS, number_of_shards, place, whole
+from latentgp.sharding import ROWS, number_of_shards, place, summed, whole
 
 Carry = TypeVar("Carry")
 
-# A block of chunk x M numbers should stay in a core's cache, and still be a large product.
-_BLOCK_SIZE = 1 << 20
+# A block of chunk x M numbers should stay in a core's own cache, and still be a large product.
+_BLOCK_SIZE = 1 << 17
 _MINIMAL_CHUNK, _MAXIMAL_CHUNK = 512, 8192
 # Where there is no product, but one element-wise operation after another.
 _CACHED = 1 << 18
@@ -56,7 +56,7 @@ def scan_rows(
     def own(rows: PyTree) -> tuple[Carry, Any]:
         nothing = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), carry)
         sums, outputs = _scan_own(step, nothing, rows, columns, in_cache)
-        return jax.lax.psum(sums, ROWS), outputs
+        return summed(sums), outputs
 
     cut = PartitionSpec(ROWS)
     spread = jax.shard_map(own, in_specs=cut, out_specs=(PartitionSpec(), cut), check_vma=False)
@@ -91,6 +91,7 @@ def _scan_own(
 
 
 _BUCKETS = (64, 512, 4096)
+_PIECE_SIZE = 1 << 23
 
 
 def apply_in_buckets(
@@ -113,7 +114,7 @@ def apply_in_buckets(
     """
     size, shards = jax.tree.leaves(rows)[0].shape[0], number_of_shards()
     own = -(-size // shards)
-    fitting = (b for b in reversed(_BUCKETS) if b <= 2 * own and b * columns <= 8 * _BLOCK_SIZE)
+    fitting = (b for b in reversed(_BUCKETS) if b <= 2 * own and b * columns <= _PIECE_SIZE)
     width = next(fitting, _BUCKETS[0]) * shards
     pieces = []
     for start in range(0, max(size, 1), width):
