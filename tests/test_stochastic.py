@@ -12,6 +12,7 @@ from latentgp.inference.methods import choose_method
 from latentgp.inference.profile import initial_sites
 from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean
+from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
 from latentgp.inference.stochastic import StochasticInference, run_batches
 from latentgp.parameters import ParameterSpace
 from latentgp.sources import RowsInMemory
@@ -117,7 +118,7 @@ def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
     rng = np.random.default_rng(0)
     root = rng.normal(size=(1, 25, 25))
     white = WhiteSites(jnp.asarray(rng.normal(size=(1, 25))), jnp.asarray(root @ root.mT))
-    carried = white.carried(posterior.factor, other)
+    carried = white.carried(posterior.factor.inverse, other)
     u = posterior.factor.lower[0] @ rng.normal(size=25)
 
     def log_factor(white, factor):
@@ -404,3 +405,85 @@ def test_auto_takes_batches_where_a_pass_is_dear():
     steps = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
     choice = choose_method(steps, 200_001)
     assert in_batches_if_many(choice, 200_001) is choice
+
+
+def many_classes(rows=900, classes=6):
+    X, _, rng = table(rows)
+    centres = rng.uniform(-3, 3, (classes, 2))
+    y = np.argmin(np.sum((X[:, None] - centres) ** 2, 2) + rng.gumbel(size=(rows, classes)), 1)
+    model = lgp.LatentGP(
+        lgp.RBF(lengthscale=[1.0, 1.0], variance=3.0), lgp.LogisticSoftmax(classes)
+    )
+    return model, lgp.Data(X, y.astype(float))
+
+
+class TestSomeClasses:
+    def test_what_a_step_reads_of_them_is_what_all_classes_say(self, x64):
+        model, data = many_classes()
+        data = data.reweighted(np.ones(data.size)).to_device()
+        points = lgp.Inducing(points=np.asarray(data.X[:15]))
+        some = model_of_some(model, 3)
+        rules = [lgp.AugmentedVI(points).algorithm(m) for m in (model, some)]
+        total, one = jnp.asarray(float(data.size)), jnp.ones(())
+        every, few = (
+            StochasticInference(
+                rule, ParameterSpace(m), lgp.RobbinsMonro(), one, one, None, total, one
+            )
+            for rule, m in zip(rules, (model, some), strict=True)
+        )
+        inference = some_classes(few, model, KEY)
+        vector = jnp.asarray(every.space.to_vector())
+        state = inference.init(vector, prior_of_some(rules[1], some))
+        drawn = jnp.array([4, 0, 2])
+        rows = inference.among(state, state.looked_at, data, drawn)
+        mine = few.read(state.looked_at, rows)
+        prior = prior_of_some(rules[0], model)
+        whole = every.read(every.init(vector, prior), data)
+        np.testing.assert_allclose(mine.white.linear, whole.white.linear[drawn], rtol=1e-9)
+        np.testing.assert_allclose(mine.white.precision, whole.white.precision[drawn], rtol=1e-9)
+
+    def test_they_come_to_the_posterior_of_all(self):
+        model, data = many_classes()
+        points = lgp.Inducing(points=data.X[:15])
+        method = lgp.Stochastic(
+            lgp.AugmentedVI(points), batch_size=300, epochs=80, classes=3, tolerance=0.0
+        )
+        settings = {"key": KEY, "learn_hyperparameters": False}
+        ours = lgp.fit(model, data, method=method, **settings).posterior
+        whole = lgp.fit(model, data, method=lgp.AugmentedVI(points), **settings).posterior
+        mine, all_ = (p.predict(data.X[:200]).probabilities for p in (ours, whole))
+        assert np.abs(mine - all_).max() < 0.1
+        assert np.abs(mine - all_).mean() < 0.02
+        assert whole.log_evidence.value - 25 < ours.log_evidence.value
+
+    def test_hyper_parameters_follow(self):
+        model, data = many_classes()
+        method = lgp.Stochastic(
+            lgp.AugmentedVI(lgp.Inducing(points=data.X[:15])), batch_size=300, epochs=30, classes=3
+        )
+        far = lgp.LatentGP(lgp.RBF(lengthscale=[9.0, 9.0], variance=0.1), model.likelihood)
+        held, learned = (
+            lgp.fit(far, data, key=KEY, method=method, learn_hyperparameters=learn).posterior
+            for learn in (False, True)
+        )
+        assert learned.log_evidence.value > held.log_evidence.value + 20
+
+    @pytest.mark.parametrize(
+        ("likelihood", "settings", "says"),
+        [
+            (lgp.Softmax(6), {}, "LogisticSoftmax"),
+            (lgp.LogisticSoftmax(3), {}, "from 2 to 2"),
+            (lgp.LogisticSoftmax(6), {"schedule": lgp.Adaptive()}, "RobbinsMonro"),
+        ],
+    )
+    def test_what_has_no_classes_to_draw_is_refused(self, likelihood, settings, says):
+        model, data = many_classes(60, likelihood.classes)
+        model = lgp.LatentGP(model.kernel, likelihood)
+
+        def fitted():
+            method = lgp.VariationalInference(lgp.Inducing(5))
+            method = lgp.Stochastic(method, classes=3, **settings)
+            return lgp.fit(model, data, key=KEY, method=method)
+
+        with pytest.raises(lgp.InputError, match=says):
+            fitted()

@@ -353,7 +353,8 @@ def _by_batches(
     """A Gaussian posterior from batches of rows, begun where a part of the rows leads."""
     # What only this needs takes long to import.
     from latentgp.inference.batch_driver import BatchDriver, Plan
-    from latentgp.inference.stochastic import StochasticInference, bound_of_rows
+    from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
+    from latentgp.inference.stochastic import BatchInference, StochasticInference, bound_of_rows
 
     model, key = task.model, task.key
     held_out = None
@@ -369,24 +370,35 @@ def _by_batches(
     if not learns:
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
     bounds = search_bounds(space, scale)
-    start = _by_sites(
-        task._replace(data=sample, driving=task.driving._replace(callback=None)),
-        eqx.tree_at(lambda m: m.representation, method.method, ready),
-        learn_hyperparameters=learns,
-        restarts=0,
-        max_evaluations=_START_EVALUATIONS,
-        tolerance=_START_TOLERANCE,
-        checkpoint=None,
-    )
+    if method.classes is None:
+        start = _by_sites(
+            task._replace(data=sample, driving=task.driving._replace(callback=None)),
+            eqx.tree_at(lambda m: m.representation, method.method, ready),
+            learn_hyperparameters=learns,
+            restarts=0,
+            max_evaluations=_START_EVALUATIONS,
+            tolerance=_START_TOLERANCE,
+            checkpoint=None,
+        )
+        assert isinstance(start.posterior, Posterior)
+        latent, space = start.posterior.latent, eqx.tree_at(lambda s: s.model, space, start.model)
+        looking = algorithm
+    else:
+        some = model_of_some(model, method.classes)
+        space = eqx.tree_at(lambda s: s.model, space, some)
+        looking = dataclasses.replace(method.algorithm(some), representation=ready)
+        latent = prior_of_some(looking, some)
     source = source.part(jax.process_index(), jax.process_count())
     plan = Plan.of(source.size, method.batch_size, method.epochs, method.tolerance, method.patience)
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
     rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
     spread = jnp.asarray(np.std(sample.X, axis=0)) if method.learn_points else None
-    space = eqx.tree_at(lambda s: s.model, space, start.model)
+    inference: BatchInference
     inference = StochasticInference(
-        algorithm, space, method.schedule, rate, decay, spread, total, batches
+        looking, space, method.steps, rate, decay, spread, total, batches
     )
+    if method.classes is not None:
+        inference = some_classes(inference, model, key)
     kind = algorithm.evidence_kind(model)
 
     def view(state: Any) -> Posterior:
@@ -395,7 +407,8 @@ def _by_batches(
     identity = ""
     settings = (
         *numbers,
-        repr(method.schedule),
+        repr(method.steps),
+        method.classes or 0,
         method.learn_points,
         method.tolerance,
         method.epochs,
@@ -415,10 +428,8 @@ def _by_batches(
         view=view,
         held_out=None if held_out is None else partial(_mean_log_density, held_out),
     )
-    vector = jnp.asarray(inference.space.to_vector())
-    assert isinstance(start.posterior, Posterior)
-    latent = jax.tree.map(jnp.asarray, start.posterior.latent)
-    searched = driver.run(inference.init(vector, latent))
+    vector = jnp.asarray(space.to_vector())
+    searched = driver.run(inference.init(vector, jax.tree.map(jnp.asarray, latent)))
     model, latent = inference.believed(searched.state)
     algorithm = dataclasses.replace(
         algorithm, representation=inference.representation(searched.state)

@@ -29,23 +29,24 @@ class NegativeMultinomialPolyaGamma(LogisticPowers):
 
     def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
         assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-        theta, pinned = _weights(likelihood, rows.y.dtype), likelihood.pinned_term
+        theta, pinned = _weights(likelihood, rows.y.dtype), _pinned(likelihood, rows)
         chosen = jax.nn.one_hot(rows.y.astype(int), likelihood.latent_size, dtype=rows.y.dtype)
         constant = chosen @ jnp.log(theta) - jnp.log(pinned + jnp.sum(theta))
-        if pinned > 0:
-            constant = constant + (1 - jnp.sum(chosen, axis=1)) * jnp.log(pinned)
+        absent = likelihood.absent(rows.side)
+        if absent is not None:
+            constant = constant + (1 - jnp.sum(chosen, axis=1)) * absent[1]
         return Powers(chosen, jnp.zeros_like(chosen), constant)
 
     def log_generating(
         self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
     ) -> Float[Array, "N"]:
-        return -jnp.log(_no_count(likelihood, rest))
+        return -jnp.log(_no_count(likelihood, rows, rest))
 
     def draw_counts(
         self, likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"], key: Key[Array, ""]
     ) -> Float[Array, "N Q"]:
-        chances = _shares(likelihood, f.dtype) * jax.nn.sigmoid(-f)
-        none = _no_count(likelihood, jax.nn.sigmoid(f))
+        chances = _shares(likelihood, rows) * jax.nn.sigmoid(-f)
+        none = _no_count(likelihood, rows, jax.nn.sigmoid(f))
         return sample_negative_multinomial(key, jnp.ones_like(rows.y), chances, none)
 
     def log_counts(
@@ -53,7 +54,7 @@ class NegativeMultinomialPolyaGamma(LogisticPowers):
     ) -> Float[Array, "N"]:
         """Not normalised: with D = 0 the counts have no proper law (as lambda has not)."""
         ways = gammaln(1 + jnp.sum(counts, axis=1)) - jnp.sum(gammaln(counts + 1), axis=1)
-        return ways + counts @ jnp.log(_shares(likelihood, counts.dtype))
+        return ways + jnp.sum(counts * jnp.log(_shares(likelihood, rows)), axis=1)
 
 
 class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
@@ -66,7 +67,7 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
     def expected_counts(
         self, likelihood: Likelihood, rows: Rows, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
     ) -> tuple[Float[Array, "N Q"], Float[Array, "N"]]:
-        chances, none = _shares(likelihood, s.dtype) * s, _no_count(likelihood, rest)
+        chances, none = _shares(likelihood, rows) * s, _no_count(likelihood, rows, rest)
         total = jnp.sum(chances, axis=1)
         alpha = jax.lax.stop_gradient(_shape_of_lambda(total, none))
         # E log p(lambda, n) - E log q(lambda, n), with lambda measured in units of 1 / S.
@@ -90,17 +91,22 @@ def _weights(likelihood: Likelihood, dtype: jnp.dtype) -> Float[Array, "Q"]:
     return jnp.asarray(likelihood.class_weights, dtype)
 
 
-def _shares(likelihood: Likelihood, dtype: jnp.dtype) -> Float[Array, "Q"]:
+def _pinned(likelihood: Likelihood, rows: Rows) -> Float[Array, "*#N"]:
+    """D."""
+    assert isinstance(likelihood, LogisticSoftmaxLikelihood)
+    absent = likelihood.absent(rows.side)
+    return jnp.zeros((), rows.y.dtype) if absent is None else absent[0]
+
+
+def _shares(likelihood: Likelihood, rows: Rows) -> Float[Array, "*#N Q"]:
     """Theta / S."""
-    assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-    theta = _weights(likelihood, dtype)
-    return theta / (likelihood.pinned_term + jnp.sum(theta))
+    theta = _weights(likelihood, rows.y.dtype)
+    return theta / (_pinned(likelihood, rows)[..., None] + jnp.sum(theta))
 
 
-def _no_count(likelihood: Likelihood, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+def _no_count(likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
     """1 - sum_j theta_j s_j / S, from rest = 1 - s: the chance of no further count."""
-    assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-    theta, pinned = _weights(likelihood, rest.dtype), likelihood.pinned_term
+    theta, pinned = _weights(likelihood, rest.dtype), _pinned(likelihood, rows)
     return (rest @ theta + pinned) / (pinned + jnp.sum(theta))
 
 

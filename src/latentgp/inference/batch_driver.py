@@ -23,7 +23,7 @@ from latentgp.errors import InputError
 from latentgp.inference import checkpoints
 from latentgp.inference.chains import Driving
 from latentgp.inference.checkpoints import Checkpoint, ProgressLine
-from latentgp.inference.stochastic import BatchState, StochasticInference, run_batches
+from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
 
@@ -131,7 +131,7 @@ class Searched(NamedTuple):
         reason: why it ended, in words.
     """
 
-    state: BatchState
+    state: Any
     rounds: list[Round]
     converged: bool
     reason: str
@@ -154,7 +154,7 @@ class BatchDriver:
 
     def __init__(
         self,
-        inference: StochasticInference,
+        inference: BatchInference,
         source: RowSource,
         plan: Plan,
         *,
@@ -162,7 +162,7 @@ class BatchDriver:
         driving: Driving,
         checkpoint: str | Path | None = None,
         identity: str = "",
-        view: Callable[[BatchState], Any] | None = None,
+        view: Callable[[Any], Any] | None = None,
         held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
@@ -171,10 +171,10 @@ class BatchDriver:
         self.checkpoint = Checkpoint(checkpoint, identity)
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
-        self._state: BatchState
+        self._state: Any
         self._started = self._saved = time.perf_counter()
 
-    def run(self, state: BatchState) -> Searched:
+    def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
         self._state = self._recall(state)
         reason = self._stop_if_still()
@@ -204,7 +204,7 @@ class BatchDriver:
             for block in blocks:
                 yield block, epoch
 
-    def _report(self, state: BatchState, info: Any, epoch: int) -> str | None:
+    def _report(self, state: Any, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
         bounds = np.asarray(agreed(info.bound))
         real = bounds[np.isfinite(bounds)]
@@ -263,7 +263,7 @@ class BatchDriver:
         before, after = values[-2 * window : -window], values[-window:]
         return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
 
-    def _recall(self, state: BatchState) -> BatchState:
+    def _recall(self, state: Any) -> Any:
         leaves, structure = jax.tree.flatten(state)
 
         def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], list[Array]]:

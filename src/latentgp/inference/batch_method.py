@@ -28,9 +28,12 @@ class Stochastic(Method):
         method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
-        schedule: how far natural parameters go: `RobbinsMonro(...)` or `Adaptive()`.
+        schedule: how far natural parameters go: `RobbinsMonro(...)` or `Adaptive()`. None is
+            `RobbinsMonro()`, or `RobbinsMonro(0.51, 1)` of the visits to a class with `classes`.
         learning_rate: of Adam at the start.
         decay: steps after which it has halved.
+        classes: how many classes a step looks at, drawn at random; for `LogisticSoftmax` with very
+            many. Nothing is learned from rows of others in that step. None looks at all.
         learn_points: inducing points follow their derivative as hyper-parameters do, in units of
             the inputs' standard deviations.
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
@@ -56,9 +59,10 @@ class Stochastic(Method):
     method: SiteMethod = VariationalInference(Inducing(number=200))
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=20)
-    schedule: Schedule = RobbinsMonro()
+    schedule: Schedule | None = None
     learning_rate: float = eqx.field(static=True, default=0.02)
     decay: float = eqx.field(static=True, default=300.0)
+    classes: int | None = eqx.field(static=True, default=None)
     learn_points: bool = eqx.field(static=True, default=False)
     tolerance: float = eqx.field(static=True, default=1e-4)
     patience: int = eqx.field(static=True, default=3)
@@ -75,6 +79,13 @@ class Stochastic(Method):
                 "Stochastic needs a learning_rate and tolerance of at least 0 and a positive "
                 f"decay, got {self.learning_rate}, {self.tolerance} and {self.decay}."
             )
+        if self.classes is not None and (
+            self.learn_points or not isinstance(self.steps, RobbinsMonro)
+        ):
+            raise InputError(
+                "Stochastic(classes=...) keeps inducing points where they are and goes by "
+                "RobbinsMonro; leave learn_points out, and Adaptive."
+            )
         if not 0 <= self.held_out < 1:
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not isinstance(self.method, SiteMethod) or not isinstance(
@@ -84,6 +95,13 @@ class Stochastic(Method):
                 "Stochastic needs a method through inducing points, such as "
                 "Stochastic(VariationalInference(Inducing(number=200)))."
             )
+
+    @property
+    def steps(self) -> Schedule:
+        """How far natural parameters go."""
+        if self.schedule is not None:
+            return self.schedule
+        return RobbinsMonro() if self.classes is None else RobbinsMonro(0.51, 1.0)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         """The algorithm whose sites are made.

@@ -7,6 +7,7 @@ leaves a proper posterior. The same kernel block gives the derivative of the bou
 hyper-parameters, what is said about u held, in closed form on M x M arrays.
 """
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -90,7 +91,27 @@ class BatchRead(NamedTuple):
     white: WhiteSites
 
 
-class StochasticInference(eqx.Module):
+class BatchInference(eqx.Module):
+    """What the loop over batches asks of an algorithm; its states have `vector` and `steps`."""
+
+    @abstractmethod
+    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
+        """The state that a posterior at some hyper-parameters is the start of."""
+
+    @abstractmethod
+    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+        """One step on a batch of some weight; rows of weight zero do not count."""
+
+    @abstractmethod
+    def representation(self, state: Any) -> Inducing:
+        """Through the inducing points of a state."""
+
+    @abstractmethod
+    def believed(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
+        """The model at a state's hyper-parameters, and the posterior."""
+
+
+class StochasticInference(BatchInference):
     """The algorithm for batches.
 
     Args:
@@ -104,6 +125,7 @@ class StochasticInference(eqx.Module):
         total_weight: what all rows count as.
         batches: of an epoch. One that counts as less than its part of the rows, such as the last,
             moves everything by so much less.
+        copies: how many latent functions each one stands for, where only some are looked at.
     """
 
     algorithm: SiteInference
@@ -114,14 +136,13 @@ class StochasticInference(eqx.Module):
     point_scale: Float[Array, "D"] | None
     total_weight: Float[Array, ""]
     batches: Float[Array, ""]
+    copies: float = 1.0
 
     def representation(self, state: BatchState) -> Inducing:
-        """Through the inducing points of a state."""
         assert isinstance(self.algorithm.representation, Inducing)
         return eqx.tree_at(lambda r: r.points, self.algorithm.representation, state.points)
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
-        """The state that a posterior at some hyper-parameters is the start of."""
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         return BatchState(
@@ -138,7 +159,6 @@ class StochasticInference(eqx.Module):
     def step(
         self, state: BatchState, batch: Data, weight: Float[Array, ""]
     ) -> tuple[BatchState, BatchInfo]:
-        """One step on a batch of some weight; rows of weight zero do not count."""
         assert batch.weights is not None
         part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
@@ -190,9 +210,10 @@ class StochasticInference(eqx.Module):
         gradient, in_points = jax.tree.map(jnp.zeros_like, (state.vector, state.points))
         if learning:
             (gradient,) = pull_model(with_kernel(in_model, read.kernel))
-            gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+            gradient = self.copies * gradient + jax.grad(self.space.log_prior)(state.vector)
             in_points = read.representation.points
-        return BatchRead(terms - posterior.kl, gradient, in_points, read.white)
+        bound = terms - self.copies * posterior.kl
+        return BatchRead(bound, gradient, in_points, read.white)
 
     def at(
         self,
@@ -207,7 +228,7 @@ class StochasticInference(eqx.Module):
         kernel = self.space.to_model(vector).kernel
         prior = self.representation(there).prior(kernel)
         if self.point_scale is None:
-            white = state.white.carried(state.prior.factor, prior.factor)
+            white = state.white.carried(state.prior.factor.inverse, prior.factor)
         else:
             cross = latent_grams(kernel, points, state.points)
             white = state.white.moved(state.prior.factor, prior.factor, cross)
@@ -264,7 +285,6 @@ class StochasticInference(eqx.Module):
         )
 
     def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
-        """The model at a state's hyper-parameters, and the posterior."""
         return _believed(self, state)
 
     def inside(
@@ -294,16 +314,14 @@ def _believed(
 
 
 @jax.jit
-def run_batches(
-    inference: StochasticInference, state: BatchState, block: Data
-) -> tuple[BatchState, BatchInfo]:
+def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any, BatchInfo]:
     """Steps on the batches of a block, leaves of shape (S, B, ...), in one scan.
 
     A batch whose weights are all zero is passed over, its bound NaN.
     """
 
-    def step(state: BatchState, weighed: tuple[Data, Array]) -> tuple[BatchState, BatchInfo]:
-        unknown = jnp.full_like(inference.total_weight, jnp.nan)
+    def step(state: Any, weighed: tuple[Data, Array]) -> tuple[Any, BatchInfo]:
+        unknown = jnp.full_like(weighed[1], jnp.nan)
         return jax.lax.cond(
             weighed[1] > 0,
             lambda state: inference.step(state, *weighed),

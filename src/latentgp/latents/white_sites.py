@@ -67,12 +67,17 @@ class WhiteSites(NamedTuple):
         """A convex combination of natural parameters."""
         return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
 
-    def carried(self, old: Factor, new: Factor) -> "WhiteSites":
-        """The same factor of u, where another K_mm makes its variables white."""
+    def carried(self, inverse: Float[Array, "#Q M M"], new: Factor) -> "WhiteSites":
+        """The same factor of u, where another K_mm makes its variables white.
+
+        Args:
+            inverse: of the factor of the K_mm that made them so.
+            new: the factor of the other.
+        """
         return over_latents(
             lambda sites, inverse, lower: sites._turned(lower.T @ inverse.T),
             self,
-            old.inverse,
+            inverse,
             new.lower,
         )
 

@@ -114,6 +114,11 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
     def pinned_term(self) -> float:
         """D."""
 
+    def absent(self, side: SideInformation) -> tuple[Array, Array] | None:
+        """D, and the log of the term of a row's own class where that has no latent, if any has."""
+        pinned = jnp.asarray(self.pinned_term)
+        return (pinned, jnp.log(pinned)) if self.pinned_term > 0 else None
+
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
         terms = self._log_weights(f) + jax.nn.log_sigmoid(f)
         if self.pinned_term > 0:
@@ -131,12 +136,14 @@ class LogisticSoftmaxLikelihood(MulticlassLikelihood):
         own = own + jnp.sum(chosen * self._log_weights(f))
         # sum_k theta_k sigmoid(f_k), in units of exp(top) lest it underflow.
         top = jax.lax.stop_gradient(jnp.minimum(jnp.max(f), 0.0))
-        if self.pinned_term > 0:
-            own = own + (1 - has_latent) * jnp.log(self.pinned_term)
+        absent, pinned = self.absent(side), 0.0
+        if absent is not None:
+            pinned, of_own = absent
+            own = own + (1 - has_latent) * of_own
             top = jnp.zeros_like(top)
         scaled = jnp.exp(jnp.minimum(f, 0.0) - top) / (1 + jnp.exp(-jnp.abs(f)))
         total = jnp.sum(jnp.asarray(self.class_weights, f.dtype) * scaled)
-        return own - top - jnp.log(total + self.pinned_term)
+        return own - top - jnp.log(total + pinned)
 
     def _log_weights(self, f: Float[Array, "..."]) -> Float[Array, "Q"]:
         return jnp.log(jnp.asarray(self.class_weights, f.dtype))
@@ -199,6 +206,29 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
     @property
     def pinned_term(self) -> float:
         return 0.0
+
+
+class SomeOfLogisticSoftmax(LogisticSoftmaxLikelihood):
+    """The logistic-softmax of which only some classes are looked at, the others' terms held.
+
+    A row of one of the others has the number of those that are looked at for a target.
+
+    Args:
+        classes: how many are looked at.
+    """
+
+    side_information: ClassVar[tuple[str, ...]] = ("others", "own")
+
+    @property
+    def class_weights(self) -> Float[Array, "Q"]:
+        return np.ones(self.classes)
+
+    @property
+    def pinned_term(self) -> float:
+        return 0.0
+
+    def absent(self, side: SideInformation) -> tuple[Array, Array] | None:
+        return side["others"], side["own"]
 
 
 class LargestLatent(ClassLikelihood):
