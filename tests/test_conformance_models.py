@@ -61,15 +61,35 @@ WITH_GRADIENT = [
 ]
 
 
+def name_of(method):
+    return next(name for name in METHODS if METHODS[name] is method)
+
+
+# Moments of a law with a peak are off by a little; a mode in a flat place is found to 1e-6.
+ROUGH = {("EP", lgp.MaternNoise): 2e-5, ("Laplace", lgp.LogNoiseGaussian): 2e-5}
+
+
 @pytest.mark.parametrize("representation", [lgp.Dense(), POINTS], ids=["dense", "sparse"])
 @pytest.mark.parametrize(("method", "likelihood", "targets", "side"), pairs(WITH_GRADIENT))
 def test_evidence_and_gradient(method, likelihood, targets, side, representation):
     model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
-    check_method(method(representation), model, rows_of(targets, side, 7))
+    tolerance = ROUGH.get((name_of(method), type(likelihood)), 1e-6)
+    data = rows_of(targets, side, 7)
+    check_method(method(representation), model, data, tolerance=tolerance)
 
 
 # In nats, of two or three rows.
 CLOSENESS = {"augmented": 1.0, "variational": 0.2, "Laplace": 0.5, "EP": 0.05}
+# Measured where more is lost. A network's functions may all change sign, and one Gaussian sees half
+# of them; nor does it see steps, or a function and its log noise that depend on one another.
+LOSSES = {
+    ("variational", lgp.GPRegressionNetwork): 0.9,
+    ("Laplace", lgp.GPRegressionNetwork): 0.9,
+    ("variational", lgp.LogNoiseGaussian): 0.5,
+    ("variational", lgp.RobustMax): 2.0,
+    ("EP", lgp.RobustMax): 0.1,
+    ("EP", lgp.HeavisideMulticlass): 0.1,
+}
 
 
 def rows_that_can_be_integrated(likelihood, targets, side):
@@ -88,14 +108,14 @@ def rows_that_can_be_integrated(likelihood, targets, side):
     ),
 )
 def test_evidence_against_quadrature(method, likelihood, targets, side):
-    name = next(name for name in METHODS if METHODS[name] is method)
+    name = name_of(method)
     model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
     rough = likelihood.latent_size > 2 or not likelihood.is_smooth
     check_evidence(
         method(),
         model,
         rows_that_can_be_integrated(likelihood, targets, side),
-        closeness=CLOSENESS[name],
+        closeness=LOSSES.get((name, type(likelihood)), CLOSENESS[name]),
         tolerance=1e-2 if rough else 1e-4,
     )
 
@@ -111,7 +131,8 @@ WITH_NUMBERS = [
 @pytest.mark.parametrize(("method", "likelihood", "targets", "side"), pairs(WITH_NUMBERS))
 def test_a_weight_is_a_number_of_copies(method, likelihood, targets, side):
     model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))
-    check_copies(method(), model, rows_of(targets, side, 7))
+    tolerance = 1e-6 if (name_of(method), type(likelihood)) in ROUGH else 1e-7
+    check_copies(method(), model, rows_of(targets, side, 7), tolerance=tolerance)
 
 
 def one_of_each():

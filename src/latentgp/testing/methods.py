@@ -22,13 +22,16 @@ _TOLERANCES = {"bound": 1e-14, "mode": 1e-14, "moments": 1e-22}
 
 
 @double_precision
-def check_method(method: SiteMethod, model: LatentGP, data: Data) -> None:
+def check_method(
+    method: SiteMethod, model: LatentGP, data: Data, *, tolerance: float = 1e-6
+) -> None:
     """Check a method on a small problem.
 
     Args:
         method: what is checked.
         model: one that it can be used on.
         data: a few rows.
+        tolerance: of the gradient, relative to its size.
 
     Raises:
         AssertionError: the bound falls under full steps, or does not settle; the gradient in the
@@ -65,7 +68,7 @@ def check_method(method: SiteMethod, model: LatentGP, data: Data) -> None:
         vector,
         result.gradient,
         f"{name}: the gradient of the profiled bound",
-        rtol=1e-6,
+        rtol=tolerance,
         atol=1e-6,
     )
     _check_fit(method, model, data, name)

@@ -119,11 +119,14 @@ def hermite_nodes(
     return grid, product
 
 
-def even_nodes() -> tuple[Float[np.ndarray, "S 1"], Float[np.ndarray, "S"]]:
-    """Many even nodes for one standard normal: good for integrands with kinks too."""
-    grid = np.linspace(-10, 10, 8001)
-    weights = np.exp(-0.5 * grid**2)
-    return grid[:, None], weights / weights.sum()
+def even_nodes(
+    latent_size: int = 1, count: int = 8001
+) -> tuple[Float[np.ndarray, "S Q"], Float[np.ndarray, "S"]]:
+    """Many even nodes for independent standard normals: good for narrow integrands and kinks."""
+    points = np.linspace(-10, 10, count)
+    grid = np.stack([g.ravel() for g in np.meshgrid(*[points] * latent_size)], axis=-1)
+    weights = np.exp(-0.5 * np.sum(grid**2, axis=1))
+    return grid, weights / weights.sum()
 
 
 @contextmanager
