@@ -122,8 +122,7 @@ class GPEstimator(BaseEstimator):
                 'to; use method="variational" or another that makes sites.'
             )
         remembered = posterior.remembered()
-        like = self.method_.method if isinstance(self.method_, Stochastic) else self.method_
-        method = remembering(like, self.model_, remembered, self.n_inducing)
+        method = remembering(self._in_one_pass(), self.model_, remembered, self.n_inducing)
         model, centre = self.model_, 0.0
         if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
             centre = float(model.mean.value)
@@ -166,7 +165,7 @@ class GPEstimator(BaseEstimator):
             InputError: the method is none that learns from batches, or rows that do not fit.
         """
         check_is_fitted(self)
-        method = self.method_.method if isinstance(self.method_, Stochastic) else self.method_
+        method = self._in_one_pass()
         if isinstance(method, ExactGP):
             method = CollapsedVI(Inducing(self.n_inducing or default_inducing(self.model_)))
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
@@ -183,6 +182,10 @@ class GPEstimator(BaseEstimator):
         self._keep(result, batches, f"{self.method_reason_}; rows in batches")
         self.verbose = kept
         return self
+
+    def _in_one_pass(self) -> Method:
+        """The method, or the one whose sites its batches make."""
+        return self.method_.method if isinstance(self.method_, Stochastic) else self.method_
 
     def _seed(self) -> int:
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
