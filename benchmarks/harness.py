@@ -127,6 +127,10 @@ class Session:
         for worker in self._workers.values():
             worker.close()
         self._folder.cleanup()
+        self._write()
+
+    def _write(self) -> None:
+        """What is known so far: a benchmark that is stopped loses no run that ended."""
         if self._json:
             self._json.write_text(json.dumps(self._report, indent=1))
 
@@ -154,6 +158,8 @@ class Session:
         entrants = [c for c in contestants if c.worker in self._workers]
         entrants = entrants or [Contestant(name) for name in self._workers]
         runs: Runs = {str(c): [] for c in entrants}
+        case = {"title": title, "task": task, "options": options, "runs": runs}
+        self._report["cases"].append(case)
         for repeat in range(1 + self._repeats):
             for contestant in entrants:
                 done = runs[str(contestant)]
@@ -163,10 +169,11 @@ class Session:
                 job["options"] = {**(options or {}), **contestant.options}
                 worker = self._workers[contestant.worker]
                 done.append({"start_seconds": worker.start_seconds} | worker.run(job))
+                figures = (f"{c} {number(done[-1].get(c))}" for c in columns if c in done[-1])
+                print(f"    {', '.join(figures)}", file=sys.stderr)
+                self._write()
         if finish:
             finish({name: done for name, done in runs.items() if "failure" not in done[-1]})
-        case = {"title": title, "task": task, "options": options, "runs": runs}
-        self._report["cases"].append(case)
         print(f"\n{title}\n{table(runs, columns)}", flush=True)
 
 
