@@ -208,7 +208,7 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
         return 0.0
 
 
-class SomeOfLogisticSoftmax(LogisticSoftmaxLikelihood):
+class SomeOfLogisticSoftmax(LogisticSoftmax):
     """The logistic-softmax of which only some classes are looked at, the others' terms held.
 
     A row of one of the others has the number of those that are looked at for a target.
@@ -218,14 +218,6 @@ class SomeOfLogisticSoftmax(LogisticSoftmaxLikelihood):
     """
 
     side_information: ClassVar[tuple[str, ...]] = ("others", "own")
-
-    @property
-    def class_weights(self) -> Float[Array, "Q"]:
-        return np.ones(self.classes)
-
-    @property
-    def pinned_term(self) -> float:
-        return 0.0
 
     def absent(self, side: SideInformation) -> tuple[Array, Array] | None:
         return side["others"], side["own"]
