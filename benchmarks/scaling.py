@@ -1,9 +1,9 @@
 """How a pass over the rows scales: time and memory with N, and time over processes of one core.
 
-One epoch of `Stochastic` from Parquet files of 28 inputs, hyper-parameters fixed, compilation left
-out: the first of at least two rounds is not counted. Every N is a process of its own, held to one
-core. Strong scaling: the same rows by one process on one core, and by two that talk through gloo,
-on a core each.
+One epoch of `Stochastic` from Parquet files of 28 inputs, hyper-parameters fixed unless
+`--learn-hyperparameters`, compilation left out: the first of at least two rounds is not counted.
+Every N is a process of its own, held to one core. Strong scaling: the same rows by one process on
+one core, and by two that talk through gloo, on a core each.
 """
 
 import argparse
@@ -23,8 +23,10 @@ import synthetic
 INDUCING = 200
 
 
-def worker(folder: str, batch: str, cores: str, port: str, processes: str, process: str) -> None:
-    """One pass; prints its seconds a row and the most memory that was resident."""
+def worker(
+    folder: str, batch: str, learn: str, cores: str, port: str, processes: str, process: str
+) -> None:
+    """One pass; prints its seconds and the most memory that was resident."""
     os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     import resource
 
@@ -54,10 +56,12 @@ def worker(folder: str, batch: str, cores: str, port: str, processes: str, proce
         rows,
         key=jax.random.key(0),
         method=method,
-        learn_hyperparameters=False,
+        learn_hyperparameters=bool(int(learn)),
         callback=lambda progress: rounds.append((progress.steps, time.perf_counter())),
         devices=devices,
     )
+    if len(rounds) < 2:
+        raise SystemExit("one round is all: ask for more --rows or a smaller --batch-size")
     (first, begun), (last, ended) = rounds[0], rounds[-1]
     found = {
         "seconds": (ended - begun) * rounds[-1][0] / (last - first),
@@ -67,7 +71,7 @@ def worker(folder: str, batch: str, cores: str, port: str, processes: str, proce
     print(json.dumps(found), flush=True)
 
 
-def run(folder: Path, batch: int, cores: list[str]) -> dict[str, float]:
+def run(folder: Path, batch: int, learn: bool, cores: list[str]) -> dict[str, float]:
     """As many processes as lists of cores; what the first says."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -76,7 +80,7 @@ def run(folder: Path, batch: int, cores: list[str]) -> dict[str, float]:
         subprocess.Popen(
             [
                 *(sys.executable, __file__, "--worker", folder),
-                *map(str, (batch, own, port, len(cores), i)),
+                *map(str, (batch, int(learn), own, port, len(cores), i)),
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -84,6 +88,8 @@ def run(folder: Path, batch: int, cores: list[str]) -> dict[str, float]:
         for i, own in enumerate(cores)
     ]
     replies = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit("a process failed; what it said stands above")
     return json.loads(replies[0].splitlines()[-1])
 
 
@@ -92,18 +98,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of picture and figures")
     parser.add_argument("--rows", type=int, nargs="+", default=[250_000, 500_000, 10**6, 2 * 10**6])
     parser.add_argument("--batch-size", type=int, default=8_000)
+    parser.add_argument("--learn-hyperparameters", action="store_true")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
+    settings = (arguments.batch_size, arguments.learn_hyperparameters)
     with tempfile.TemporaryDirectory() as scratch:
         passes = []
         for number in arguments.rows:
             folder = Path(scratch, str(number))
             synthetic.write(folder, number)
-            passes.append({"rows": number} | run(folder, arguments.batch_size, ["0"]))
+            passes.append({"rows": number} | run(folder, *settings, ["0"]))
             print(passes[-1], flush=True)
         folder = Path(scratch, str(arguments.rows[-1]))
         alone = passes[-1]["seconds"]
-        together = run(folder, arguments.batch_size, ["0", "1"])["seconds"]
+        together = run(folder, *settings, ["0", "1"])["seconds"]
     N, seconds, memory = (
         np.array([p[name] for p in passes]) for name in ("rows", "seconds", "peak MiB")
     )
