@@ -375,7 +375,8 @@ class TestDiagnostics:
 
 FACTORS_IN_CHAINS = """
 import jax, jax.numpy as jnp
-from latentgp.linalg.cholesky import lower_cholesky, solve_lower
+from latentgp.linalg.cholesky import lower_cholesky
+from latentgp.linalg.triangular import solve_lower
 
 jax.config.update("jax_enable_x64", True)
 A = jnp.eye(150) + 0.1 * jnp.ones((6, 150, 150))

@@ -3,8 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentgp.linalg.cholesky import cholesky, jittered_cholesky, transpose_times_itself
+from latentgp.linalg.cholesky import cholesky, jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets, chunk_size, scan_rows
+from latentgp.linalg.triangular import (
+    congruence,
+    inverse_of_lower,
+    lower_product,
+    transpose_times_itself,
+)
 from latentgp.testing.numerics import chunks_of
 
 
@@ -22,6 +28,21 @@ def test_factor_and_inverse_below_and_beyond_a_leaf(x64, size):
     np.testing.assert_allclose(factor.half_log_determinant, log_determinant, rtol=1e-12)
     product = transpose_times_itself(factor.lower)
     np.testing.assert_allclose(product, factor.lower.T @ factor.lower, atol=1e-11)
+
+
+@pytest.mark.parametrize("size", [1, 7, 150, 301])
+def test_products_of_triangular_matrices(x64, size):
+    generator = np.random.default_rng(0)
+    L, A = (jnp.asarray(np.tril(generator.normal(size=(size, size)))) for _ in range(2))
+    S = A @ A.T
+    L = L + 20 * jnp.eye(size)
+    np.testing.assert_allclose(inverse_of_lower(L) @ L, np.eye(size), atol=1e-12)
+    np.testing.assert_allclose(lower_product(L, A), L @ A, atol=1e-10)
+    for transposed in (False, True):
+        T = L.T if transposed else L
+        found = congruence(L, S, transposed=transposed)
+        np.testing.assert_allclose(found, T @ S @ T.T, rtol=1e-12, atol=1e-9 * size)
+        np.testing.assert_array_equal(found, found.T)
 
 
 def _covariance(lengthscale, dtype):

@@ -16,7 +16,8 @@ from latentgp.arrays import Array
 from latentgp.augmentations import Augmentation
 from latentgp.latents.base import Drawn, over_latents
 from latentgp.likelihoods import Likelihood
-from latentgp.linalg.cholesky import lower_cholesky, solve_lower
+from latentgp.linalg.cholesky import lower_cholesky
+from latentgp.linalg.triangular import solve_lower
 from latentgp.sites.base import Block, GaussianSites, Rows
 from latentgp.sites.copies import Copies
 

@@ -28,6 +28,7 @@ from latentgp.latents.inducing_posterior import (
     Prior,
     kernel_blocks,
     posterior_of_white,
+    residuals,
 )
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.linalg.cholesky import Factor, lower_cholesky
@@ -148,7 +149,7 @@ class StochasticInference(BatchInference):
         return BatchState(
             vector,
             posterior.points,
-            Prior.of(posterior.factor, jitter),
+            Prior(posterior.factor, jitter),
             white,
             white.factor(),
             self.schedule.init(white),
@@ -338,7 +339,7 @@ def bound_of_rows(
     algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """What rows contribute to the bound of a posterior and to its deficit, in nats."""
-    inverse = over_latents(Factor.inverse_of_product, posterior.factor)
+    precision = over_latents(Factor.inverse_of_product, posterior.factor)
 
     def add(carry, chunk, real):
         bound, deficit = carry
@@ -349,12 +350,8 @@ def bound_of_rows(
         none = GaussianSites.none(mean)
         sites = algorithm.new_sites(model, rows_of(data), mean, variance, none)
         terms = jnp.where(real, sites.expected(mean, variance), 0.0)
-
-        def left(block, prior, inverse):
-            return jnp.maximum(prior - jnp.sum((inverse @ block) * block, axis=0), 0.0)
-
-        residual = over_latents(left, blocks, prior, inverse)
-        lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * residual, 0.0))
+        left = residuals(precision, blocks, prior)
+        lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
         return (bound + jnp.sum(terms), deficit + lost), None
 
     zero = jnp.zeros((), data.X.dtype)

@@ -27,9 +27,11 @@ from latentgp.latents.inducing_posterior import (
     Covariance,
     InducingPosterior,
     Prior,
+    half_reduction,
     kernel_blocks,
     no_rows,
     posterior_given,
+    residuals,
     scales_of,
 )
 from latentgp.latents.sampling import InducingSampler, inducing_sampler
@@ -183,12 +185,13 @@ class Inducing(Representation):
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> InducingPosterior:
         points, prior = self._points(), self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
 
         def step(statistics, rows, real):
             x, linear, precision = rows
             blocks, variances = kernel_blocks(kernel, points, x)
             linear, precision = linear.T * real, precision.T * real
-            residuals = self._residuals(prior, blocks, variances)
+            residuals = self._residuals(precision_of_prior, blocks, variances)
             return statistics.add(blocks, *self._project(residuals, linear, precision)), None
 
         statistics, _ = scan_rows(
@@ -210,12 +213,13 @@ class Inducing(Representation):
     ) -> tuple[GaussianSites, InducingPosterior, PyTree]:
         kernel, points = posterior.kernel, self._points()
         prior = self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
             blocks, variances = kernel_blocks(kernel, points, x)
             marginals = posterior.block_marginals(blocks, variances)
-            residuals = self._residuals(prior, blocks, variances)
+            residuals = self._residuals(precision_of_prior, blocks, variances)
             if self.power:
                 about = sites.about(offset)
                 marginals = self._row_marginals(
@@ -250,7 +254,8 @@ class Inducing(Representation):
                 through_rows = jax.tree.map(jnp.add, through_rows, earlier)
             precisions = over_latents(_without_prior, posterior.white_lower)
             through_prior = over_latents(_slope_of_trace, posterior.factor, precisions)
-        return Pullback(*self._pull_prior(posterior, through_rows, through_prior), *marginals)
+        slopes = self._slope_of_evidence(posterior), through_prior
+        return Pullback(*self._pull_prior(posterior, through_rows, *slopes), *marginals)
 
     def read_batch(
         self,
@@ -306,44 +311,48 @@ class Inducing(Representation):
             return RowsRead(white, sums, None, None)
         if memory is not None:
             through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
-        ahead = over_latents(_Ahead.of, posterior.white_mean, posterior.white_root, held, white)
+        known = posterior.white_mean, posterior.white_root, held, white
         if self.covariance == "full":
-            through_prior = over_latents(_slope_of_bound, posterior.factor, ahead, held)
+            inputs = posterior.mean_weights, *known
+            slopes = [over_latents(_slope_of_bound, posterior.factor, *inputs)]
         else:
             through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
-        in_kernel, places = self._pull_prior(posterior, through_rows, through_prior)
+            slopes = [self._slope_of_evidence(posterior), through_prior]
+        in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
         if moving:
-            slope = over_latents(_slope_of_held, posterior.factor, ahead, held)
+            slope = over_latents(_slope_of_held, posterior.factor, *known)
             change = _pull_moved(posterior, slope)
             places = eqx.tree_at(lambda r: r.points, places, places.points + change)
         return RowsRead(white, sums, in_kernel, places)
 
-    def _pull_prior(
-        self, posterior: InducingPosterior, through_rows: Any, through_prior: Float[Array, "Q M M"]
-    ) -> tuple[LatentKernel, "Inducing"]:
-        """Derivatives in kernel and points, given those through rows and through their sums."""
-        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
+    def _slope_of_evidence(self, posterior: InducingPosterior) -> Float[Array, "Q M M"]:
+        """Of the log evidence in K_mm, sums over raw blocks held."""
         if self.covariance == "full":
             in_determinant = 0.5 * posterior.reduction
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
             in_determinant = over_latents(_slope_of_precisions, *white)
-        slopes = over_latents(
+        return over_latents(
             lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
             in_determinant,
             posterior.mean_weights,
         )
-        slopes = over_sharing(slopes, grams) + over_sharing(through_prior, grams)
+
+    def _pull_prior(
+        self, posterior: InducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]
+    ) -> tuple[LatentKernel, "Inducing"]:
+        """Derivatives in kernel and points, given those through rows and parts of that in K_mm."""
+        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
+        slope = sum(over_sharing(part, grams) for part in slopes)
         # The jitter is relative to the prior variance.
         relative_jitter = posterior.jitter / jnp.max(scales_of(grams))
         size = len(posterior.points)
-        traces = jnp.trace(slopes, axis1=1, axis2=2)[:, None, None] / size
+        traces = jnp.trace(slope, axis1=1, axis2=2)[:, None, None] / size
         through_grams = pull_grams(
-            slopes + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
+            slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
         )
         in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
-        slopes = dataclasses.replace(self, points=in_points, remembered=None)
-        return in_kernel, slopes
+        return in_kernel, dataclasses.replace(self, points=in_points, remembered=None)
 
     def _pull_remembered(
         self, posterior: InducingPosterior
@@ -369,12 +378,12 @@ class Inducing(Representation):
         self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
     ) -> tuple[Any, tuple[Array, Array]]:
         """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
-        prior = Prior.of(posterior.factor, posterior.jitter)
+        precision_of_prior = over_latents(Factor.inverse_of_product, posterior.factor)
         in_sums = over_latents(
             lambda inverse, weights, reduction: (
                 -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
             ),
-            prior.precision,
+            precision_of_prior,
             posterior.mean_weights,
             posterior.reduction,
         )
@@ -384,7 +393,7 @@ class Inducing(Representation):
 
             def value(kernel, points, inverse):
                 blocks, variances = kernel_blocks(kernel, points, x)
-                residuals = self._residuals(prior._replace(precision=inverse), blocks, variances)
+                residuals = self._residuals(inverse, blocks, variances)
                 projected = self._project(residuals, linear.T * real, precision.T * real)
 
                 def worth(block, linear, precision, loss, in_products, weights):
@@ -396,11 +405,11 @@ class Inducing(Representation):
                 )
 
             *here, in_prior = jax.grad(value, (0, 1, 2))(
-                posterior.kernel, posterior.points, prior.precision
+                posterior.kernel, posterior.points, precision_of_prior
             )
             blocks, variances = kernel_blocks(posterior.kernel, posterior.points, x)
             marginals = self._row_marginals(
-                self._residuals(prior, blocks, variances),
+                self._residuals(precision_of_prior, blocks, variances),
                 *posterior.block_marginals(blocks, variances),
                 linear,
                 precision,
@@ -408,7 +417,7 @@ class Inducing(Representation):
             return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
 
         places = (posterior.kernel, posterior.points)
-        start = jax.tree.map(jnp.zeros_like, (places, prior.precision))
+        start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
         return scan_rows(step, start, rows, columns=len(posterior.points))
 
     def white_size(self, X: Float[Array, "N D"]) -> int:
@@ -463,7 +472,7 @@ class Inducing(Representation):
     def prior(self, kernel: LatentKernel) -> Prior:
         """K_mm factorised and inverted, with as much jitter as makes that safe."""
         jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
-        return Prior.of(jittered.factor, jittered.jitter)
+        return Prior(jittered.factor, jittered.jitter)
 
     def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:
         """What earlier rows say about white inducing variables, if they are remembered."""
@@ -477,18 +486,12 @@ class Inducing(Representation):
 
     def _residuals(
         self,
-        prior: Prior | None,
+        precision: Float[Array, "#Q M M"] | None,
         blocks: Float[Array, "#Q M B"],
         variances: Float[Array, "#Q B"],
     ) -> Float[Array, "#Q B"]:
-        """Rows' variance given u; without power the whole prior variance, see `Statistics`."""
-        if prior is None:
-            return variances
-
-        def residual(block, variance, inverse):
-            return jnp.maximum(variance - jnp.sum((inverse @ block) * block, axis=0), 0.0)
-
-        return over_latents(residual, blocks, variances, prior.precision)
+        """Rows' variance given u, K_mm^-1 known; the whole prior variance, see `Statistics`."""
+        return variances if precision is None else residuals(precision, blocks, variances)
 
     def _project(
         self,
@@ -611,50 +614,46 @@ def _slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Arr
     return -0.5 * factor.inverse.T @ precision @ factor.inverse
 
 
-class _Ahead(NamedTuple):
-    """How rows differ from what is held, for q(v) = N(m, S) that has the latter for a factor.
+def _rest(mean: Float[Array, "M"], held: WhiteSites, rows: WhiteSites) -> Float[Array, "M"]:
+    """By how much the rows' linear term is not what is held, less D m, D that of precisions."""
+    return rows.linear - held.linear - (rows.precision - held.precision) @ mean
 
-    Attributes:
-        mean: m.
-        covariance: S.
-        difference: D, of the rows' precision from that which is held.
-        rest: r, of the linear terms, less D m.
+
+def _slope_of_bound(
+    factor: Factor,
+    weights: Float[Array, "M"],
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
+    """In K_mm, of the bound of a posterior N(m, S), S = R'R, whose sites are not those of the rows.
+
+    With what is held, H, as a function of u, it is in units of the prior
+    -(Y (I + P) Y + (m + 2 Y r) m') / 2, made symmetric, where Y = I - S, S = (I + H)^-1, P is the
+    rows' precision, and r their linear term less that of H and (P - H) m.
     """
-
-    mean: Float[Array, "M"]
-    covariance: Float[Array, "M M"]
-    difference: Float[Array, "M M"]
-    rest: Float[Array, "M"]
-
-    @classmethod
-    def of(
-        cls, mean: Float[Array, "M"], root: Float[Array, "M M"], held: WhiteSites, rows: WhiteSites
-    ) -> "_Ahead":
-        difference = rows.precision - held.precision
-        rest = rows.linear - held.linear - difference @ mean
-        return cls(mean, root.T @ root, difference, rest)
+    half = half_reduction(root, factor.inverse)
+    inner = half @ (rows.precision + jnp.eye(len(mean), dtype=mean.dtype)) @ half.T
+    cross = jnp.outer(half @ _rest(mean, held, rows), weights)
+    return -0.5 * (inner + jnp.outer(weights, weights) + cross + cross.T)
 
 
-def _slope_of_bound(factor: Factor, ahead: _Ahead, held: WhiteSites) -> Float[Array, "M M"]:
-    """The same of the bound of a posterior whose sites are not those of the rows.
-
-    With what is held, H, as a function of u, it changes by
-    -(H + (I - S) D (I - S)) / 2 - (I - S) r m', made symmetric, in units of the prior.
-    """
-    known = jnp.eye(len(ahead.mean), dtype=ahead.mean.dtype) - ahead.covariance
-    cross = jnp.outer(known @ ahead.rest, ahead.mean)
-    slope = held.precision + known @ ahead.difference @ known + cross + cross.T
-    return -0.5 * factor.inverse.T @ slope @ factor.inverse
-
-
-def _slope_of_held(factor: Factor, ahead: _Ahead, held: WhiteSites) -> Float[Array, "M M"]:
+def _slope_of_held(
+    factor: Factor,
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
     """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
 
-    It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held.
+    It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held, D = P - H.
     """
-    rest = ahead.covariance @ ahead.rest
-    cross = jnp.outer(rest, ahead.mean)
-    inner = ahead.covariance @ ahead.difference @ ahead.covariance - cross - cross.T
+    covariance = root.T @ root
+    rest = covariance @ _rest(mean, held, rows)
+    cross = jnp.outer(rest, mean)
+    inner = covariance @ (rows.precision - held.precision) @ covariance - cross - cross.T
     slope = held.precision @ inner + jnp.outer(held.linear, rest)
     return factor.inverse.T @ slope @ factor.inverse
 

@@ -20,6 +20,7 @@ from latentgp.latents.base import (
 )
 from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, cholesky, climb_jitter, is_safe
+from latentgp.linalg.triangular import lower_product
 
 _SAFE_PIVOT = 0.95
 
@@ -122,16 +123,15 @@ class InducingPosterior(LatentPosterior):
 
 
 class Prior(NamedTuple):
-    """K_mm with its jitter, factorised and inverted."""
+    """K_mm with its jitter, factorised."""
 
     factor: Factor
     jitter: Float[Array, "*#Q"]
-    precision: Float[Array, "#Q M M"]
 
-    @classmethod
-    def of(cls, factor: Factor, jitter: Float[Array, "*#Q"]) -> "Prior":
-        """With the inverse made of the factor's."""
-        return cls(factor, jitter, over_latents(Factor.inverse_of_product, factor))
+    @property
+    def precision(self) -> Float[Array, "#Q M M"]:
+        """K_mm^-1."""
+        return over_latents(Factor.inverse_of_product, self.factor)
 
 
 def kernel_blocks(
@@ -144,6 +144,19 @@ def kernel_blocks(
 def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
     """What jitter is relative to, for each Gram matrix."""
     return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
+
+
+def residuals(
+    precision: Float[Array, "#Q M M"],
+    blocks: Float[Array, "#Q M B"],
+    prior: Float[Array, "#Q B"],
+) -> Float[Array, "#Q B"]:
+    """Rows' variance given u, where `precision` is K_mm^-1."""
+
+    def residual(precision, block, prior):
+        return jnp.maximum(prior - jnp.sum((precision @ block) * block, axis=0), 0.0)
+
+    return over_latents(residual, precision, blocks, prior)
 
 
 def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
@@ -197,7 +210,7 @@ def posterior_given(
     memory = None
     if known is None:
         (factor_of_prior, white, factor, memory), jitters = climb_jitter(attempt, scales)
-        prior = Prior.of(factor_of_prior, jitters)
+        prior = Prior(factor_of_prior, jitters)
         rows = white.precision if memory is None else white.precision - memory.white.precision
         loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(rows, axis1=1, axis2=2))
         deficit = loss
@@ -221,6 +234,11 @@ def posterior_given(
     return dataclasses.replace(posterior, log_evidence=log_evidence, deficit=deficit)
 
 
+def half_reduction(root: Float[Array, "M M"], inverse: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """L^-T (I - R'R), so that this times L^-1 is the reduction."""
+    return inverse.T - lower_product(root, inverse).T @ root
+
+
 def posterior_of_white(
     kernel: LatentKernel,
     points: Float[Array, "M D"],
@@ -238,7 +256,7 @@ def posterior_of_white(
     which `memory` is the part of the sites.
     """
 
-    def solve(inverse, precision, factor, linear):
+    def solve(inverse, factor, linear):
         c = factor.inverse @ linear
         white_mean = factor.inverse.T @ c
         if covariance == "full":
@@ -247,13 +265,13 @@ def posterior_of_white(
             precisions = jnp.sum(factor.lower**2, axis=1)
             root = jnp.diag(precisions**-0.5)
             half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
-        R = root @ inverse
         kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
         weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
-        return white_mean, root, weights, precision - R.T @ R, log_evidence, kl
+        reduction = half_reduction(root, inverse) @ inverse
+        return white_mean, root, weights, reduction, log_evidence, kl
 
     white_mean, root, weights, reduction, log_evidence, kl = over_latents(
-        solve, prior.factor.inverse, prior.precision, factor, linear
+        solve, prior.factor.inverse, factor, linear
     )
     known = jnp.zeros((), linear.dtype) if memory is None else memory.expected(white_mean, root)
     return InducingPosterior(

@@ -23,7 +23,8 @@ from latentgp.latents.base import (
     over_latents,
     split_linear,
 )
-from latentgp.linalg.cholesky import jittered_cholesky, lower_cholesky, solve_lower
+from latentgp.linalg.cholesky import jittered_cholesky, lower_cholesky
+from latentgp.linalg.triangular import solve_lower
 from latentgp.sites.base import Block, GaussianSites
 
 _MOST_NUMBERS = 1 << 28  # of an N x M array that is kept

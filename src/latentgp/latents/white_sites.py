@@ -10,6 +10,7 @@ from latentgp.arrays import Array
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_grams, over_latents
 from latentgp.linalg.cholesky import Factor, cholesky
+from latentgp.linalg.triangular import congruence, lower_product
 
 
 class Statistics(NamedTuple):
@@ -58,8 +59,7 @@ class WhiteSites(NamedTuple):
         """Of sums over rows, given the factor of K_mm."""
 
         def whitened(inverse, products, linear):
-            A = inverse @ products @ inverse.T
-            return cls(inverse @ linear, 0.5 * (A + A.T))
+            return cls(inverse @ linear, congruence(inverse, products))
 
         return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
 
@@ -74,12 +74,13 @@ class WhiteSites(NamedTuple):
             inverse: of the factor of the K_mm that made them so.
             new: the factor of the other.
         """
-        return over_latents(
-            lambda sites, inverse, lower: sites._turned(lower.T @ inverse.T),
-            self,
-            inverse,
-            new.lower,
-        )
+
+        def carry(sites, inverse, lower):
+            turn = lower_product(inverse, lower)
+            precision = congruence(turn, sites.precision, transposed=True)
+            return WhiteSites(sites.linear @ turn, precision)
+
+        return over_latents(carry, self, inverse, new.lower)
 
     def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
         """What is said about g at other points, seen through these.

@@ -1,7 +1,6 @@
 """Cholesky factors with their inverses, and the one owner of jitter."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -10,6 +9,12 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
+from latentgp.linalg.triangular import (
+    inverse_of_lower,
+    lower_of_blocks,
+    solve_lower,
+    transpose_times_itself,
+)
 
 _LEAF = 128
 _LADDER_FACTOR = 10.0
@@ -45,11 +50,6 @@ class JitteredFactor(NamedTuple):
     jitter: Float[Array, ""]
 
 
-# jaxlib hands the matrices of one batched LAPACK call to the thread pool that the call itself
-# occupies a thread of; two such calls at once wait for each other for ever on a machine of two
-# cores (jaxlib 0.10). So matrices are taken one after another where a call is mapped over them.
-
-
 @jax.custom_jvp
 def lower_cholesky(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """The lower factor alone, by LAPACK; NaN where A is not positive definite.
@@ -61,7 +61,7 @@ def lower_cholesky(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return _cholesky_of_one(A)
 
 
-@jax.custom_batching.sequential_vmap
+@jax.custom_batching.sequential_vmap  # see triangular.py
 def _cholesky_of_one(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return jnp.linalg.cholesky(A, symmetrize_input=False)
 
@@ -74,43 +74,6 @@ def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     inverse = solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
     inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
     return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
-
-
-def solve_lower(
-    lower: Float[Array, "M M"], right: Float[Array, "M *B"], *, transposed: bool = False
-) -> Float[Array, "M *B"]:
-    """L^-1 right, or L^-T right, for a lower triangular L.
-
-    Example:
-        >>> solve_lower(2 * jnp.eye(2), jnp.ones(2)).tolist()
-        [0.5, 0.5]
-    """
-    return _solve(transposed, lower, right)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _solve(
-    transposed: bool, lower: Float[Array, "M M"], right: Float[Array, "M *B"]
-) -> Float[Array, "M *B"]:
-    @jax.custom_batching.sequential_vmap
-    def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
-        return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
-
-    return solve_one(lower, right)
-
-
-@_solve.defjvp
-def _(
-    transposed: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]
-) -> tuple[Array, Array]:
-    """d(L^-1 b) = L^-1 (db - dL L^-1 b), with the inverse itself: a product can be transposed."""
-    (lower, right), (slope, right_slope) = primals, tangents
-    solution = _solve(transposed, lower, right)
-    inverse = _solve(False, lower, jnp.eye(len(lower), dtype=lower.dtype))
-    slope = jnp.tril(slope)
-    if transposed:
-        return solution, inverse.T @ (right_slope - slope.T @ solution)
-    return solution, inverse @ (right_slope - slope @ solution)
 
 
 def cholesky(A: Float[Array, "M M"]) -> Factor:
@@ -130,17 +93,15 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
     size = A.shape[0]
     if size <= _LEAF:
         lower = lower_cholesky(A)
-        identity = jnp.eye(size, dtype=A.dtype)
-        return Factor(lower, solve_lower(lower, identity))
+        return Factor(lower, inverse_of_lower(lower))
     half = size // 2
     first = cholesky(A[:half, :half])
     corner = A[half:, :half] @ first.inverse.T
     second = cholesky(A[half:, half:] - corner @ corner.T)
     inverse_corner = -(second.inverse @ corner) @ first.inverse
-    zeros = jnp.zeros((half, size - half), A.dtype)
     return Factor(
-        jnp.block([[first.lower, zeros], [corner, second.lower]]),
-        jnp.block([[first.inverse, zeros], [inverse_corner, second.inverse]]),
+        lower_of_blocks(first.lower, corner, second.lower),
+        lower_of_blocks(first.inverse, inverse_corner, second.inverse),
     )
 
 
@@ -203,24 +164,3 @@ def jittered_cholesky(
         return factor, is_safe(factor, scale)
 
     return JitteredFactor(*climb_jitter(attempt, scale))
-
-
-def transpose_times_itself(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """L' L of a lower triangular matrix, by recursive halving: a third of a full product.
-
-    XLA's product with a transposed left operand takes twice as long on a CPU as one with a
-    transposed right operand, so L is transposed first, once and for good.
-    """
-    return _times_transpose(jax.lax.optimization_barrier(lower.T))
-
-
-def _times_transpose(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """U U' of an upper triangular matrix."""
-    size = upper.shape[0]
-    if size <= _LEAF:
-        return upper @ upper.T
-    half = size // 2
-    corner, last = upper[:half, half:], upper[half:, half:]
-    cross = corner @ last.T
-    first = _times_transpose(upper[:half, :half]) + corner @ corner.T
-    return jnp.block([[first, cross], [cross.T, _times_transpose(last)]])
