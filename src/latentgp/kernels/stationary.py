@@ -1,9 +1,11 @@
 """Kernels of the scaled distance r between two points, r^2 = sum_d (x_d - z_d)^2 / l_d^2."""
 
 from abc import abstractmethod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
@@ -33,12 +35,20 @@ class Stationary(Kernel):
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         """Correlation at squared scaled distance r^2 >= 0, one at r = 0."""
 
-    def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
-        """Coordinates between which the distance is taken: the inputs in length-scales.
+    def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
+        """Those that a length-scale divides, the inputs themselves.
 
-        The same shift of all points must not change these distances.
+        The same shift of all points must not change their distances.
         """
-        return points / self.per_column("lengthscale", points)
+        return points
+
+    def scales(self, points: Float[Array, "*N D"]) -> Float[Array, "E"]:
+        """The length-scale of each coordinate."""
+        return jnp.broadcast_to(self.per_column("lengthscale", points), points.shape[-1:])
+
+    def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
+        """Coordinates in length-scales, between which the distance is taken."""
+        return self.coordinates(points) / self.scales(points)
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
         difference = self.embed(x) - self.embed(z)
@@ -50,7 +60,9 @@ class Stationary(Kernel):
         # The centre is that of X alone, where the model's own points are given: a far row among
         # new inputs Z must not blur the other ones.
         centre = jax.lax.stop_gradient(jnp.mean(X, axis=0))
-        squared_distance = squared_distances(self.embed(X - centre), self.embed(Z - centre))
+        X, Z = X - centre, Z - centre
+        coordinates = self.coordinates(X), self.coordinates(Z)
+        squared_distance = squared_distances(*coordinates, self.scales(X))
         return self.variance * self.correlation(squared_distance)
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
@@ -139,23 +151,55 @@ class Periodic(Stationary):
         constraints.positive, role="lengthscale", default=1.0
     )
 
-    def embed(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
+    def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
         angle = 2 * jnp.pi * points / self.per_column("period", points)
-        lengthscale = self.per_column("lengthscale", points)[..., None]
-        circle = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1) / lengthscale
+        circle = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
         return circle.reshape(*points.shape[:-1], -1)
+
+    def scales(self, points: Float[Array, "*N D"]) -> Float[Array, "E"]:
+        return jnp.repeat(super().scales(points), 2)
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return jnp.exp(-0.5 * squared_distance)
 
 
-def squared_distances(A: Float[Array, "N D"], B: Float[Array, "M D"]) -> Float[Array, "N M"]:
-    """Squared Euclidean distances between rows, by one matrix product; never negative.
+@jax.custom_jvp
+def squared_distances(
+    A: Float[Array, "N E"], B: Float[Array, "M E"], scales: Float[Array, "E"]
+) -> Float[Array, "N M"]:
+    """Squared Euclidean distances between rows in units of scales, never negative.
 
-    The product loses digits in proportion to the squared norms, so the points should be centred.
+    By one matrix product, which loses digits in proportion to the squared norms, so the points
+    should be centred. The derivative in the scales takes one more, where that through both scaled
+    arrays would take two.
     """
-    squared = jnp.sum(A**2, 1)[:, None] + jnp.sum(B**2, 1)[None, :] - 2 * A @ B.T
+    A, B = A / scales, B / scales
+    # Without the barrier XLA (0.10) makes a slower loop of it: 3.7 for 3.1 ms of a step in all.
+    product = jax.lax.optimization_barrier(A @ B.T)
+    squared = jnp.sum(A**2, 1)[:, None] + jnp.sum(B**2, 1)[None, :] - 2 * product
     return jnp.maximum(squared, 0)
+
+
+def _slope_of_distances(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> Any:
+    scales = primals[2]
+    A, B = primals[0] / scales, primals[1] / scales
+    in_A, in_B, in_scales = (
+        None if isinstance(tangent, SymbolicZero) else tangent / scales for tangent in tangents
+    )
+    slope = jnp.zeros((len(A), len(B)), A.dtype)
+    if in_scales is not None:
+        # The product in the derivative is over the rows of what is not weighted: the fewer ones.
+        product = (A * in_scales) @ B.T if len(A) > len(B) else A @ (B * in_scales).T
+        norms = (A**2 @ in_scales)[:, None] + (B**2 @ in_scales)[None, :]
+        slope = slope - 2 * (norms - 2 * product)
+    if in_A is not None:
+        slope = slope + 2 * (jnp.sum(A * in_A, 1)[:, None] - in_A @ B.T)
+    if in_B is not None:
+        slope = slope + 2 * (jnp.sum(B * in_B, 1)[None, :] - A @ in_B.T)
+    return squared_distances(*primals), slope
+
+
+squared_distances.defjvp(_slope_of_distances, symbolic_zeros=True)
 
 
 def distance(squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
