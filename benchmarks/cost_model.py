@@ -61,7 +61,7 @@ def step_seconds(M: int, B: int, D: int, Q: int) -> float:
         algorithm, space = method.algorithm(model), ParameterSpace(model)
         rate, decay, total, batches = (jnp.asarray(x) for x in (0.01, 300.0, 1e6, 1e6 / B))
         numbers = rate, decay, None, total, batches
-        inference = StochasticInference(algorithm, space, method.schedule, *numbers)
+        inference = StochasticInference(algorithm, space, method.steps, *numbers)
         nothing = lgp.Data(np.zeros((1, D)), np.zeros(1)).to_device()
         posterior = algorithm.init(model, nothing).posterior
         state = inference.init(jnp.asarray(space.to_vector()), posterior)
@@ -78,19 +78,20 @@ def on_paper(rates: np.ndarray, rows: float = 1e9, devices: int = 1000) -> dict[
     """An epoch of 10^9 rows of 28 inputs on devices like this one, M = 1,000, B = 10^6.
 
     Rows are cut over the devices; what is M x M is done by all of them alike. A step adds up
-    M^2 + M + M D numbers across devices, twice sent and received, at 1 GB/s, with 50 microseconds
-    for each of the 2 log2(devices) rounds of a tree.
+    M^2 + M + M D numbers across devices: each swaps all of them with log2(devices) partners in
+    turn, at 1 GB/s and 50 microseconds a round.
     """
     M, B, D = 1000, 10**6, 28
     own = terms(M, B // devices, D, 1)
     seconds = float(np.dot(own, rates))
     numbers = M**2 + M + M * D
-    messages = 2 * 8 * numbers / 1e9 + 2 * np.log2(devices) * 50e-6
+    rounds = np.ceil(np.log2(devices))
+    messages = rounds * (8 * numbers / 1e9 + 50e-6)
     return {
         "seconds of a step, computing": seconds,
         "of which M x M": float(own[2] * rates[2]),
         "seconds of a step, messages": float(messages),
-        "MB a device sends a step": 2 * 8e-6 * numbers,
+        "MB a device sends a step": 8e-6 * rounds * numbers,
         "hours an epoch": (seconds + messages) * rows / B / 3600,
         "hours an epoch on one device": float(np.dot(terms(M, B, D, 1), rates)) * rows / B / 3600,
     }

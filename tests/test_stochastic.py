@@ -1,5 +1,7 @@
 """Inference from batches: what it must equal, where it must come to, and how it resumes."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.augmentations import GammaPoissonPolyaGamma
 from latentgp.inference.batch_method import in_batches_if_many
 from latentgp.inference.methods import choose_method
 from latentgp.inference.profile import initial_sites
@@ -14,6 +17,7 @@ from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean
 from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
 from latentgp.inference.stochastic import StochasticInference, run_batches
+from latentgp.latents.white_sites import WhiteSites
 from latentgp.parameters import ParameterSpace
 from latentgp.sources import RowsInMemory
 from problems import StudentT
@@ -418,11 +422,13 @@ def many_classes(rows=900, classes=6):
 
 
 class TestSomeClasses:
-    def test_what_a_step_reads_of_them_is_what_all_classes_say(self, x64):
+    @pytest.mark.parametrize("told", [False, True])
+    def test_what_a_step_reads_of_them_is_what_all_classes_say(self, x64, told):
+        """Where all are equally certain: at the prior, and where something is known of each."""
         model, data = many_classes()
         data = data.reweighted(np.ones(data.size)).to_device()
         points = lgp.Inducing(points=np.asarray(data.X[:15]))
-        some = model_of_some(model, 3)
+        some = model_of_some(model, 3, 2)
         rules = [lgp.AugmentedVI(points).algorithm(m) for m in (model, some)]
         total, one = jnp.asarray(float(data.size)), jnp.ones(())
         every, few = (
@@ -433,14 +439,31 @@ class TestSomeClasses:
         )
         inference = some_classes(few, model, KEY)
         vector = jnp.asarray(every.space.to_vector())
-        state = inference.init(vector, prior_of_some(rules[1], some))
-        drawn = jnp.array([4, 0, 2])
-        rows = inference.among(state, state.looked_at, data, drawn)
-        mine = few.read(state.looked_at, rows)
-        prior = prior_of_some(rules[0], model)
-        whole = every.read(every.init(vector, prior), data)
-        np.testing.assert_allclose(mine.white.linear, whole.white.linear[drawn], rtol=1e-9)
-        np.testing.assert_allclose(mine.white.precision, whole.white.precision[drawn], rtol=1e-9)
+        root = jax.random.normal(KEY, (15, 15)) / 3
+        linear = jnp.linspace(-2.0, 2.0, 15) * told
+
+        def start(inference, rule, model):
+            state = inference.init(vector, prior_of_some(rule, model))
+            classes = len(state.white.linear)
+            white = jnp.tile(linear, (classes, 1)), jnp.tile(root @ root.T * told, (classes, 1, 1))
+            white = WhiteSites(*white)
+            return state._replace(white=white, factor=white.factor())
+
+        known = start(few, rules[1], some)
+        state = inference.init(vector, few.posterior(known, some))
+        whole = every.read(start(every, rules[0], model), data)
+        mean_gradient = np.zeros(vector.shape)
+        draws = list(itertools.combinations(range(6), 3))
+        for drawn in draws:
+            drawn = jnp.array(drawn[::-1])
+            rows = inference.among(state, state.looked_at, data, drawn)
+            mine = inference.inference.read(state.looked_at, rows)
+            np.testing.assert_allclose(mine.white.linear, whole.white.linear[drawn], rtol=1e-9)
+            precision = whole.white.precision[drawn]
+            np.testing.assert_allclose(mine.white.precision, precision, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(mine.bound, whole.bound, rtol=1e-9)
+            mean_gradient += mine.gradient / len(draws)
+        np.testing.assert_allclose(mean_gradient, whole.gradient, rtol=1e-9)
 
     def test_they_come_to_the_posterior_of_all(self):
         model, data = many_classes()
@@ -469,21 +492,38 @@ class TestSomeClasses:
         assert learned.log_evidence.value > held.log_evidence.value + 20
 
     @pytest.mark.parametrize(
-        ("likelihood", "settings", "says"),
+        ("parts", "settings", "says"),
         [
-            (lgp.Softmax(6), {}, "LogisticSoftmax"),
-            (lgp.LogisticSoftmax(3), {}, "from 2 to 2"),
-            (lgp.LogisticSoftmax(6), {"schedule": lgp.Adaptive()}, "RobbinsMonro"),
+            ({"likelihood": lgp.ScaledLogisticSoftmax(6)}, {}, "LogisticSoftmax"),
+            ({}, {"classes": 6}, "from 2 to 5"),
+            ({"kernel": lgp.PerLatent(*[lgp.RBF()] * 6)}, {}, "all classes share"),
+            ({"mean": lgp.PerLatentMean(*[lgp.ZeroMean()] * 6)}, {}, "all classes share"),
+            ({}, {"schedule": lgp.Adaptive()}, "RobbinsMonro"),
+            ({}, {"learn_points": True}, "learn_points"),
+            ({}, {"method": lgp.VariationalInference(lgp.Inducing(5))}, "AugmentedVI"),
+            (
+                {},
+                {"method": lgp.AugmentedVI(lgp.Inducing(5), augmentation=GammaPoissonPolyaGamma())},
+                "registered augmentation",
+            ),
         ],
     )
-    def test_what_has_no_classes_to_draw_is_refused(self, likelihood, settings, says):
-        model, data = many_classes(60, likelihood.classes)
-        model = lgp.LatentGP(model.kernel, likelihood)
+    def test_what_has_no_classes_to_draw_is_refused(self, parts, settings, says):
+        model, data = many_classes(60)
+        parts = {"kernel": model.kernel, "likelihood": model.likelihood} | parts
+        settings = {"method": lgp.AugmentedVI(lgp.Inducing(5)), "classes": 3} | settings
 
         def fitted():
-            method = lgp.VariationalInference(lgp.Inducing(5))
-            method = lgp.Stochastic(method, classes=3, **settings)
-            return lgp.fit(model, data, key=KEY, method=method)
+            method = lgp.Stochastic(**settings)
+            return lgp.fit(lgp.LatentGP(**parts), data, key=KEY, method=method)
 
         with pytest.raises(lgp.InputError, match=says):
             fitted()
+
+    def test_a_prior_mean_of_several_inputs_is_shared(self):
+        model, data = many_classes(120)
+        model = lgp.LatentGP(model.kernel, model.likelihood, lgp.LinearMean(slope=[0.1, -0.1]))
+        method = lgp.AugmentedVI(lgp.Inducing(5))
+        method = lgp.Stochastic(method, batch_size=60, epochs=2, classes=3)
+        bound = lgp.fit(model, data, key=KEY, method=method).posterior.log_evidence.value
+        assert np.isfinite(bound)

@@ -384,7 +384,7 @@ def _by_batches(
         latent, space = start.posterior.latent, eqx.tree_at(lambda s: s.model, space, start.model)
         looking = algorithm
     else:
-        some = model_of_some(model, method.classes)
+        some = model_of_some(model, method.classes, sample.X.shape[1])
         space = eqx.tree_at(lambda s: s.model, space, some)
         looking = dataclasses.replace(method.algorithm(some), representation=ready)
         latent = prior_of_some(looking, some)

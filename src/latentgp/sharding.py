@@ -110,8 +110,9 @@ def summed(parts: PyTree) -> PyTree:
 def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
     """The sum over devices of which partners swap what they have, at doubling distances.
 
-    Gloo's own sum goes round a ring; a message as short as ours takes log2 of the devices' number
-    times the latency this way, measured at a third to a tenth of it. Devices beyond a power of two
+    Gloo's own sum goes round a ring; this takes log2 of the devices' number times the latency,
+    for a third to a tenth of the time with two to four processes and up to 50,000 numbers, and
+    sends all of them every time, where a ring sends two parts in all. Devices beyond a power of two
     hand theirs to a partner first, and are told (Thakur, Rabenseifner & Gropp 2005, 4.1).
     """
     devices = jax.lax.axis_size(ROWS)

@@ -2,6 +2,7 @@
 
 import equinox as eqx
 
+from latentgp.augmentations import NegativeMultinomialPolyaGamma
 from latentgp.errors import InputError
 from latentgp.inference.methods import (
     AugmentedVI,
@@ -32,8 +33,9 @@ class Stochastic(Method):
             `RobbinsMonro()`, or `RobbinsMonro(0.51, 1)` of the visits to a class with `classes`.
         learning_rate: of Adam at the start.
         decay: steps after which it has halved.
-        classes: how many classes a step looks at, drawn at random; for `LogisticSoftmax` with very
-            many. Nothing is learned from rows of others in that step. None looks at all.
+        classes: how many classes a step looks at, drawn at random; for `AugmentedVI` of
+            `LogisticSoftmax` with very many. The latent functions of the others stay as they are
+            in that step, and the search starts at the prior. None looks at all.
         learn_points: inducing points follow their derivative as hyper-parameters do, in units of
             the inputs' standard deviations.
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
@@ -86,6 +88,11 @@ class Stochastic(Method):
                 "Stochastic(classes=...) keeps inducing points where they are and goes by "
                 "RobbinsMonro; leave learn_points out, and Adaptive."
             )
+        if self.classes is not None and not _draws_classes(self.method):
+            raise InputError(
+                "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
+                "nothing remembered, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
+            )
         if not 0 <= self.held_out < 1:
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not isinstance(self.method, SiteMethod) or not isinstance(
@@ -116,6 +123,16 @@ class Stochastic(Method):
                 "use Stochastic(VariationalInference(Inducing(number=200)))."
             )
         return algorithm
+
+
+def _draws_classes(method: object) -> bool:
+    """Whether terms of other classes that are held are what this method makes of them."""
+    return (
+        isinstance(method, AugmentedVI)
+        and isinstance(method.representation, Inducing)
+        and method.representation.remembered is None
+        and type(method.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
+    )
 
 
 _AT_ONCE = 200_000

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.arrays import Array
-from latentgp.augmentations.polya_gamma import expected_sigmoids
+from latentgp.augmentations.polya_gamma import expected_sigmoids, logistic_bound
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.site_inference import SiteInference, prior_mean
@@ -130,7 +130,9 @@ class SomeClassesInference(BatchInference):
         y = batch.y.astype(int)
         number = jnp.full(len(terms), len(drawn)).at[drawn].set(jnp.arange(len(drawn)))
         others = jnp.sum(jnp.where((number == len(drawn))[:, None], terms, 0.0), axis=0)
-        own = jnp.log(jnp.take_along_axis(terms, y[None], axis=0)[0])
+        own_mean = jnp.take_along_axis(means, y[None], axis=0).T
+        one = jnp.ones_like(own_mean)
+        own = logistic_bound(one, jnp.zeros_like(one), own_mean, variance[:, None])
         return eqx.tree_at(
             lambda data: (data.y, data.side_information),
             batch,
@@ -155,8 +157,8 @@ def _believed(
     return whole, some.posterior(every, model)
 
 
-def model_of_some(model: LatentGP, classes: int) -> LatentGP:
-    """The model of a few of the classes of another.
+def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
+    """The model of a few of the classes of another, for inputs of so many columns.
 
     Raises:
         InputError: the other model is not one whose classes can be drawn.
@@ -171,7 +173,7 @@ def model_of_some(model: LatentGP, classes: int) -> LatentGP:
         raise InputError(
             "Stochastic(classes=...) runs on one device; leave devices out, or classes."
         )
-    if isinstance(model.kernel, PerLatent) or not _is_shared(model.mean):
+    if isinstance(model.kernel, PerLatent) or not _is_shared(model.mean, columns):
         raise InputError(
             "Stochastic(classes=...) needs a kernel and a prior mean that all classes share; leave "
             "PerLatent and PerLatentMean out."
@@ -202,5 +204,5 @@ def some_classes(
     return SomeClassesInference(inference, model, key)
 
 
-def _is_shared(mean: Any) -> bool:
-    return jax.eval_shape(mean, jnp.zeros((1, 1))).shape[1] == 1
+def _is_shared(mean: Any, columns: int) -> bool:
+    return jax.eval_shape(mean, jnp.zeros((1, columns))).shape[1] == 1

@@ -222,6 +222,9 @@ class SomeOfLogisticSoftmax(LogisticSoftmax):
     def absent(self, side: SideInformation) -> tuple[Array, Array] | None:
         return side["others"], side["own"]
 
+    def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
+        raise NotImplementedError("The terms of the other classes are what rows carry.")
+
 
 class LargestLatent(ClassLikelihood):
     """Laws of y that depend on f through which latent is the largest."""
