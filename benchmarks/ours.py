@@ -368,12 +368,16 @@ def by_batches(
 
 
 def sparse_multiclass(problem: Problem) -> Result:
-    """Softmax or logistic-softmax."""
+    """One likelihood of several classes."""
 
     def scores(posterior: lgp.Posterior) -> Result:
         return class_scores(problem.y_test, posterior.predict(problem.X_test).probabilities)
 
-    likelihoods = {"softmax": lgp.Softmax, "logistic-softmax": lgp.LogisticSoftmax}
+    likelihoods = {
+        "softmax": lgp.Softmax,
+        "logistic-softmax": lgp.LogisticSoftmax,
+        "robust-max": lgp.RobustMax,
+    }
     likelihood = likelihoods[problem.options["likelihood"]](problem.options["classes"])
     return traced(problem, model_of(problem, likelihood), scores)
 

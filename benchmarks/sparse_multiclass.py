@@ -1,8 +1,8 @@
 """Sparse multi-class classification: training time to the best peer's held-out log loss.
 
 latentgp: what `method="auto"` is for several classes (softmax, natural gradients with quasi-Monte
-Carlo) with its weak priors on hyper-parameters, the same without them, and augmented updates of the
-logistic-softmax. GPflow: robust-max and softmax; GPyTorch: softmax; each with Adam on everything,
+Carlo) with its weak priors on hyper-parameters, the same without them, augmented updates of the
+logistic-softmax, and robust-max by quadrature with weak priors. GPflow: robust-max and softmax; GPyTorch: softmax; each with Adam on everything,
 and with natural gradients for q (robust-max fails with these at 0.02 and 0.1). The peers take
 mini-batch steps until `--max-seconds` of training; latentgp stops by itself. One kernel for all
 classes, 200 shared k-means points (the distinct rows where they are no more) held fixed unless
@@ -20,6 +20,7 @@ OWN = {
     "auto": {"likelihood": "softmax", "method": "VariationalInference", "priors": True},
     "no_priors": {"likelihood": "softmax", "method": "VariationalInference"},
     "augmented": {"likelihood": "logistic-softmax", "method": "AugmentedVI"},
+    "robust_max": {"likelihood": "robust-max", "method": "VariationalInference", "priors": True},
 }
 COLUMNS = (
     *(f"{name}_seconds" for name in OWN),

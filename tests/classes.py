@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import sys
 
 import latentgp
 
@@ -19,6 +20,8 @@ def concrete_classes(base):
     while pending:
         cls = pending.pop()
         pending += cls.__subclasses__()
-        if cls.__module__.startswith("latentgp.") and not inspect.isabstract(cls):
+        # An example in a docstring may define one of its own, which its module does not hold.
+        home = sys.modules.get(cls.__module__) if cls.__module__.startswith("latentgp.") else None
+        if getattr(home, cls.__name__, None) is cls and not inspect.isabstract(cls):
             found.add(cls.__name__)
     return found - INTERNAL
