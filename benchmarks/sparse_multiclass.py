@@ -2,14 +2,14 @@
 
 latentgp: what `method="auto"` is for several classes (softmax, natural gradients with quasi-Monte
 Carlo) with its weak priors on hyper-parameters, the same without them, augmented updates of the
-logistic-softmax, and robust-max by quadrature with weak priors. GPflow: robust-max and softmax; GPyTorch: softmax; each with Adam on everything,
-and with natural gradients for q (robust-max fails with these at 0.02 and 0.1). The peers take
-mini-batch steps until `--max-seconds` of training; latentgp stops by itself. One kernel for all
-classes, 200 shared k-means points (the distinct rows where they are no more) held fixed unless
-`--learn-inducing` (the peers' only). Held-out rows: all others, at most 5,000. `first s` and
-`median s` are the training time to the lowest log loss that any peer ended at, `auto_seconds` and
-so on to those that latentgp's ended at, without compilation and without evaluating the scores. A
-dash: not reached.
+logistic-softmax, and robust-max by quadrature with weak priors. GPflow: robust-max and softmax;
+GPyTorch: softmax; each with Adam on everything, and with natural gradients for q (robust-max fails
+with these at 0.02 and 0.1). The peers take mini-batch steps until `--max-seconds` of training;
+latentgp stops by itself. One kernel for all classes, 200 shared k-means points (the distinct rows
+where they are no more) held fixed unless `--learn-inducing` (the peers' only). Held-out rows: all
+others, at most 5,000. `first s` and `median s` are the training time to the lowest log loss that
+any peer ended at, `auto_seconds` and so on to those that latentgp's ended at, without compilation
+and without evaluating the scores. A dash: not reached.
 """
 
 import harness
