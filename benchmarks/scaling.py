@@ -137,6 +137,7 @@ def picture(
     drawn = Figure(figsize=(8.5, 3.4), layout="constrained")
     left, right = drawn.subplots(1, 2)
     left.loglog(N, seconds, "o-", color="#0072B2")
+    left.set_yticks(seconds, [f"{value:.1f}" for value in seconds])
     left.set_title(f"one pass: time ~ N^{slope:.2f}", fontsize=10)
     left.set_ylabel("seconds")
     right.semilogx(N, memory, "o-", color="#D55E00")
@@ -144,7 +145,9 @@ def picture(
     right.set_title("most memory resident", fontsize=10)
     right.set_ylabel("MiB")
     for ax in (left, right):
-        ax.set_xlabel("rows N")
+        ax.minorticks_off()
+        ax.set_xticks(N, [f"{rows / 1e6:g}" for rows in N])
+        ax.set_xlabel("rows N, millions")
         ax.grid(visible=True, color="#E4E4E4")
         ax.spines[["top", "right"]].set_visible(False)
     drawn.savefig(path, dpi=110)
