@@ -3,9 +3,9 @@
 `Stochastic(AugmentedVI(Inducing(M)), classes=S)` with the logistic-softmax draws S of K classes a
 step and holds the others' terms. Made here: N rows of two inputs whose classes are regions around
 random centres, a tenth of the labels drawn anew. Time a step, compilation and the first round left
-out, and the held-out log loss after as many epochs; hyper-parameters fixed at a length-scale of 0.5
-and a variance of 4 unless `--learn-hyperparameters`. Chance is log K, and no prediction can be
-better than `least`, where the regions are known.
+out (nan where it is all there is), and the held-out log loss after as many epochs; hyper-parameters
+fixed at a length-scale of 0.5 and a variance of 4 unless `--learn-hyperparameters`. Chance is log
+K, and no prediction can be better than `least`, where the regions are known.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def measure(
     return {
         "classes": K,
         "drawn": drawn,
-        "step ms": 1e3 * (ended - begun) / max(last - first, 1),
+        "step ms": 1e3 * (ended - begun) / (last - first) if last > first else float("nan"),
         "steps": last,
         "fit s": whole,
         "log loss": lgp.metrics.log_loss(y_test, probabilities),

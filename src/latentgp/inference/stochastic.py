@@ -339,7 +339,7 @@ def bound_of_rows(
     algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """What rows contribute to the bound of a posterior and to its deficit, in nats."""
-    precision = over_latents(Factor.inverse_of_product, posterior.factor)
+    precision = posterior.prior_precision
 
     def add(carry, chunk, real):
         bound, deficit = carry

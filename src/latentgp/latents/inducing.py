@@ -245,7 +245,7 @@ class Inducing(Representation):
         rows = (X, sites.linear, sites.precision)
         if self.power:
             (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
-            inverse = over_latents(Factor.inverse_of_product, posterior.factor)
+            inverse = posterior.prior_precision
             through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
             through_rows, marginals = _pull_rows(posterior, rows)
@@ -378,7 +378,7 @@ class Inducing(Representation):
         self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
     ) -> tuple[Any, tuple[Array, Array]]:
         """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
-        precision_of_prior = over_latents(Factor.inverse_of_product, posterior.factor)
+        precision_of_prior = posterior.prior_precision
         in_sums = over_latents(
             lambda inverse, weights, reduction: (
                 -0.5 * (jnp.outer(weights, weights) + inverse - reduction)

@@ -87,6 +87,11 @@ class InducingPosterior(LatentPosterior):
     def centres(self) -> Float[Array, "M D"]:
         return self.points
 
+    @property
+    def prior_precision(self) -> Float[Array, "#Q M M"]:
+        """K_mm^-1."""
+        return over_latents(Factor.inverse_of_product, self.factor)
+
     def remembered(self, log_evidence: float) -> Remembered:
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
