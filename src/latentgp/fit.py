@@ -41,7 +41,7 @@ from latentgp.sharding import number_of_shards, rows_over, whole
 from latentgp.sources import RowsInMemory, RowSource
 from latentgp.sources.base import blocks_of
 
-_START_EVALUATIONS = 50
+_START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
 _SAMPLED_ROWS, _BLOCK_ROWS = 4_096, 65_536
 
