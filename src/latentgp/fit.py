@@ -280,12 +280,18 @@ def _by_sites(
     max_evaluations: int,
     tolerance: float,
     checkpoint: str | Path | None,
+    rough: bool = False,
 ) -> Fit:
-    """Hyper-parameters at their most probable values, and a Gaussian posterior."""
+    """Hyper-parameters at their most probable values, and a Gaussian posterior.
+
+    A rough one is where another search starts: site updates do not go on until they are settled.
+    """
     model, data, key = task.model, task.data, task.key
     algorithm = method.algorithm(model)
     ready = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
     algorithm = dataclasses.replace(algorithm, representation=ready)
+    if rough:
+        algorithm = algorithm.rough()
     scale = scales(model, data)
     space = task.space(scale)
     rows = data.divisible(number_of_shards()).to_device()
@@ -318,7 +324,8 @@ def _by_sites(
     sites = initial_sites(algorithm, model, rows)
     if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
-    settled = settle(algorithm.until_settled(), model, rows, sites)
+    settling = algorithm if rough else algorithm.until_settled()
+    settled = settle(settling, model, rows, sites)
     if not np.isfinite(settled.bound):
         raise InputError(
             "The log evidence is not a finite number at these hyper-parameters; start from other "
@@ -379,6 +386,7 @@ def _by_batches(
             max_evaluations=_START_EVALUATIONS,
             tolerance=_START_TOLERANCE,
             checkpoint=None,
+            rough=learns,
         )
         assert isinstance(start.posterior, Posterior)
         latent, space = start.posterior.latent, eqx.tree_at(lambda s: s.model, space, start.model)

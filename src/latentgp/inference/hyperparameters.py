@@ -182,7 +182,8 @@ class _Runs:
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
-        result = evaluate(self._algorithm, self._space, jnp.asarray(vector), data, self.sites)
+        algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
+        result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, bound, gradient = agreed((result.value, result.bound, result.gradient))
         value, gradient = float(value), np.array(gradient)
         seen = [r.value for r in self._driver.records if r.restart == run]

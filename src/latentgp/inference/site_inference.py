@@ -26,6 +26,7 @@ from latentgp.sites.base import EvidenceKind, GaussianSites, Rows, SiteRule
 
 _FINAL_TOLERANCE = 1e-7
 _FINAL_UPDATES = 200
+_ROUGH_TOLERANCE = 1e-3
 _ROUNDS_ALONE = 10
 
 
@@ -100,6 +101,12 @@ class SiteInference(eqx.Module):
             tolerance=min(self.tolerance, _FINAL_TOLERANCE),
             max_updates=max(self.max_updates, _FINAL_UPDATES),
         )
+
+    def rough(self) -> "SiteInference":
+        """Bounds by site updates that stop early: for a search that another one goes on from."""
+        if self.rule.goal != "bound":
+            return self
+        return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
         """The state with sites made from the prior's marginals, or around likely latents."""

@@ -38,6 +38,8 @@ from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites
 
 _LEAST_SHARE = 1e-9
+_USUAL = 5.0
+_SECOND_MOMENT = 0.999  # Adam's
 
 
 class BatchState(NamedTuple):
@@ -167,7 +169,7 @@ class StochasticInference(BatchInference):
         share, schedule = self.schedule.share(state.schedule, difference)
         ways: Any
         slopes = self._learned(read.gradient, read.in_points)
-        ways, adam = optax.scale_by_adam().update(slopes, state.adam)
+        ways, adam = optax.scale_by_adam().update(_tamed(slopes, state.adam), state.adam)
         rate = part * self.learning_rate / (1 + state.steps / self.decay)
         moved, share = self._moved(state, read.white, part * share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
@@ -312,6 +314,21 @@ def _believed(
 ) -> tuple[LatentGP, InducingPosterior]:
     model = inference.space.to_model(state.vector)
     return model, inference.posterior(state, model)
+
+
+def _tamed(slopes: Any, adam: Any) -> Any:
+    """Derivatives, none far beyond the usual size of its own so far.
+
+    One row of heavy tails would otherwise carry its parameter off: what Adam remembers of it moves
+    on for ten steps.
+    """
+    square = optax.tree.bias_correction(adam.nu, _SECOND_MOMENT, jnp.maximum(adam.count, 1))
+
+    def clip(slope: Array, square: Array) -> Array:
+        limit = jnp.where(square > 0, _USUAL * jnp.sqrt(square), jnp.inf)
+        return jnp.clip(slope, -limit, limit)
+
+    return jax.tree.map(clip, slopes, square)
 
 
 @jax.jit
