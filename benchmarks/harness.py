@@ -310,12 +310,18 @@ def note_time_to(result: dict[str, Any], score: str, target: float) -> None:
 
 
 def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> float:
-    """Everyone's time to the best of the peers' last scores, which it returns."""
+    """Everyone's time to the best of the peers' last scores, which it returns.
+
+    And to the lowest that any of them was seen at: who learns too long ends above it.
+    """
     peers = [run for name, results in runs.items() if not name.startswith(OURS) for run in results]
     best = min((result[score] for result in peers), default=float("-inf"))
+    seen = (point[score] for result in peers for point in result["trace"])
+    lowest = min(seen, default=float("-inf"))
     for results in runs.values():
         for result in results:
             note_time_to(result, score, best)
+            result["to_lowest_seconds"] = seconds_to(result, score, lowest)
     return best
 
 

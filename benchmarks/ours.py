@@ -8,6 +8,7 @@ harness's first run of a job is the cold one; JAX keeps what it compiled.
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -355,19 +356,19 @@ def by_batches(
     started = perf_counter()
     fit(end_after_two)
     compile_seconds = perf_counter() - started
-    step = (rounds[-1].seconds - rounds[0].seconds) / max(rounds[-1].steps - rounds[0].steps, 1)
-    posterior: Any = None  # makes the latest one
-    trace = ScoreTrace(problem, lambda: scores(posterior()))
+    steps = rounds[-1].steps - rounds[0].steps
+    step_ms = 1000 * (rounds[-1].seconds - rounds[0].seconds) / steps if steps else None
+    latest: Any = None  # makes the posterior, for scores alone
+    trace = ScoreTrace(problem, lambda: scores(latest()))
 
     def look(progress: Any) -> bool:
-        nonlocal posterior
-        posterior = progress.posterior
+        nonlocal latest
+        latest = progress.posterior
         return not trace.tick()
 
-    fitted = fit(look)
-    posterior = lambda: fitted.posterior  # noqa: E731
+    latest = partial(getattr, fit(look), "posterior")
     trace.record()
-    return trace.result() | {"compile_seconds": compile_seconds, "step_ms": 1000 * step}
+    return trace.result() | {"compile_seconds": compile_seconds, "step_ms": step_ms}
 
 
 def sparse_multiclass(problem: Problem) -> Result:

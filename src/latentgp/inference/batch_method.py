@@ -23,7 +23,8 @@ class Stochastic(Method):
 
     The search starts where the method ends on a thinned set of rows. Natural parameters of q(u) go
     towards those of a batch by convex combination, hyper-parameters by Adam (Kingma & Ba 2015) on
-    the bound, what the rows said about u held. Rows come in another order every epoch.
+    the bound, what the rows said about u held and no derivative counted for more than five times
+    its root mean square so far. Rows come in another order every epoch.
 
     Args:
         method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
