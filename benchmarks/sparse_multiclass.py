@@ -57,7 +57,7 @@ MOST_TEST_ROWS = 5000
 def main() -> None:
     parser = harness.parser(__doc__, peers=("gpflow", "gpytorch"), repeats=0)
     parser.add_argument("--sets", nargs="+", choices=SIZES)
-    parser.add_argument("--size", type=int, help="training rows, at most")
+    parser.add_argument("--size", type=int, help="training rows, at most, but with --large")
     parser.add_argument("--large", action="store_true", help="whole sets, latentgp by batches")
     harness.add_training_arguments(
         parser, inducing=200, batch_size=500, learning_rate=0.05, max_seconds=60.0, natural=0.1
@@ -77,9 +77,7 @@ def main() -> None:
         )
     with harness.Session(arguments) as session:
         for name in arguments.sets or (LARGE if arguments.large else SIZES):
-            size = None
-            if not arguments.large:
-                size = min(SIZES[name], arguments.size or SIZES[name])
+            size = None if arguments.large else min(SIZES[name], arguments.size or SIZES[name])
             split = multiclass(arguments.data_dir, name, size, MOST_TEST_ROWS)
             arrays = split._asdict() | {"Z": inducing_points(split.X, arguments.inducing)}
             classes = int(split.y.max()) + 1

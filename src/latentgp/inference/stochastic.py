@@ -39,7 +39,8 @@ from latentgp.sites.base import GaussianSites
 
 _LEAST_SHARE = 1e-9
 _USUAL = 5.0
-_SECOND_MOMENT = 0.999  # Adam's
+_SECOND_MOMENT = 0.999
+_ADAM = optax.scale_by_adam(b2=_SECOND_MOMENT)
 
 
 class BatchState(NamedTuple):
@@ -155,7 +156,7 @@ class StochasticInference(BatchInference):
             white,
             white.factor(),
             self.schedule.init(white),
-            optax.scale_by_adam().init(self._learned(vector, posterior.points)),
+            _ADAM.init(self._learned(vector, posterior.points)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -169,7 +170,7 @@ class StochasticInference(BatchInference):
         share, schedule = self.schedule.share(state.schedule, difference)
         ways: Any
         slopes = self._learned(read.gradient, read.in_points)
-        ways, adam = optax.scale_by_adam().update(_tamed(slopes, state.adam), state.adam)
+        ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
         rate = part * self.learning_rate / (1 + state.steps / self.decay)
         moved, share = self._moved(state, read.white, part * share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
