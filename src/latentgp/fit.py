@@ -28,6 +28,7 @@ from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.latents import Inducing
+from latentgp.latents.inducing_posterior import InducingPosterior
 from latentgp.latents.white_sites import Remembered
 from latentgp.linalg.threads import one_blas_thread
 from latentgp.models import LatentGP
@@ -311,7 +312,7 @@ def _by_sites(
     bounds = search_bounds(space, scale)
     if learn_hyperparameters and space.size:
         learned = learn(
-            algorithm,
+            algorithm.coarse() if rough else algorithm,
             space,
             rows,
             bounds=bounds,
@@ -396,8 +397,16 @@ def _by_batches(
         space = eqx.tree_at(lambda s: s.model, space, some)
         looking = dataclasses.replace(method.algorithm(some), representation=ready)
         latent = prior_of_some(looking, some)
+    assert isinstance(latent, InducingPosterior)
     source = source.part(jax.process_index(), jax.process_count())
-    plan = Plan.of(source.size, method.batch_size, method.epochs, method.tolerance, method.patience)
+    plan = Plan.of(
+        source.size,
+        method.batch_size,
+        method.epochs,
+        method.tolerance,
+        method.patience,
+        columns=max(sample.X.shape[1], len(latent.points)),
+    )
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
     rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
     spread = jnp.asarray(np.std(sample.X, axis=0)) if method.learn_points else None

@@ -27,8 +27,7 @@ from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
 
-_ROUND_ROWS = 200_000
-_ROUND_BATCHES = 100
+_ROUND_BATCHES, _ROUND_NUMBERS = 100, 10_000_000
 
 
 class Round(NamedTuple):
@@ -104,17 +103,29 @@ class Plan(NamedTuple):
     patience: int
 
     @classmethod
-    def of(cls, rows: int, batch_size: int, epochs: int, tolerance: float, patience: int) -> "Plan":
+    def of(
+        cls,
+        rows: int,
+        batch_size: int,
+        epochs: int,
+        tolerance: float,
+        patience: int,
+        columns: int,
+    ) -> "Plan":
         """Batches of nearly equal size, at most about as large as asked for.
 
-        Every device has an equal part of each.
+        Every device has an equal part of each. A round has at most 100 batches, and at most ten
+        million numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
+        points: a second's work, and memory that does not matter. `patience` counts 100 batches
+        each, or epochs where these are shorter.
         """
         batches = math.ceil(rows / batch_size)
         even = math.ceil(rows / batches)
         even += -even % number_of_shards()
-        largest = max(1, min(_ROUND_BATCHES, _ROUND_ROWS // batch_size, batches))
-        rounds = math.ceil(batches / largest)
-        return cls(epochs, batches, even, math.ceil(batches / rounds), tolerance, patience)
+        most = min(_ROUND_BATCHES, batches)
+        rounds = math.ceil(batches / max(1, min(most, _ROUND_NUMBERS // (even * columns))))
+        size = math.ceil(batches / rounds)
+        return cls(epochs, batches, even, size, tolerance, math.ceil(patience * most / size))
 
     def rounds_of(self, rows: int) -> int:
         """Of an epoch of so many rows."""

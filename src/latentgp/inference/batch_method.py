@@ -42,7 +42,8 @@ class Stochastic(Method):
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
             quarter of the rounds must be better than as many before it for the search to go on,
             once every row has been read.
-        patience: rounds of such a quarter at least, each of at most 100 batches and an epoch.
+        patience: how many times 100 batches, or epochs where these are shorter, such a quarter has
+            at least.
         held_out: share of the rows that is held out, whose mean log density is what then must
             rise; 0 holds out none.
 

@@ -108,6 +108,10 @@ class SiteInference(eqx.Module):
             return self
         return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
 
+    def coarse(self) -> "SiteInference":
+        """A rough one through few inducing points: for hyper-parameters to go on from."""
+        return replace(self.rough(), representation=self.representation.coarse())
+
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
         """The state with sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)

@@ -130,6 +130,10 @@ class Representation(eqx.Module):
             )
         return self
 
+    def coarse(self) -> "Representation":
+        """One that costs less, for hyper-parameters to start from."""
+        return self
+
     @abstractmethod
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites

@@ -41,6 +41,8 @@ from latentgp.linalg.cholesky import Factor, jittered_cholesky
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows
 
+_COARSE_POINTS = 128
+
 
 class Projected(NamedTuple):
     """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
@@ -180,6 +182,13 @@ class Inducing(Representation):
             )
         signed = signed or (self.remembered is not None and self.remembered.signed)
         return dataclasses.replace(self, signed=signed, power=power)
+
+    def coarse(self) -> "Inducing":
+        points = self._points()
+        if len(points) <= _COARSE_POINTS or self.remembered is not None:
+            return self
+        chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
+        return dataclasses.replace(self, number=_COARSE_POINTS, points=points[chosen])
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
