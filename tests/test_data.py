@@ -4,6 +4,7 @@ import pytest
 from scipy import sparse
 
 import latentgp as lgp
+import latentgp.data as data_module
 from problems import BINARY, SMOOTH, X, classification, regression
 
 ROWS = np.arange(12.0)
@@ -65,6 +66,29 @@ def test_rows_are_selected_with_all_that_belongs_to_them():
     np.testing.assert_array_equal(
         chosen.side_information["noise_variance"], np.arange(11)[mask] / 10
     )
+
+
+@pytest.mark.parametrize("alike", [False, True])
+def test_equal_rows_are_merged_whatever_their_order(alike, monkeypatch):
+    """Rows that are told apart by nothing but a fingerprint, too."""
+    if alike:
+        monkeypatch.setattr(data_module, "_fingerprints", lambda bits: np.zeros(len(bits), "u8"))
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 3, size=(60, 3)).astype(float)
+    y = np.where(rng.uniform(size=(60, 2)) < 0.3, np.nan, rng.integers(0, 2, size=(60, 2)))
+    y[:, 0] = np.where(np.isnan(y).all(axis=1), 0.0, y[:, 0])
+    merged = [lgp.Data(table[o], y[o]).merged() for o in (slice(None), rng.permutation(60))]
+    for one, other in zip(*map(jax.tree.leaves, merged), strict=True):
+        np.testing.assert_array_equal(one, other)
+    rows = [tuple(row) for row in np.nan_to_num(np.hstack([table, y]), nan=-1.0)]
+    found = np.nan_to_num(np.hstack([merged[0].X, merged[0].y]), nan=-1.0)
+    assert merged[0].weights is not None
+    weights = dict(zip(map(tuple, found), merged[0].weights, strict=True))
+    assert weights == {row: rows.count(row) for row in rows}
+
+
+def test_zeros_of_either_sign_are_equal_rows():
+    assert lgp.Data([0.0, -0.0, 1.0], np.ones(3)).merged().size == 2
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ def test_auto_reads_files_in_batches(tmp_path):
     with pytest.raises(lgp.InputError, match="needs all rows in memory"):
         lgp.fit(model, source, key=KEY, method=lgp.ExactGP())
     assert lgp.fit(model, source, key=KEY, method=method).posterior.log_evidence.value > -2000
+    chosen = lgp.fit(model, source, key=KEY, max_seconds=0.0).diagnostics
+    assert isinstance(chosen.method, lgp.Stochastic)
 
 
 class TestErrors:

@@ -10,6 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.augmentations import GammaPoissonPolyaGamma
+from latentgp.inference.batch_driver import Plan
 from latentgp.inference.batch_method import in_batches_if_many
 from latentgp.inference.methods import choose_method
 from latentgp.inference.profile import initial_sites
@@ -17,6 +18,7 @@ from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean
 from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
 from latentgp.inference.stochastic import StochasticInference, run_batches
+from latentgp.latents import inducing
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.parameters import ParameterSpace
 from latentgp.sources import RowsInMemory
@@ -76,9 +78,10 @@ def test_fixed_hyperparameters_come_to_the_posterior_of_all_rows(name):
     assert -1e-6 < gap < 1.0
 
 
+@pytest.mark.parametrize("schedule", [None, lgp.Adaptive()])
 @pytest.mark.parametrize("name", CASES)
-def test_learned_hyperparameters_are_as_good_as_from_all_rows(name):
-    _, (ours, whole) = fits(name, True, epochs=15)
+def test_learned_hyperparameters_are_as_good_as_from_all_rows(name, schedule):
+    _, (ours, whole) = fits(name, True, epochs=15, schedule=schedule)
     evidences = [f.posterior.log_evidence.value for f in (ours, whole)]
     assert evidences[0] > evidences[1] - 5
     assert ours.posterior.log_evidence.kind == "lower bound"
@@ -113,6 +116,45 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covar
     assert mine
     for one, other in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+
+
+def whole_and_batches(x64):
+    """An algorithm for batches of 64 of 300 rows, a state, and the epoch's batches, filled up."""
+    algorithm, model, data, state = parts(*CASES["variational"])
+    numbers = (jnp.asarray(number) for number in (0.05, 200.0, 300.0, 5.0))
+    rate, decay, total, batches = numbers
+    inference = StochasticInference(
+        algorithm, ParameterSpace(model), lgp.RobbinsMonro(), rate, decay, None, total, batches
+    )
+    vector = jnp.asarray(inference.space.to_vector())
+    rows = RowsInMemory(data.reweighted(jnp.linspace(0.5, 1.5, 300)))
+    epoch = [jax.tree.map(jnp.asarray, block) for block in rows.epoch((3,), 64)]
+    return inference, inference.init(vector, state.posterior), rows.data, epoch
+
+
+def test_batches_of_an_epoch_give_the_bound_of_all_rows_in_the_mean(x64):
+    """The last one, filled up with rows of weight zero, too; so do their gradients."""
+    inference, state, data, epoch = whole_and_batches(x64)
+    whole, total = inference.read(state, data), float(data.total_weight)
+    assert np.any(np.asarray(epoch[-1].weights) == 0)
+    shares = [float(jnp.sum(batch.weights)) / total for batch in epoch]
+    reads = [
+        inference.read(state, batch.reweighted(batch.weights / share))
+        for batch, share in zip(epoch, shares, strict=True)
+    ]
+    for told in zip(jax.tree.leaves(whole), *map(jax.tree.leaves, reads), strict=True):
+        mean = sum(share * part for share, part in zip(shares, told[1:], strict=True))
+        np.testing.assert_allclose(mean, told[0], rtol=1e-9, atol=1e-9)
+
+
+def test_rows_that_fill_a_batch_up_change_nothing(x64):
+    inference, state, _, epoch = whole_and_batches(x64)
+    filled = epoch[-1]
+    real = filled.select(np.asarray(filled.weights) > 0)
+    assert real.size < filled.size
+    steps = [inference.step(state, batch, jnp.sum(batch.weights)) for batch in (filled, real)]
+    for one, other in zip(*map(jax.tree.leaves, steps), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
@@ -265,12 +307,20 @@ class Stop(Exception):
     pass
 
 
-def searched(**settings):
+def searched(schedule=None, **settings):
     model, data = classification(900)
     method = lgp.Stochastic(
-        lgp.VariationalInference(lgp.Inducing(15)), batch_size=64, epochs=4, tolerance=0.0
+        lgp.VariationalInference(lgp.Inducing(15)),
+        batch_size=64,
+        epochs=4,
+        tolerance=0.0,
+        schedule=schedule,
     )
     return lgp.fit(model, data, key=KEY, method=method, **settings)
+
+
+def searched_adaptively(**settings):
+    return searched(lgp.Adaptive(), **settings)
 
 
 def searched_of_some_classes(**settings):
@@ -282,7 +332,7 @@ def searched_of_some_classes(**settings):
 
 
 @pytest.mark.parametrize("ending", ["callback", "error"])
-@pytest.mark.parametrize("run", [searched, searched_of_some_classes])
+@pytest.mark.parametrize("run", [searched, searched_adaptively, searched_of_some_classes])
 def test_a_resumed_search_ends_with_the_same_bits(tmp_path, run, ending):
     def ends(progress):
         if progress.steps >= 30 and ending == "error":
@@ -351,6 +401,47 @@ def test_a_second_fit_compiles_nothing():
     before = run_batches._cache_size()
     lgp.fit(model, data, key=jax.random.key(5), method=method)
     assert run_batches._cache_size() == before
+
+
+def test_a_bound_that_stands_still_ends_the_search():
+    model, data = regression(1000)
+    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(25)), batch_size=100, epochs=200)
+    fit = lgp.fit(model, data, key=KEY, method=method)
+    assert fit.diagnostics.ending == "the bound stood still"
+    assert fit.diagnostics.converged
+    bounds = fit.history.bound
+    assert len(bounds) < 100
+    window = max(3, len(bounds) // 4)
+    assert bounds[-window:].mean() - bounds[-2 * window : -window].mean() <= 1e-4 * data.size
+    assert bounds[-window:].mean() > bounds[:3].mean()
+
+
+def test_a_round_is_a_second_of_work_and_patience_counts_batches():
+    def plan(rows, columns, batch_size=1000):
+        return Plan.of(rows, batch_size, 5, 1e-4, 3, columns)
+
+    few, many, short = plan(1_000_000, 100), plan(1_000_000, 500), plan(40_781, 500)
+    assert (few.round_size, few.patience) == (100, 3)
+    assert (many.round_size, many.patience) == (20, 15)
+    assert short.round_size * short.rounds_of(40_781) >= short.batches == 41
+    assert short.patience * short.round_size >= 3 * 41
+    assert plan(1000, 10_000_000).round_size == 1
+
+
+def test_a_start_through_fewer_points_leads_to_the_same_place(monkeypatch):
+    model, data = classification(1200)
+    whole = lgp.VariationalInference(lgp.Inducing(points=data.X[:60]))
+    method = lgp.Stochastic(whole, batch_size=100, epochs=10)
+    evidences = []
+    for most in (1000, 20):
+        monkeypatch.setattr(inducing, "_COARSE_POINTS", most)
+        coarse = whole.representation.coarse()
+        assert len(coarse.points) == min(most, 60)
+        posterior = lgp.fit(model, data, key=KEY, method=method).posterior
+        assert len(posterior.latent.points) == 60
+        evidences.append(float(posterior.log_evidence))
+    assert evidences[0] == pytest.approx(evidences[1], abs=1.0)
+    assert evidences[0] != evidences[1]
 
 
 def test_held_out_rows_end_the_search():

@@ -259,6 +259,24 @@ def test_update_keeps_what_it_knows_and_takes_points_where_rows_are_new():
     np.testing.assert_allclose(after.mean_f(left.X), first.mean_f(left.X), atol=0.3)
 
 
+@pytest.mark.parametrize("selection", ["k-means++", "grid", "greedy-variance", "k-dpp"])
+def test_every_selection_covers_old_rows_and_new(selection):
+    model, data = regression()
+    left, right = (
+        data.select(np.flatnonzero(mask)) for mask in (data.X[:, 0] < 0, data.X[:, 0] >= 0)
+    )
+    first = fitted(model, left, lgp.CollapsedVI(lgp.Inducing(36, selection=selection)))
+    after = first.update(right.X, right.y, key=KEY, selection=selection, n_inducing=72)
+    errors = [
+        np.mean((after.mean_f(part.X) - first.mean_f(part.X)) ** 2)
+        if part is left
+        else np.mean((after.mean_f(part.X) - part.y) ** 2)
+        for part in (left, right)
+    ]
+    assert errors[0] < 0.01
+    assert errors[1] < 0.1 < np.mean((first.mean_f(right.X) - right.y) ** 2)
+
+
 @pytest.mark.parametrize("method", [lgp.Laplace, lgp.ExpectationPropagation, lgp.GibbsSampling])
 def test_methods_that_cannot_go_on_say_so(method):
     model, data = classification()

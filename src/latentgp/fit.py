@@ -22,7 +22,13 @@ from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.chains import Driving
 from latentgp.inference.driver import Callback, Driver
 from latentgp.inference.hyperparameters import Learned, learn
-from latentgp.inference.methods import Method, SamplingMethod, SiteMethod, choose_method
+from latentgp.inference.methods import (
+    Method,
+    SamplingMethod,
+    SiteMethod,
+    choose_method,
+    default_inducing,
+)
 from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
 from latentgp.inference.profile import Settled, initial_sites, settle
 from latentgp.inference.site_inference import SiteInference
@@ -44,7 +50,7 @@ from latentgp.sources.base import blocks_of
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
-_SAMPLED_ROWS, _BLOCK_ROWS = 4_096, 65_536
+_CANDIDATES, _SAMPLED_ROWS, _BLOCK_ROWS = 10_000, 4_096, 65_536
 
 
 class History(NamedTuple):
@@ -155,7 +161,10 @@ def fit(
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
     if method == "auto":
-        choice = choose_method(model, data.size if source is None else source.size)
+        if source is None:
+            choice = choose_method(model, data.size)
+        else:
+            choice = choose_method(model, source.size, default_inducing(model))
         if source is None and learn_hyperparameters and not restarts:
             choice = in_batches_if_many(choice, data.size)
         method, reason = choice
@@ -368,9 +377,11 @@ def _by_batches(
     held_out = None
     if method.held_out:
         source, held_out = source.split(method.held_out)
-    sample = source.sample(_SAMPLED_ROWS).divisible(number_of_shards())
     algorithm = method.algorithm(model)
-    ready = algorithm.representation.initialise(sample.X, sample.weights, model.kernel, key)
+    assert isinstance(algorithm.representation, Inducing)
+    candidates = source.sample(max(_CANDIDATES, 2 * (algorithm.representation.number or 0)))
+    ready = algorithm.representation.initialise(candidates.X, candidates.weights, model.kernel, key)
+    sample = RowsInMemory(candidates).sample(_SAMPLED_ROWS).divisible(number_of_shards())
     algorithm = dataclasses.replace(algorithm, representation=ready)
     scale = scales(model, sample)
     space = task.space(scale)

@@ -161,7 +161,7 @@ def _swapped(
     def swap(step, chosen):
         place_key, row_key, accept_key = jax.random.split(jax.random.fold_in(key, step), 3)
         place = jax.random.randint(place_key, (), 0, len(chosen))
-        row = jax.random.randint(row_key, (), 0, len(X))
+        row = jax.random.randint(row_key, (), 0, len(X), chosen.dtype)
         inverse = cholesky(gram(chosen, chosen)).inverse_of_product()
 
         # 1 / variance of the chosen row given the others, and that of the new one given them.
