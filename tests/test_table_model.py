@@ -6,6 +6,7 @@ import pytest
 
 from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
+from latentgp.posterior import Posterior
 from latentgp.table_model import TableModel, settle
 
 ROWS = 60
@@ -66,6 +67,17 @@ class TestIntervalsOfTwoClasses:
     def test_two_latent_functions_have_none(self):
         model, frame = fitted(self.LABEL, likelihood="softmax")
         assert list(model.predict(frame)) == ["prediction", "probability_no", "probability_yes"]
+
+
+@pytest.mark.parametrize("target", [_f, TestIntervalsOfTwoClasses.LABEL], ids=["number", "class"])
+@pytest.mark.filterwarnings("ignore")
+def test_marginals_are_computed_once(target, monkeypatch):
+    model, frame = fitted(target, "auto")
+    marginals, calls = Posterior._marginals, []
+    monkeypatch.setattr(Posterior, "_marginals", lambda *a: calls.append(1) or marginals(*a))
+    model.predict(frame)
+    model.evaluate(frame)
+    assert len(calls) == 2
 
 
 class TestWhatARowCarries:

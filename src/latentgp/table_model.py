@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
 from latentgp import metrics
+from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators import (
@@ -28,6 +28,8 @@ from latentgp.estimators import (
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
 from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.linalg.streaming import apply_in_buckets
+from latentgp.posterior import Predictive
 from latentgp.precision import double_precision
 from latentgp.table_rows import TableRows, sample_of
 from latentgp.tables import TableEncoder, guess_task, split_target
@@ -303,24 +305,32 @@ class TableModel:
                 warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
         X = self.encoder.encode(frame)
         side: dict[str, Any] = _sides_of(frame, known)
-        if isinstance(self.estimator, GPRegressor | GPCountRegressor):
-            if mean_only:
-                return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
-            mean, std = self.estimator.predict(X, return_std=True, **side)
-            lower, upper = self.estimator.predict_interval(X, level, **side)
-            columns = {"mean": mean, "std": std, "lower": lower, "upper": upper}
+        if mean_only and not isinstance(self.estimator, LabelEstimator):
+            return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
+        # All that is asked for is read off one set of marginals, which are what takes long.
+        predictive = self.estimator.posterior_.predict(X, **side)
+        if not isinstance(self.estimator, LabelEstimator):
+            lower, upper = predictive.interval(level)
+            columns = {
+                "mean": predictive.mean,
+                "std": np.sqrt(predictive.variance),
+                "lower": lower,
+                "upper": upper,
+            }
             return pd.DataFrame(columns, index=frame.index)
-        probabilities = self.estimator.predict_proba(X)
-        names = [f"probability_{label}" for label in self.estimator.classes_]
+        probabilities, classes = predictive.probabilities, self.estimator.classes_
         columns = {
-            "prediction": self.estimator.predict(X),
-            **dict(zip(names, probabilities.T, strict=True)),
+            "prediction": classes[np.argmax(probabilities, axis=1)],
+            **{f"probability_{k}": p for k, p in zip(classes, probabilities.T, strict=True)},
         }
-        likelihood = self.estimator.model_.likelihood
-        if len(names) == 2 and self.task == "classification" and likelihood.latent_size == 1:
-            latent = self.estimator.posterior_.predict_f(X)
-            reach = ndtri((1 + level) / 2) * np.sqrt(latent.variance)
-            ends = np.stack([latent.mean - reach, latent.mean + reach])
+        likelihood = predictive.likelihood
+        if len(classes) == 2 and self.task == "classification" and likelihood.latent_size == 1:
+            if isinstance(predictive, Predictive):
+                mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
+            else:  # draws
+                mean, variance = self.estimator.posterior_.predict_f(X)
+            reach = ndtri((1 + level) / 2) * np.sqrt(variance)
+            ends = np.stack([mean - reach, mean + reach])
             columns["lower"], columns["upper"] = _second_class(likelihood, ends)
         return pd.DataFrame(columns, index=frame.index)
 
@@ -405,9 +415,8 @@ def regression_scores(
     density is scored, and how many they are is among the scores.
     """
     seen = uncensored(side, len(y))
-    mean, std = estimator.predict(X, return_std=True, **side)
-    density = estimator.log_predictive_density(X, y, **side)
-    interval = estimator.predict_interval(X, **side)
+    predictive = estimator.posterior_.predict(X, **side)
+    mean, density, interval = predictive.mean, predictive.log_prob(y), predictive.interval()
     scores = {
         "negative log predictive density": metrics.negative_log_predictive_density(density),
     }
@@ -418,7 +427,7 @@ def regression_scores(
         scores["root mean squared error"] = metrics.root_mean_squared_error(y[seen], mean[seen])
         scores["95 % interval coverage"] = metrics.interval_coverage(y[seen], *ends)
     if isinstance(estimator.model_.likelihood, Gaussian):
-        scores["CRPS"] = metrics.crps_gaussian(y, mean, std)
+        scores["CRPS"] = metrics.crps_gaussian(y, mean, np.sqrt(predictive.variance))
     return scores
 
 
@@ -430,7 +439,7 @@ def classification_scores(
     classes = estimator.classes_
     return {
         "log loss": metrics.log_loss(y, probabilities, classes=classes),
-        "error": float(np.mean(estimator.predict(X) != y)),
+        "error": float(np.mean(classes[np.argmax(probabilities, axis=1)] != y)),
         "Brier score": metrics.brier_score(y, probabilities, classes=classes),
         "expected calibration error": metrics.expected_calibration_error(
             y, probabilities, classes=classes
@@ -443,9 +452,13 @@ def _second_class(
     likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
 ) -> Float[np.ndarray, "2 N"]:
     """Its probability at the two ends of the one latent function, the lower first."""
-    probabilities = jax.vmap(lambda f: likelihood.class_probabilities(f[None], {})[1])
-    values = np.asarray(probabilities(jnp.asarray(ends.ravel())))
+    values = apply_in_buckets(_probability_of_second, likelihood, rows=ends.ravel())
     return np.sort(values.reshape(ends.shape), axis=0)
+
+
+@jax.jit
+def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
+    return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)
 
 
 def _order_of(target: "pd.Series") -> list[str] | None:
