@@ -28,6 +28,7 @@ from latentgp import (
     InputError,
 )
 from latentgp.estimators import MULTICLASS, REGRESSION
+from latentgp.sources import RowsInMemory
 
 ROWS = 30
 
@@ -556,6 +557,21 @@ class TestMethod:
         X = inputs()
         with pytest.raises(InputError, match=r"needs Gaussian noise.*use AugmentedVI"):
             GPClassifier(method=name).fit(X, labels(X))
+
+
+class TestRowsInBatches:
+    def test_targets_far_from_zero_lose_no_digits(self):
+        X = inputs(rows=400)
+        bounds, means = [], []
+        for centre in (0.0, 1e8):
+            regressor = GPRegressor(n_inducing=10, random_state=0, max_evaluations=3, verbose=1)
+            regressor.fit(X, targets(X) + centre)
+            rows = RowsInMemory(lgp.Data(X, targets(X) + centre))
+            regressor.continue_with(rows, batch_size=100, epochs=1, verbose=1)
+            bounds.append(float(regressor.posterior_.log_evidence))
+            means.append(regressor.predict(X) - centre)
+        assert bounds[1] == pytest.approx(bounds[0], abs=0.01)
+        np.testing.assert_allclose(means[1], means[0], atol=1e-3)
 
 
 class TestState:

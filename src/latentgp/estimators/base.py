@@ -37,8 +37,10 @@ from latentgp.kernels import Kernel, PerLatent
 from latentgp.latents import Inducing
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
+from latentgp.models import LatentGP
 from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
+from latentgp.sources.centred import CentredRows, centred
 
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
@@ -107,7 +109,7 @@ class GPEstimator(BaseEstimator):
             max_evaluations=self.max_evaluations,
             verbose=self.verbose,
         )
-        self._keep(result, method, reason, centre)
+        self._keep(result, method, reason, centre, self.verbose)
         return self
 
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
@@ -123,14 +125,10 @@ class GPEstimator(BaseEstimator):
             )
         remembered = posterior.remembered()
         method = remembering(self._in_one_pass(), self.model_, remembered, self.n_inducing)
-        model, centre = self.model_, 0.0
-        if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
-            centre = float(model.mean.value)
-            data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
-            model = dataclasses.replace(model, mean=ZeroMean())
+        model, centre = self._centred_model()
         result = fit(
             model,
-            data,
+            centred(data, centre),
             key=jax.random.key(self._seed()),
             method=method,
             learn_hyperparameters=learn_hyperparameters,
@@ -138,7 +136,7 @@ class GPEstimator(BaseEstimator):
             verbose=self.verbose,
         )
         plain = eqx.tree_at(lambda m: m.representation.remembered, method, None)
-        self._keep(result, plain, "went on with further rows", centre)
+        self._keep(result, plain, "went on with further rows", centre, self.verbose)
         return self
 
     def continue_with(
@@ -169,19 +167,25 @@ class GPEstimator(BaseEstimator):
         if isinstance(method, ExactGP):
             method = CollapsedVI(Inducing(self.n_inducing or default_inducing(self.model_)))
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
+        model, centre = self._centred_model()
         result = fit(
-            self.model_,
-            rows,
+            model,
+            CentredRows(rows, centre) if centre else rows,
             key=jax.random.key(self._seed()),
             method=batches,
             checkpoint=checkpoint,
             verbose=verbose,
             devices=devices,
         )
-        self.verbose, kept = verbose, self.verbose
-        self._keep(result, batches, f"{self.method_reason_}; rows in batches")
-        self.verbose = kept
+        self._keep(result, batches, f"{self.method_reason_}; rows in batches", centre, verbose)
         return self
+
+    def _centred_model(self) -> tuple[LatentGP, float]:
+        """The model without its constant prior mean, and what it is, where y can be less that."""
+        model = self.model_
+        if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
+            return dataclasses.replace(model, mean=ZeroMean()), float(model.mean.value)
+        return model, 0.0
 
     def _in_one_pass(self) -> Method:
         """The method, or the one whose sites its batches make."""
@@ -190,14 +194,14 @@ class GPEstimator(BaseEstimator):
     def _seed(self) -> int:
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
-    def _keep(self, result: Fit, method: Method, reason: str, centre: float = 0.0) -> None:
+    def _keep(self, result: Fit, method: Method, reason: str, centre: float, verbose: int) -> None:
         """What a fit found, as attributes; and what it warns of."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason
-        if self.verbose:
+        if verbose:
             print(self.diagnostics_.verdict)
         else:
             for warning in self.diagnostics_.warnings:

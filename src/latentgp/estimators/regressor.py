@@ -2,7 +2,6 @@
 
 from typing import Any, Self
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
@@ -29,6 +28,7 @@ from latentgp.likelihoods import (
     WarpedGaussian,
     Weibull,
 )
+from latentgp.sources.centred import centred
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -123,8 +123,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         if not likelihood.is_location:
             return self._fit_model(data, likelihood)
         centre = _centre(data)
-        data = eqx.tree_at(lambda d: d.y, data, data.y - centre)
-        return self._fit_model(data, likelihood, centre)
+        return self._fit_model(centred(data, centre), likelihood, centre)
 
     def partial_fit(
         self,
