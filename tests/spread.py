@@ -1,27 +1,44 @@
 """What a process of `test_sharding.py` computes, printed as a line of JSON.
 
-Arguments: number of this process, how many there are, port, folder, and which process is to die.
+Arguments: number of this process, how many there are, port, folder, names of the fits ("all"), and
+whether they keep a checkpoint: "no", "yes", or for example "exit:1:batches", by which process 1
+ends in the third round of the fit of that name; "raise:1:batches" raises an error there.
+
+What the processes may differ in, in keys, starts, choices of points and disks, they do differ in.
 """
 
 import json
 import os
 import sys
 
-PROCESS, PROCESSES, PORT, FOLDER, DYING = sys.argv[1:]
+PROCESS, PROCESSES, PORT, FOLDER, CASES, CHECKPOINT = sys.argv[1:]
 PROCESS, PROCESSES = int(PROCESS), int(PROCESSES)
 if PROCESSES == 1:
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count=4"
 
+import equinox as eqx  # noqa: E402
 import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
+from latentgp.inference import checkpoints  # noqa: E402
 from latentgp.sharding import ROWS as ROWS_AXIS  # noqa: E402
 from latentgp.sharding import summed_in_pairs  # noqa: E402
 
-ROWS = 480
+ROWS, TOLD = 480, {}
+DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
+checkpoints.CHECKPOINT_SECONDS = 0.0
+choose_points = lgp.Inducing.initialise
+
+
+def choose_other_points(self, X, *arguments):
+    ready = choose_points(self, X, *arguments)
+    return eqx.tree_at(lambda ready: ready.points, ready, ready.points + 0.01 * PROCESS)
+
+
+lgp.Inducing.initialise = choose_other_points
 
 
 def problem():
@@ -32,10 +49,10 @@ def problem():
     return X, f + 0.2 * rng.normal(size=ROWS), y
 
 
-def figures(devices):
+def figures(devices, cases=CASES):
     X, numbers, classes = problem()
     points = lgp.Inducing(points=X[:15])
-    kernel = lgp.RBF(lengthscale=[1.0, 1.0])
+    kernel = lgp.RBF(lengthscale=[1.0, 1.0 + PROCESS])
     binary, real = lgp.LatentGP(kernel, lgp.Bernoulli()), lgp.LatentGP(kernel, lgp.Gaussian(0.1))
     path = f"{FOLDER}/rows.parquet"
     files = lgp.FileRows(path, target="y", inputs=["a", "b"], buffer_rows=200)
@@ -50,21 +67,23 @@ def figures(devices):
     found = {}
     for name, model, data, method, settings in [
         ("collapsed", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), held),
-        ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), {"max_evaluations": 3}),
+        ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), {"max_evaluations": 4}),
         ("CAVI", binary, lgp.Data(X, classes), lgp.AugmentedVI(points), held),
         ("batches", binary, lgp.Data(X, classes), by_batches, held),
         ("learned", binary, lgp.Data(X, classes), by_batches, {}),
         ("files", binary, files, by_batches, held),
     ]:
-        checkpoint = f"{FOLDER}/{name}.search" if DYING != "none" else None
+        if cases != "all" and name not in cases:
+            continue
+        told = []
         fit = lgp.fit(
             model,
             data,
-            key=jax.random.key(0),
+            key=jax.random.key(PROCESS),
             method=method,
             devices=devices,
-            callback=lambda progress, name=name: die(name),
-            checkpoint=checkpoint,
+            callback=lambda progress, name=name, told=told: disturb(name, told),
+            checkpoint=None if CHECKPOINT == "no" else f"{DISK}/{name}.search",
             **settings,
         )
         with lgp.rows_over(devices):
@@ -74,6 +93,7 @@ def figures(devices):
             fit.posterior.log_evidence.value,
             *np.concatenate([marginals.mean, marginals.variance, answers]).tolist(),
         ]
+        TOLD[name] = len(told)
     return found
 
 
@@ -88,9 +108,12 @@ def sums_in_pairs():
     return found
 
 
-def die(name):
-    if name == "batches" and str(PROCESS) == DYING:
-        os._exit(9)
+def disturb(name, told):
+    told.append(name)
+    if len(told) == 3 and CHECKPOINT.endswith(f":{PROCESS}:{name}"):
+        if CHECKPOINT.startswith("exit"):
+            os._exit(9)
+        raise ArithmeticError("disturbed")
 
 
 if __name__ == "__main__":
@@ -100,6 +123,8 @@ if __name__ == "__main__":
         X, _, y = problem()
         frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y})
         frame.to_parquet(f"{FOLDER}/rows.parquet", row_group_size=100)
-    cases = [None, jax.devices()] if PROCESSES == 1 else [jax.devices()]
-    found = [figures(devices) for devices in cases]
-    print(json.dumps([*found, sums_in_pairs()] if PROCESSES == 1 else found))
+    found = [figures(jax.devices())]
+    if PROCESSES == 1:
+        three = figures(jax.devices()[:3], cases="batches")
+        found = [figures(None), *found, three, sums_in_pairs()]
+    print(json.dumps([found, TOLD]))

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
 from latentgp import programs
-from latentgp.inference import hyperparameters
+from latentgp.inference import checkpoints, hyperparameters
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -222,6 +222,46 @@ def test_a_checkpoint_that_lacks_something_is_refused(tmp_path):
     save_file(tensors, file)
     with pytest.raises(lgp.InputError, match="cannot be read"):
         lgp.fit(regression(), DATA, key=KEY, checkpoint=file)
+
+
+IN_BATCHES = lgp.Stochastic(
+    lgp.CollapsedVI(FEW), batch_size=10, epochs=4, tolerance=0.0, learning_rate=0.01
+)
+
+
+@pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
+def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, method):
+    told = []
+    with pytest.raises(lgp.InputError, match=r"no folder .*nowhere for the checkpoint"):
+        lgp.fit(
+            *(regression(), DATA),
+            key=KEY,
+            method=method,
+            checkpoint=tmp_path / "nowhere" / "file",
+            callback=told.append,
+        )
+    assert not told
+
+
+@pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
+def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, method):
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
+    file, settings = tmp_path / "file", {"key": KEY, "method": method, "max_evaluations": 5}
+    told = []
+
+    def spoil_and_mend(progress):
+        told.append(progress)
+        if len(told) == 1:
+            (tmp_path / "file.partial").mkdir()
+        if len(told) == 3:
+            (tmp_path / "file.partial").rmdir()
+
+    with pytest.warns(UserWarning, match="cannot be written"):
+        spoiled = lgp.fit(
+            *(regression(), DATA), checkpoint=file, callback=spoil_and_mend, **settings
+        )
+    assert same_bits(spoiled, lgp.fit(regression(), DATA, **settings))
+    assert load_file(file)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Rows over several devices and processes: the numbers of one, and an end when one is lost."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import latentgp as lgp
 
@@ -22,11 +24,14 @@ def free_port():
         return free.getsockname()[1]
 
 
-def start(folder, processes, dying="none"):
+def start(folder, processes, cases="all", checkpoint="no"):
     port = free_port()
     return [
         subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, (number, processes, port, folder, dying))],
+            [
+                *(sys.executable, SCRIPT),
+                *map(str, (number, processes, port, folder, cases, checkpoint)),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -35,7 +40,8 @@ def start(folder, processes, dying="none"):
     ]
 
 
-def figures(running):
+def results(running):
+    """Of each process what it found, and how often each fit told of its progress."""
     outputs = [process.communicate(timeout=300) for process in running]
     for process, (_, errors) in zip(running, outputs, strict=True):
         assert process.returncode == 0, errors
@@ -44,9 +50,10 @@ def figures(running):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one process finds, on one device and on four."""
+    """What one process finds, on one device, on four, and some of it on three."""
     folder = tmp_path_factory.mktemp("rows")
-    return folder, *figures(start(folder, 1))[0]
+    [(found, _)] = results(start(folder, 1))
+    return folder, *found
 
 
 # A search for hyper-parameters carries rounding on; with files each process has rows of its own.
@@ -54,14 +61,20 @@ LIMITS = {"searched": 1e-6, "learned": 1e-3, "files": 0.2}
 
 
 def same(found, known, limits):
-    for name, values in known.items():
+    for name, values in found.items():
         limit = limits.get(name, 1e-10)
-        np.testing.assert_allclose(found[name], values, rtol=limit, atol=limit, err_msg=name)
+        np.testing.assert_allclose(values, known[name], rtol=limit, atol=limit, err_msg=name)
 
 
 def test_four_devices_find_what_one_does(alone):
     _, one, four, *_ = alone
+    assert set(four) == set(one)
     same(four, one, {**LIMITS, "files": 1e-10})
+
+
+def test_three_devices_find_what_one_does(alone):
+    _, one, _, three, _ = alone
+    same(three, one, LIMITS)
 
 
 def test_sums_in_pairs_are_sums_of_any_number_of_devices(alone):
@@ -72,20 +85,62 @@ def test_sums_in_pairs_are_sums_of_any_number_of_devices(alone):
 @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_find_what_one_does(alone, processes):
     folder, one, *_ = alone
-    for found in figures(start(folder, processes)):
-        same(found[0], one, LIMITS)
+    for (found,), _ in results(start(folder, processes)):
+        assert set(found) == set(one)
+        same(found, one, LIMITS)
 
 
-def test_a_process_that_dies_ends_the_others_with_a_sentence(alone):
-    folder = alone[0]
+def disturbed(folder, cases, how):
+    """What two processes print of which one is disturbed, in at most a minute."""
     started = time.monotonic()
-    running = start(folder, 2, dying=1)
-    _, errors = running[0].communicate(timeout=120)
-    assert running[1].wait() == 9
-    assert running[0].returncode != 0
-    assert "Another of the processes has ended or cannot be reached" in errors
-    assert list(folder.glob("*.search"))
-    assert time.monotonic() - started < 100
+    running = start(folder, 2, cases, how)
+    errors = [process.communicate(timeout=100)[1] for process in running]
+    assert time.monotonic() - started < 60
+    return [process.returncode for process in running], errors
+
+
+SENTENCE = "Another of the processes has ended or cannot be reached"
+
+
+@pytest.mark.parametrize("dying", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_process_that_dies_ends_the_others_and_new_ones_go_on(alone, tmp_path, dying):
+    folder, one, *_ = alone
+    shutil.copy(folder / "rows.parquet", tmp_path)
+    codes, errors = disturbed(tmp_path, "batches", f"exit:{dying}:batches")
+    assert codes[dying] == 9
+    assert codes[1 - dying] == 1
+    assert SENTENCE in errors[1 - dying]
+    done = len(load_file(tmp_path / "batches.search")["rounds"])
+    assert done in (2, 3)
+    for (found,), told in results(start(tmp_path, 2, "batches", "yes")):
+        assert told == {"batches": 8 - done}
+        same(found, one, LIMITS)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "raise:1:batches",
+        pytest.param("raise:0:searched", marks=pytest.mark.slow),
+        pytest.param("exit:1:searched", marks=pytest.mark.slow),
+    ],
+)
+def test_an_error_in_one_process_ends_the_others(alone, tmp_path, how):
+    shutil.copy(alone[0] / "rows.parquet", tmp_path)
+    kind, number, name = how.split(":")
+    failing = int(number)
+    codes, errors = disturbed(tmp_path, name, how)
+    assert codes[1 - failing] == 1
+    assert SENTENCE in errors[1 - failing]
+    assert "disturbed" in errors[failing] or kind == "exit"
+    assert load_file(tmp_path / f"{name}.search")
+
+
+def test_a_checkpoint_that_one_process_refuses_is_refused_by_all(alone, tmp_path):
+    shutil.copy(alone[0] / "rows.parquet", tmp_path)
+    (tmp_path / "searched.search").write_bytes(b"not a checkpoint")
+    _, errors = disturbed(tmp_path, "searched", "yes")
+    assert all("cannot be read" in error for error in errors)
 
 
 @pytest.mark.slow

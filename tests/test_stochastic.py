@@ -354,6 +354,25 @@ def test_a_resumed_search_ends_with_the_same_bits(tmp_path, run, ending):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("first", [{"epochs": 2}, {"tolerance": 1e9, "patience": 1}])
+def test_a_search_goes_on_under_other_rules_of_stopping(tmp_path, first):
+    model, data = regression(600)
+    points, file = lgp.CollapsedVI(lgp.Inducing(10)), tmp_path / "search"
+
+    def run(checkpoint, **stopping):
+        stopping = {"epochs": 5, "tolerance": 0.0, "patience": 3} | stopping
+        method = lgp.Stochastic(points, batch_size=100, **stopping)
+        return lgp.fit(model, data, key=KEY, method=method, checkpoint=checkpoint)
+
+    short, resumed, whole = run(file, **first), run(file), run(None)
+    assert len(short.history.bound) == 2
+    np.testing.assert_array_equal(resumed.history.bound, whole.history.bound)
+    for one, other in zip(
+        jax.tree.leaves(resumed.posterior), jax.tree.leaves(whole.posterior), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(10)), batch_size=200, epochs=1)
     model, data = regression(400)

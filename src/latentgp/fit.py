@@ -44,7 +44,7 @@ from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
 from latentgp.questions import check_data, check_outputs_seen
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
-from latentgp.sharding import number_of_shards, rows_over, whole
+from latentgp.sharding import agreed, number_of_shards, rows_over, whole
 from latentgp.sources import RowsInMemory, RowSource
 from latentgp.sources.base import blocks_of
 
@@ -199,6 +199,7 @@ def fit(
     if devices is not None:
         _check_spread(method)
     with rows_over(devices):
+        task = task.agreed()
         if isinstance(method, SamplingMethod):
             if checkpoint is not None or restarts:
                 raise InputError(
@@ -271,6 +272,12 @@ class _Task(NamedTuple):
     driving: Driving
     started: float
 
+    def agreed(self) -> "_Task":
+        """With the model and the key of the first of several processes."""
+        model, bits = agreed((self.model, jax.random.key_data(self.key)))
+        key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
+        return self._replace(model=model, key=key)
+
     def space(self, scale: Scales) -> ParameterSpace:
         """The hyper-parameters that are learned, with their priors."""
         chosen: dict[str, Distribution | None] = {}
@@ -298,7 +305,7 @@ def _by_sites(
     """
     model, data, key = task.model, task.data, task.key
     algorithm = method.algorithm(model)
-    ready = algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
+    ready = agreed(algorithm.representation.initialise(data.X, data.weights, model.kernel, key))
     algorithm = dataclasses.replace(algorithm, representation=ready)
     if rough:
         algorithm = algorithm.rough()
@@ -380,7 +387,9 @@ def _by_batches(
     algorithm = method.algorithm(model)
     assert isinstance(algorithm.representation, Inducing)
     candidates = source.sample(max(_CANDIDATES, 2 * (algorithm.representation.number or 0)))
-    ready = algorithm.representation.initialise(candidates.X, candidates.weights, model.kernel, key)
+    ready = agreed(
+        algorithm.representation.initialise(candidates.X, candidates.weights, model.kernel, key)
+    )
     sample = RowsInMemory(candidates).sample(_SAMPLED_ROWS).divisible(number_of_shards())
     algorithm = dataclasses.replace(algorithm, representation=ready)
     scale = scales(model, sample)
@@ -438,10 +447,9 @@ def _by_batches(
         repr(method.steps),
         method.classes or 0,
         method.learn_points,
-        method.tolerance,
-        method.epochs,
-        method.patience,
         plan.batch_size,
+        plan.round_size,
+        1 if source.is_everywhere else jax.process_count(),
     )
     if checkpoint is not None:
         identity = _identity(algorithm, space, key, source.identity(), *settings)
@@ -463,7 +471,8 @@ def _by_batches(
         algorithm, representation=inference.representation(searched.state)
     )
     bound, deficit = -latent.kl, latent.deficit
-    for block in blocks_of(source, (0,), _BLOCK_ROWS):
+    rows = _BLOCK_ROWS + -_BLOCK_ROWS % number_of_shards()
+    for block in blocks_of(source, (0,), rows):
         worth, lost = bound_of_rows(algorithm, model, latent, block)
         bound, deficit = bound + worth, deficit + lost
     latent = dataclasses.replace(latent, deficit=deficit)

@@ -4,10 +4,14 @@ While a mesh is set, `linalg.streaming.scan_rows` sums over each device's own ro
 the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,7 +66,7 @@ def join_processes(coordinator: str, processes: int, process: int) -> None:
     """Make this process one of several that compute together; before JAX is first used.
 
     Where JAX can find out by itself (Slurm, MPI, Kubernetes) `jax.distributed.initialize()` does
-    the same.
+    the same. An error that nobody catches then ends this process at once, for the others to know.
 
     Args:
         coordinator: host and port of process 0, such as "10.0.0.1:4000".
@@ -91,6 +95,27 @@ def join_processes(coordinator: str, processes: int, process: int) -> None:
             f"The {processes} processes did not meet at {coordinator} within {_SECONDS_TO_MEET} s "
             f"({' '.join(str(error).split())[:200]}); start all of them, with one address."
         ) from error
+    show = sys.excepthook
+
+    def show_and_leave(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        show(kind, error, trace)
+        leave()
+
+    sys.excepthook = show_and_leave
+
+
+def leave() -> NoReturn:
+    """End after an error, one of several processes without the wait that JAX makes at its end.
+
+    It waits minutes for the others, which wait for this one.
+    """
+    if jax.process_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
+    sys.exit(1)
 
 
 def number_of_shards() -> int:
@@ -171,12 +196,37 @@ def whole(values: PyTree) -> PyTree:
 
 
 def agreed(values: PyTree) -> PyTree:
-    """What the first process says, on all of them: clocks, callbacks and roundings differ."""
+    """What the first process says, on all of them: clocks, callbacks and roundings differ.
+
+    What is no number, nor an array of them, stays as each process has it.
+    """
     if jax.process_count() == 1:
         return values
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return jax.tree.map(np.asarray, broadcast_one_to_all(jax.tree.map(np.asarray, values)))
+    numbers, rest = eqx.partition(values, eqx.is_array_like)
+    told = broadcast_one_to_all(jax.tree.map(np.asarray, numbers))
+    return eqx.combine(jax.tree.map(np.asarray, told), rest)
+
+
+def of_first_process(read: Callable[[], bytes]) -> bytes:
+    """What the first process reads, on all of them; so is the `InputError` it may raise."""
+    if jax.process_count() == 1:
+        return read()
+    found, refusal = b"", b""
+    if is_first_process():
+        try:
+            found = read()
+        except InputError as error:
+            refusal = str(error).encode()
+    lengths = agreed(np.array([len(found), len(refusal)]))
+    found, refusal = (
+        agreed(np.frombuffer(content.ljust(length), np.uint8)).tobytes() if length else b""
+        for content, length in zip((found, refusal), lengths, strict=True)
+    )
+    if refusal:
+        raise InputError(refusal.decode())
+    return found
 
 
 def is_first_process() -> bool:

@@ -1,14 +1,16 @@
 """What both drivers do around a search: its checkpoint file, and its progress line."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
 
 from latentgp.errors import InputError
-from latentgp.sharding import is_first_process
+from latentgp.sharding import is_first_process, of_first_process
 
 Content = TypeVar("Content")
 CHECKPOINT_SECONDS = 10.0
@@ -18,14 +20,44 @@ _SILENT_SECONDS = 1.0
 class Checkpoint:
     """A file that names the model, method and data that it belongs to.
 
+    The first of several processes reads and writes it; what it finds counts for all of them.
+
     Args:
         path: of the file; None for none.
         identity: that name.
+
+    Raises:
+        InputError: there is no folder for the file.
     """
 
     def __init__(self, path: str | Path | None, identity: str):
         self.path = None if path is None else Path(path)
         self.identity = identity
+        if path is not None:
+            self.identity = of_first_process(self._named).decode()
+
+    def _named(self) -> bytes:
+        """Its name, if there is a folder to write it into."""
+        assert self.path is not None
+        if not self.path.parent.is_dir():
+            raise InputError(
+                f"There is no folder {self.path.parent} for the checkpoint {self.path}; make it, "
+                "or name another file."
+            )
+        return self.identity.encode()
+
+    def _found(self) -> bytes:
+        """What the file holds; nothing if there is none yet."""
+        assert self.path is not None
+        try:
+            return self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> InputError:
+        return InputError(
+            f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh."
+        )
 
     def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
         """What is in the file, None if there is no file.
@@ -33,16 +65,15 @@ class Checkpoint:
         Raises:
             InputError: it cannot be read, or belongs to something else.
         """
-        if self.path is None or not self.path.exists():
+        found = b"" if self.path is None else of_first_process(self._found)
+        if not found:
             return None
         try:
-            stored = load_file(self.path)
+            stored = load(found)
             identity = bytes(stored["identity"]).decode()
             content = understand(stored) if identity == self.identity else None
         except Exception as error:
-            raise InputError(
-                f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh."
-            ) from error
+            raise self._unreadable(error) from error
         if content is None:
             raise InputError(
                 f"The checkpoint {self.path} belongs to another model, method or data; "
@@ -51,13 +82,23 @@ class Checkpoint:
         return content
 
     def write(self, tensors: dict[str, np.ndarray]) -> None:
-        """Replace the file, whole or not at all; the first of several processes does it."""
+        """Replace the file, whole or not at all; the first of several processes does it.
+
+        A disk that refuses costs the checkpoint, not the search: there is a warning.
+        """
         if self.path is None or not is_first_process():
             return
         identity = np.frombuffer(self.identity.encode(), np.uint8)
         partial = self.path.with_name(self.path.name + ".partial")
-        save_file({**tensors, "identity": identity}, partial)
-        partial.replace(self.path)
+        try:
+            save_file({**tensors, "identity": identity}, partial)
+            partial.replace(self.path)
+        except (OSError, SafetensorError) as error:
+            warnings.warn(
+                f"The checkpoint {self.path} cannot be written ({error}); the search goes on and "
+                "tries again later: make room for it.",
+                stacklevel=2,
+            )
 
 
 class ProgressLine:

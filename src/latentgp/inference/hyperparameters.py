@@ -82,9 +82,13 @@ def learn(
             sites = runs.one(start, data, sites, restart, tolerance, first_step)
     except EndFit:
         pass
+    except BaseException:
+        if jax.process_count() == 1:  # of several each has a part of the sites
+            driver.save(runs.sites)
+        raise
     finally:
-        driver.save(runs.sites)
         driver.close()
+    driver.save(runs.sites)
     best = driver.best()
     converged, reason = runs.endings[best.restart]
     return Learned(best.vector, runs.sites, converged, reason)
