@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import jax
@@ -75,19 +76,55 @@ def test_a_sample_of_files_counts_as_all(files):
     assert sample.total_weight == pytest.approx(files[1]["count"].sum())
 
 
+def test_a_sample_of_files_is_evenly_spaced_and_reads_few_values(tmp_path):
+    pd.DataFrame({"a": np.arange(2000.0), "y": 1.0}).to_parquet(tmp_path / "rows.parquet")
+    source = lgp.FileRows(tmp_path, target="y")
+    seen = []
+    sample = source.checked(lambda data: seen.append(data.size)).sample(200)
+    np.testing.assert_array_equal(sample.X[:, 0], np.arange(0, 2000, 10))
+    assert sum(seen) == 200
+
+
+def test_rows_of_weight_zero_are_none(tmp_path):
+    frame = table(1000).assign(count=0.0)
+    frame.loc[700:, "count"] = 0.5
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    source = lgp.FileRows(tmp_path, target="y", weights="count")
+    assert (source.size, source.total_weight) == (300, 150)
+    found = rows_of(source.epoch((0,), 64))
+    np.testing.assert_array_equal(np.sort(found[:, 0]), np.sort(frame["a"][700:]))
+    frame.assign(count=0).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(lgp.InputError, match="no row that counts by count; fill"):
+        lgp.FileRows(tmp_path, target="y", weights="count")
+    frame.assign(count=-frame["count"]).to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(lgp.InputError, match=r"row 700 .* 'count' is negative"):
+        lgp.FileRows(tmp_path, target="y", weights="count")
+
+
+@pytest.mark.parametrize("most", [20_000, 100])
 @pytest.mark.parametrize("where", ["files", "memory"])
-def test_a_share_is_held_out(where, tmp_path):
-    whole = table(2000)
+def test_a_share_is_held_out(where, most, tmp_path, monkeypatch):
+    monkeypatch.setattr("latentgp.sources.base._MOST_HELD_OUT", most)
+    whole = table(2000).assign(a=np.arange(2000.0))
     whole.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
     source = lgp.FileRows(tmp_path, target="y", inputs=["a", "b"])
     if where == "memory":
         source = RowsInMemory(lgp.Data(whole[["a", "b"]], whole["y"]))
     rest, held = source.split(0.25)
-    assert rest.size + held.size == 2000
-    assert held.size == pytest.approx(500, abs=60)
-    kept = rows_of(rest.epoch((1,), 100))
-    both = np.concatenate([kept, held.X])
-    assert len(np.unique(both, axis=0)) == 2000
+    assert held.size == pytest.approx(min(500, most), abs=20)
+    assert np.max(np.diff(held.X[:, 0])) < 10 * 2000 / held.size  # from all over
+    both = np.concatenate([rows_of(rest.epoch((1,), 100)), held.X])
+    np.testing.assert_array_equal(np.sort(both[:, 0]), np.arange(2000))
+
+
+@pytest.mark.parametrize("where", ["files", "memory"])
+def test_a_share_that_leaves_nothing_is_refused(where, tmp_path):
+    table(1).to_parquet(tmp_path / "rows.parquet")
+    source = lgp.FileRows(tmp_path, target="y")
+    if where == "memory":
+        source = RowsInMemory(lgp.Data([0.0], [0.0]))
+    with pytest.raises(lgp.InputError, match=r"held_out=0\.1 leaves 0 of 1 rows to learn from"):
+        source.split(0.1)
 
 
 def test_a_fit_from_files_is_as_good_as_from_memory(tmp_path):
@@ -134,6 +171,23 @@ class TestErrors:
         with pytest.raises(lgp.InputError, match=r"'a' of .* is of .*string, not of numbers"):
             lgp.FileRows(tmp_path, target="y")
 
+    def test_truth_values_are_numbers(self, tmp_path):
+        text = "a,y\nTrue,1\nFALSE,0\ntrue,2\n"
+        (tmp_path / "rows.csv").write_text(text)
+        (block,) = lgp.FileRows(tmp_path, target="y").epoch((0,), 3)
+        assert sorted(zip(block.X[:, 0], block.y, strict=True)) == [(0, 0), (1, 1), (1, 2)]
+
+    def test_two_columns_of_one_name(self, tmp_path):
+        (tmp_path / "rows.csv").write_text("a,a,y\n1,2,3\n")
+        with pytest.raises(lgp.InputError, match="more than one column named 'a'"):
+            lgp.FileRows(tmp_path, target="y")
+
+    @pytest.mark.parametrize("text", ["", "\n", "a,y\n"])
+    def test_no_rows(self, tmp_path, text):
+        (tmp_path / "rows.csv").write_text(text)
+        with pytest.raises(lgp.InputError, match=r"rows\.csv (is empty|has no rows)"):
+            lgp.FileRows(tmp_path / "rows.csv", target="y")
+
     def test_a_type_that_changes(self, tmp_path):
         for number, kind in enumerate((float, str)):
             table(10).astype({"b": kind}).to_parquet(tmp_path / f"{number}.parquet")
@@ -144,7 +198,7 @@ class TestErrors:
         frame = table(60_000).astype({"b": object})
         frame.loc[50_000, "b"] = "seven"
         frame.to_csv(tmp_path / "rows.csv", index=False)
-        with pytest.raises(lgp.InputError, match=r"rows\.csv cannot be read: .*'seven'"):
+        with pytest.raises(lgp.InputError, match=r"'seven' in row 50000 of .*rows\.csv"):
             lgp.FileRows(tmp_path / "rows.csv", target="y")
 
     @pytest.mark.parametrize("kept", [0.999, 0.5])
@@ -157,12 +211,12 @@ class TestErrors:
             lgp.FileRows(path, target="y")
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_what_is_not_finite_is_named_and_what_was_learned_is_kept(self, tmp_path, value):
+    def test_what_is_not_finite_is_named(self, tmp_path, value):
         frame = table(4000)
         frame.loc[3210, "b"] = value
         frame.to_parquet(tmp_path / "rows.parquet", row_group_size=1000)
         source = lgp.FileRows(tmp_path, target="y", inputs=["a", "b"], buffer_rows=500)
-        message = r"rows\.parquet, rows 3000 and on: column 'b' .* in row 3210"
+        message = r"rows\.parquet, row 3210 .*: column 'b' is missing or not finite"
         with pytest.raises(lgp.InputError, match=message):
             list(source.epoch((0,), 100))
 
@@ -170,30 +224,57 @@ class TestErrors:
         table(100).to_parquet(tmp_path / "rows.parquet")
         source = lgp.FileRows(tmp_path, target="y", inputs=["a", "b"])
         model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
-        with pytest.raises(lgp.InputError, match=r"rows\.parquet, rows 0 and on: .*Bernoulli"):
+        with pytest.raises(lgp.InputError, match=r"rows\.parquet, row 0 .*: Bernoulli"):
             lgp.fit(model, source, key=KEY)
 
 
-def test_a_failure_while_reading_leaves_the_checkpoint(tmp_path):
+def test_a_failure_while_reading_keeps_what_was_learned(tmp_path):
     frame = table(4000)
     folder = tmp_path / "rows"
     folder.mkdir()
     for number in range(4):
         frame.iloc[1000 * number : 1000 * (number + 1)].to_parquet(folder / f"{number}.parquet")
-    source = lgp.FileRows(folder, target="y", inputs=["a", "b"], buffer_rows=1000)
+    path = folder / "2.parquet"
+    content, stat = path.read_bytes(), path.stat()
     model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.Gaussian(0.1))
     method = lgp.Stochastic(
-        lgp.CollapsedVI(lgp.Inducing(20)), batch_size=50, epochs=5, tolerance=0.0
+        lgp.CollapsedVI(lgp.Inducing(20)), batch_size=50, epochs=3, tolerance=0.0
     )
 
-    def spoil(progress):
-        path = folder / "2.parquet"
-        path.write_bytes(path.read_bytes()[:-100])
+    def fit(name, callback):
+        source = lgp.FileRows(folder, target="y", inputs=["a", "b"], buffer_rows=1000)
+        found = lgp.fit(
+            model, source, key=KEY, method=method, checkpoint=tmp_path / name, callback=callback
+        )
+        return found.posterior.predict_f(np.ones((1, 2))).mean
 
-    checkpoint = tmp_path / "search"
+    learned, further, every = [], [], []
+
+    def spoil(progress):
+        learned.append(progress.steps)
+        path.write_bytes(content[:-100])
+
     with pytest.raises(lgp.InputError, match=r"2\.parquet cannot be read"):
-        lgp.fit(model, source, key=KEY, method=method, checkpoint=checkpoint, callback=spoil)
-    assert checkpoint.exists()
+        fit("search", spoil)
+    assert learned
+    path.write_bytes(content)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    resumed = fit("search", lambda progress: further.append(progress.steps))
+    whole = fit("whole", lambda progress: every.append(progress.steps))
+    assert learned + further == every
+    np.testing.assert_array_equal(resumed, whole)
+
+
+@pytest.mark.parametrize("buffer_rows", [100, 450])
+def test_what_is_read_and_not_given_yet_is_bounded(tmp_path, buffer_rows):
+    table(3000).to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+    source = lgp.FileRows(tmp_path, target="y", buffer_rows=buffer_rows)
+    read, given, most = [], 0, 0
+    for block in source.checked(lambda data: read.append(data.size)).epoch((0,), 30):
+        most = max(most, sum(read) - given)
+        given += int(np.sum(np.asarray(block.weights) > 0))
+    assert sum(read) == given == 3000
+    assert buffer_rows <= most <= buffer_rows + 100 + 30  # a row group and a block more
 
 
 PROGRAM = """
@@ -260,6 +341,19 @@ class TestReadAhead:
         assert next(reading) == 1
         with pytest.raises(ValueError, match="second"):
             next(reading)
+
+    def test_the_next_parts_are_read_while_one_is_worked_on(self):
+        begun = [threading.Event() for _ in range(5)]
+
+        def parts():
+            for number, event in enumerate(begun):
+                event.set()
+                yield number
+
+        reading = read_ahead(parts())
+        assert next(reading) == 0
+        assert begun[3].wait(10)  # two wait, one more is read
+        assert list(reading) == [1, 2, 3, 4]
 
     def test_what_is_not_wanted_any_more_is_not_read(self):
         read = []

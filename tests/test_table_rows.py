@@ -1,5 +1,7 @@
 """Tables in files, learned from in batches: through the library and the command line."""
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,10 +9,11 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.cli import app
+from latentgp.sources.pieces import TableFiles
 from latentgp.table_model import TableModel
 from latentgp.table_prediction import predict_files
-from latentgp.table_rows import sample_of
-from latentgp.tables import read_table
+from latentgp.table_rows import Frames, TableRows, sample_of
+from latentgp.tables import TableEncoder, once, read_table, split_target
 
 
 def table(rows, seed=0, target="amount"):
@@ -50,7 +53,9 @@ SETTINGS = {"n_inducing": 20, "batch_size": 200, "epochs": 8, "random_state": 0}
     ],
 )
 def test_a_folder_is_learned_in_batches(tmp_path, target, kind, score, limit):
-    folder = write(table(3000, target=target), tmp_path / "rows", kind)
+    frame = table(3000, target=target).sort_values(target)  # the last file has no target
+    frame = pd.concat([frame, table(600, seed=3, target=target).assign(**{target: None})])
+    folder = write(frame, tmp_path / "rows", kind, parts=6)
     model = TableModel.fit_files(folder, target, **SETTINGS)
     assert isinstance(model.estimator.method_, lgp.Stochastic)
     scores = model.evaluate(table(500, seed=1, target=target))
@@ -60,12 +65,148 @@ def test_a_folder_is_learned_in_batches(tmp_path, target, kind, score, limit):
     pd.testing.assert_frame_equal(again.predict(frame), model.predict(frame))
 
 
-def test_a_sample_is_from_all_over_the_files(tmp_path):
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_sample_is_evenly_spaced_over_the_files(tmp_path, monkeypatch, kind, parts):
+    monkeypatch.setattr("latentgp.sources.csv_files._BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("latentgp.sources.pieces._PIECE_ROWS", 300)
     frame = table(3000)
-    frame["size"] = np.arange(3000.0)
-    sample = sample_of(write(frame, tmp_path / "rows"), 300)
-    assert 290 <= len(sample) <= 360
-    assert sample["size"].max() > 2900
+    frame["size"] = np.arange(3000)
+    sample = sample_of(TableFiles(write(frame, tmp_path / "rows", kind, parts)), 300)
+    np.testing.assert_array_equal(sample["size"], np.arange(0, 3000, 10))
+
+
+def test_a_sample_keeps_ordered_categories(tmp_path):
+    size = pd.Categorical(["low", "high", "low", "high"], ["low", "high"], ordered=True)
+    frame = pd.DataFrame({"size": size})
+    sample = sample_of(TableFiles(write(frame, tmp_path / "rows", parts=2)), 4)
+    pd.testing.assert_series_equal(sample["size"], frame["size"])
+
+
+def rows_of(path, frame, target="amount", weights=None, tell=None):
+    """What `TableModel.fit_files` makes of files, without a fit."""
+    encoder = TableEncoder.fit(frame[["size", "kind"]])
+
+    def convert(part):
+        split = split_target(part, target)
+        own = None if weights is None else split.inputs[weights].to_numpy(float)
+        encoded = encoder.encode(split.inputs, tell or once())
+        return lgp.Data(encoded, split.target.to_numpy(float), weights=own)
+
+    columns = ["size", "kind", target, *([weights] if weights else [])]
+    return TableRows(TableFiles(path), convert, columns, target=target, weights=weights)
+
+
+def targets_of(source):
+    blocks = source.epoch((0,), 64)
+    return np.sort(np.concatenate([b.y[np.asarray(b.weights) > 0] for b in blocks]))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_parts_of_files_may_have_no_target_and_no_weight(tmp_path, kind):
+    frame = table(2000).assign(amount=np.arange(2000.0), often=1.0)
+    frame.loc[:1199, "amount"] = np.nan
+    frame.loc[1200:1300, "often"] = 0.0
+    frame.loc[1300:1310, "often"] = 2.0
+    source = rows_of(write(frame, tmp_path / "rows", kind), frame, weights="often")
+    assert (source.size, source.total_weight) == (700, 711)
+    np.testing.assert_array_equal(targets_of(source), np.arange(1300.0, 2000))
+    assert source.sample(100).total_weight == pytest.approx(711)
+    parts = [source.part(n, 3) for n in range(3)]
+    found = [targets_of(part) for part in parts]
+    assert {len(each) for each in found} <= {233, 234}  # of what counts, not of what is read
+    np.testing.assert_array_equal(np.concatenate(found), np.arange(1300.0, 2000))
+    np.testing.assert_array_equal(parts[0].sample(1).X, parts[2].sample(1).X)
+
+
+def test_files_without_any_target_are_refused(tmp_path):
+    frame = table(100).assign(amount=np.nan)
+    folder = write(frame, tmp_path / "rows")
+    with pytest.raises(lgp.InputError, match="no row that counts by amount; fill"):
+        rows_of(folder, frame)
+    with pytest.raises(lgp.InputError, match="'amount' is missing in every row"):
+        TableModel.fit_files(folder, "amount", **SETTINGS)
+
+
+@pytest.mark.parametrize("column", ["size", "amount", "often"])
+def test_errors_name_the_row_of_the_file(tmp_path, column):
+    frame = table(2000).assign(often=1.0)
+    frame.loc[:1499, "amount"] = np.nan
+    frame.loc[[1733, 1741], "amount"] = 1.0
+    frame.loc[[1733, 1741], column] = np.inf
+    folder = write(frame, tmp_path / "rows", parts=2)
+    with pytest.raises(lgp.InputError, match=r"1\.parquet, row 733 .*infinity in 1 row") as caught:
+        targets_of(rows_of(folder, table(50), weights="often"))
+    if column != "amount":
+        assert f"column '{column}' holds infinity in 1 row (index 733)" in str(caught.value)
+
+
+def test_a_surprise_in_many_parts_is_told_once(tmp_path):
+    frame = table(3000)
+    folder = write(frame, tmp_path / "rows")
+    known = frame[(frame["kind"] != "red") & frame["size"].notna()]
+    source = rows_of(folder, known, tell=once())
+    with pytest.warns(UserWarning, match="column") as caught:
+        list(chain(source.epoch((0,), 64), source.epoch((1,), 64)))
+    told = sorted(str(each.message) for each in caught)
+    assert len(told) == 2
+    assert "column 'kind' holds categories that training never saw: 'red'" in told[0]
+    assert "column 'size' is missing in" in told[1]
+
+
+CSV = [
+    "a;b\n1;x, y\n2;z\n",
+    "a\tb\n1.5\t\n2\tz\n",
+    "a, b\n1, 2.5\n2, ?\n",
+    "a, b\n1, True\n2, FALSE\n",
+    "\n\na,b\n1,True\n\n2,False\n",
+    "a,b\n,TRUE\n9007199254740993,false\n",
+    "a,b\n9007199254740993,007\n2,x\n",
+    'a,b\n1,"two\nlines"\n2,"say ""so"""\n',
+    ",b\n0,2024-01-31\n1,2024-02-01T12:00\n",
+    "a,b\r\n1,NULL\r\n2,inf\r\n",
+    "\ufeffa,b\n1,12:30\n2,n/a",
+]
+
+
+@pytest.mark.parametrize("text", CSV)
+def test_csv_is_read_in_parts_as_it_is_read_whole(tmp_path, text):
+    (tmp_path / "rows.csv").write_bytes(text.encode())
+    parts = pd.concat(Frames(tmp_path / "rows.csv"))
+    pd.testing.assert_frame_equal(parts, read_table(tmp_path / "rows.csv"), check_index_type=False)
+
+
+def test_csv_columns_are_what_all_rows_make_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("latentgp.sources.csv_files._BLOCK_BYTES", 1000)
+    frame = pd.DataFrame({"late": [np.nan] * 500 + [1.5] * 500, "code": ["7"] * 999 + ["x7"]})
+    frame["whole"] = np.r_[np.arange(999.0), 0.5]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    parts = list(Frames(tmp_path / "rows.csv"))
+    assert len(parts) > 5
+    pd.testing.assert_frame_equal(
+        pd.concat(parts), read_table(tmp_path / "rows.csv"), check_index_type=False
+    )
+
+
+def test_files_of_a_folder_agree_by_what_they_hold(tmp_path):
+    for number, text in enumerate(["a,b\n1,\n2,\n", "b,a\nx,0.5\n", "a,b", "a,b\n"]):
+        (tmp_path / f"{number}.csv").write_text(text)
+    whole = pd.concat(Frames(tmp_path), ignore_index=True)
+    assert whole["a"].tolist() == [1.0, 2.0, 0.5]
+    assert whole["b"].isna().tolist() == [True, True, False]
+    (tmp_path / "4.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(lgp.InputError, match=r"'b' is string in .*1\.csv and int64 in .*4\.csv"):
+        list(Frames(tmp_path))
+    (tmp_path / "4.csv").write_text("a,c\n1,2\n")
+    with pytest.raises(lgp.InputError, match=r"column '[bc]' is in one of .*4\.csv only"):
+        Frames(tmp_path)
+
+
+def test_parquet_files_of_a_folder_agree_by_what_they_hold(tmp_path):
+    for number, values in enumerate([[1, 2], [0.5, 1.5], [None, None]]):
+        pd.DataFrame({"a": values}).to_parquet(tmp_path / f"{number}.parquet")
+    whole = pd.concat(Frames(tmp_path), ignore_index=True)
+    np.testing.assert_array_equal(whole["a"], [1, 2, 0.5, 1.5, np.nan, np.nan])
 
 
 def test_a_class_that_the_sample_did_not_hold_is_named(tmp_path, monkeypatch):
@@ -73,7 +214,7 @@ def test_a_class_that_the_sample_did_not_hold_is_named(tmp_path, monkeypatch):
     frame = table(3000, target="label")
     frame.loc[1501, "label"] = "maybe"
     folder = write(frame, tmp_path / "rows", parts=2)
-    with pytest.raises(lgp.InputError, match=r"1\.parquet, rows 0 and on: .*'maybe'"):
+    with pytest.raises(lgp.InputError, match=r"1\.parquet, row 1 .*'maybe'"):
         TableModel.fit_files(folder, "label", **SETTINGS)
 
 
@@ -85,7 +226,7 @@ def model():
 class TestPrediction:
     @pytest.fixture
     def folder(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("latentgp.sources.files._PIECE_ROWS", 200)
+        monkeypatch.setattr("latentgp.sources.pieces._PIECE_ROWS", 200)
         return write(table(1300, seed=3), tmp_path / "rows")
 
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -104,6 +245,13 @@ class TestPrediction:
         np.testing.assert_allclose(found[prefix + "upper"], expected["upper"], rtol=1e-10)
         assert ("size" in found) == with_inputs
         assert sorted(f.name for f in tmp_path.iterdir()) == [f"predicted.{ending}", "rows"]
+
+    def test_numbers_of_rows_keep_their_digits(self, model, tmp_path):
+        frame = table(300).assign(number=2**53 + np.arange(300))
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        predict_files(model, tmp_path / "rows.csv", tmp_path / "out.csv", with_inputs=True)
+        found = read_table(tmp_path / "out.csv")
+        np.testing.assert_array_equal(found["number"], frame["number"])
 
     def test_an_interrupted_run_goes_on(self, model, folder, tmp_path, monkeypatch):
         out = tmp_path / "predicted.parquet"

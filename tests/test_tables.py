@@ -340,7 +340,7 @@ class TestEncoding:
         [
             (
                 pd.DataFrame({"a": [1.0, np.inf, -np.inf]}),
-                r"'a' holds infinity in 2 rows .*0: 1, 2",
+                r"'a' holds infinity in 2 rows \(index 1, 2\)",
             ),
             (pd.DataFrame({"a": ["1", "inf"]}), r"'a' holds infinity in 1 row "),
             (pd.DataFrame({"a": [1.0, 1.0]}), r"no usable input column \(a: it is constant"),

@@ -31,8 +31,9 @@ from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.posterior import Predictive
 from latentgp.precision import double_precision
+from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
-from latentgp.tables import TableEncoder, guess_task, split_target
+from latentgp.tables import TableEncoder, guess_task, once, split_target
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, numbers_in, source_of, texts_in
 
@@ -231,7 +232,8 @@ class TableModel:
         """
         sides = side_columns or {}
         Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
-        frame = sample_of(path, _SAMPLED_ROWS)
+        files = TableFiles(path)
+        frame = sample_of(files, _SAMPLED_ROWS)
         started = _started(
             frame,
             target,
@@ -252,6 +254,8 @@ class TableModel:
             own = None if started.weights is None else started.weights[few]
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
 
+        tell = once()
+
         def convert(frame: "pd.DataFrame") -> Data:
             split = split_target(frame, target)
             y = _targets(split.target, started.task)
@@ -261,12 +265,12 @@ class TableModel:
             if weights is not None:
                 row_weights = _taken_out(split.inputs, weights, "weights", _WEIGHTS)[1]
             side = _sides_of(split.inputs, sides)
-            return Data(encoder.encode(split.inputs), y, weights=row_weights, **side)
+            return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
 
         used = [c.name for c in encoder.columns]
         used += [target, *([weights] if weights else []), *sides.values()]
         estimator.continue_with(
-            TableRows(path, convert, used),
+            TableRows(files, convert, used, target=target, weights=weights),
             batch_size=batch_size,
             epochs=epochs,
             checkpoint=checkpoint,

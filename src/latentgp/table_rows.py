@@ -1,104 +1,107 @@
 """Tables in files larger than memory: a sample to learn the encoding from, and rows in batches."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float, Int
 
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.sources.files import FileSource, Piece
-from latentgp.tables import MISSING_MARKERS
+from latentgp.sources.files import FileSource
+from latentgp.sources.pieces import TableFiles
+from latentgp.tables.values import column_of, numbers_in, rows_listed
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_MOST_PIECES = 50
-
 
 class TableRows(FileSource):
     """Rows of tables with columns of any type, as an encoding that was learned reads them.
 
+    Rows without a target, or of weight zero, are left out.
+
     Args:
-        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
-        convert: what becomes of some rows.
-        columns: which columns it needs; None takes all.
+        files: that hold the tables.
+        convert: what becomes of rows that have a target; the frame's index numbers them in their
+            file.
+        columns: which columns it needs.
+        target: the column to predict.
+        weights: a column of row weights.
         buffer_rows: how many rows are mixed at a time, which bounds the memory.
     """
 
     def __init__(
         self,
-        path: str | Path,
+        files: TableFiles,
         convert: Callable[["pd.DataFrame"], Data],
-        columns: list[str] | None = None,
+        columns: list[str],
         *,
+        target: str,
+        weights: str | None = None,
         buffer_rows: int = 1 << 18,
     ):
-        super().__init__(path, buffer_rows=buffer_rows)
-        self.convert = convert
-        if columns is not None:
-            self.columns = [self._known(name) for name in columns]
-        self._open()
+        self.convert, self.target, self.weights = convert, target, weights
+        columns = [files.known(name) for name in columns]
+        deciding = [target, *([weights] if weights else [])]
+        super().__init__(files, columns=columns, deciding=deciding, buffer_rows=buffer_rows)
 
-    @property
-    def _is_plain(self) -> bool:
-        return False  # rows without a target are left out
+    def _weights(
+        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
+    ) -> Float[np.ndarray, "N"]:
+        frame = _frame(batch.select(self._deciding), rows)
+        known = column_of(frame, self.target).notna().to_numpy()
+        if self.weights is None:
+            return known.astype(np.float64)
+        weights = np.where(known, numbers_in(column_of(frame, self.weights), "number"), 0.0)
+        wrong = ~(weights >= 0)
+        if wrong.any():
+            raise InputError(
+                f"the weights column {self.weights!r} is missing or negative in "
+                f"{rows_listed(frame.index[wrong])}: give numbers, not negative"
+            )
+        return weights
 
-    def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
-        return self.convert(batch.to_pandas())
-
-    def _csv_options(self) -> dict[str, Any]:
-        """Whole numbers in the first lines may be followed by fractions."""
-        import pyarrow as pa
-
-        whole = {name: pa.float64() for name, k in self.names.items() if pa.types.is_integer(k)}
-        return {
-            "null_values": list(MISSING_MARKERS),
-            "strings_can_be_null": True,
-            "column_types": {**self.names, **whole},
-        }
+    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+        return self.convert(_frame(batch, rows))
 
 
-class Frames(TableRows):
-    """The rows of tables as they are: of none is anything made.
+class Frames:
+    """The rows of tables as they are, a part at a time, in their order.
 
     Args:
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
     """
 
     def __init__(self, path: str | Path):
-        super().__init__(path, _not_converted)
-
-    def _measure(self) -> None:
-        self.size = sum(piece.rows for piece in self.pieces)
-        self.total_weight = float(self.size)
+        self._files = TableFiles(path)
+        self.size = self._files.size
 
     def __iter__(self) -> Iterator["pd.DataFrame"]:
-        for piece in self.pieces:
-            yield from self.of_piece(piece)
-
-    def of_piece(self, piece: Piece) -> Iterator["pd.DataFrame"]:
-        """The rows of one piece, a part at a time, in their order."""
-        for batch in self._batches(piece):
-            if batch.num_rows:
-                yield batch.to_pandas()
+        for piece in self._files.pieces:
+            first = piece.first
+            for batch in self._files.batches(piece, self._files.names):
+                if batch.num_rows:
+                    yield _frame(batch, first + np.arange(batch.num_rows))
+                first += batch.num_rows
 
 
-def sample_of(path: str | Path, rows: int) -> "pd.DataFrame":
-    """About so many rows of a table, from all over its files."""
-    import pandas as pd
+def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":
+    """About so many rows of a table, evenly spaced over all of its files."""
+    import pyarrow as pa
 
-    source = Frames(path)
-    step = -(-len(source.pieces) // _MOST_PIECES)
-    pieces = source.pieces[::step]
-    each = -(-rows // len(pieces))
-    parts = []
-    for piece in pieces:
-        for frame in islice(source.of_piece(piece), 1):
-            parts.append(frame.iloc[:: max(1, len(frame) // each)])
-    return pd.concat(parts, ignore_index=True)
+    every, seen, parts = max(1, files.size // rows), 0, []
+    for piece in files.pieces:
+        for batch in files.batches(piece, files.names):
+            parts.append(batch.take(np.arange(-seen % every, batch.num_rows, every)))
+            seen += batch.num_rows
+    return pa.Table.from_batches(parts).to_pandas().reset_index(drop=True)
 
 
-def _not_converted(frame: "pd.DataFrame") -> Data:
-    raise InputError("These rows are looked at only; give an encoding to convert them.")
+def _frame(batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> "pd.DataFrame":
+    """Rows as a table whose index numbers them in their file."""
+    frame = batch.to_pandas()
+    frame.index = rows
+    return frame

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.data import Data
+from latentgp.errors import InputError
 from latentgp.sharding import place, place_own
 
 Part = TypeVar("Part")
@@ -42,7 +43,11 @@ class RowSource(ABC):
 
     @abstractmethod
     def split(self, share: float) -> tuple["RowSource", Data]:
-        """The rows without a share of them, and (at most 20,000 rows of) that share."""
+        """The rows without a share of them, and that share: some 20,000 at most, from all over.
+
+        Raises:
+            InputError: no row is left on one side.
+        """
 
     @abstractmethod
     def identity(self) -> str:
@@ -59,13 +64,27 @@ class RowSource(ABC):
         """
 
 
-MOST_HELD_OUT = 20_000
+_MOST_HELD_OUT = 20_000
 
 
 def is_held_out(first: int, rows: int, share: float) -> Bool[np.ndarray, "N"]:
     """Whether each of some rows, by their number, is in a share of all that looks random."""
     number = np.arange(first, first + rows, dtype=np.uint64)
     return (number * np.uint64(2_654_435_761)) % np.uint64(1 << 32) < share * (1 << 32)
+
+
+def share_of(asked: float, rows: int) -> float:
+    """The share that is held out: of many rows less than was asked for."""
+    return min(asked, _MOST_HELD_OUT / rows)
+
+
+def refuse_one_side(asked: float, left: int, held: int) -> None:
+    """Raise if rows that were split are all on one side."""
+    if not left or not held:
+        raise InputError(
+            f"held_out={asked:g} leaves {left} of {left + held} rows to learn from; give more "
+            "rows, or another share."
+        )
 
 
 def filled(data: Data, rows: int) -> Data:

@@ -1,124 +1,115 @@
-"""Rows in Parquet or CSV files, read through PyArrow a piece at a time."""
+"""Rows in Parquet or CSV files, of which each process reads a part."""
 
-import difflib
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.sources.base import (
-    MOST_HELD_OUT,
     RowSource,
     counting_as,
     cut_into_blocks,
     is_held_out,
     joined,
+    refuse_one_side,
+    share_of,
 )
+from latentgp.sources.pieces import Piece, TableFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv"}
-_PIECE_ROWS = 65_536
-_CSV_BYTES = 8 << 20
-_SAMPLED_AT_MOST = 2_000_000
+Made = TypeVar("Made")
+_SAMPLED_AT_MOST, _SAMPLED_PIECES = 2_000_000, 50
 
 
-class Piece(NamedTuple):
-    """What is read in one go: a row group of a Parquet file, or a whole CSV file.
+class _Own(NamedTuple):
+    """What of some rows that were read belongs to a source.
 
     Attributes:
-        path: of the file.
-        group: number of the row group; 0 of a CSV file.
-        first: number of its first row in the file, from 0.
-        rows: how many it has.
-        before: how many rows there are in the pieces before it.
+        batch: what was read.
+        rows: their numbers in the file.
+        weights: how often each counts.
+        chosen: which of them belong to the source.
     """
 
-    path: Path
-    group: int
-    first: int
-    rows: int
-    before: int
+    batch: "pa.RecordBatch"
+    rows: Int[np.ndarray, "N"]
+    weights: Float[np.ndarray, "N"]
+    chosen: Int[np.ndarray, "B"]
 
 
 class FileSource(RowSource):
     """Rows of files of one kind, of which each process reads a part.
 
-    A subclass says what becomes of the columns.
+    A subclass says which rows count, and what becomes of the columns. Rows of weight zero are none.
 
     Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
     rows are mixed in a buffer of bounded size.
 
     Args:
-        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+        files: that hold the rows.
+        columns: what is read.
+        deciding: the columns by which a row counts; none where every row counts once.
         buffer_rows: how many rows are mixed at a time, which bounds the memory.
+
+    Raises:
+        InputError: no row counts; while reading, with the file and row.
     """
 
     is_everywhere: ClassVar[bool] = False
 
-    def __init__(self, path: str | Path, *, buffer_rows: int):
+    def __init__(
+        self, files: TableFiles, *, columns: list[str], deciding: list[str], buffer_rows: int
+    ):
         if buffer_rows < 1:
             raise InputError(f"buffer_rows must be at least 1, got {buffer_rows}.")
-        self.path, self.buffer_rows = Path(path), buffer_rows
-        self.kind, self.paths = _files_of(self.path)
-        self.names = self._agreed_columns()
-        self.columns: list[str] = list(self.names)
+        self.files, self.buffer_rows = files, buffer_rows
+        self.columns, self._deciding = columns, deciding
         self.check: Callable[[Data], None] | None = None
         self._share, self._held_out = 0.0, False
         self._part: tuple[int, int] | None = None
-
-    @abstractmethod
-    def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
-        """Some rows that were read, the first of which has a number in its file."""
-
-    @abstractmethod
-    def _csv_options(self) -> dict[str, Any]:
-        """How PyArrow is to convert the columns of CSV files."""
-
-    def _open(self) -> None:
-        """Find the pieces, and how many rows there are."""
-        self.pieces = self._count()
-        if not any(piece.rows for piece in self.pieces):
-            raise InputError(f"{self.path} has no rows; give at least one.")
         self._measure()
-
-    def _known(self, name: str) -> str:
-        """A column's name, if there is such a column."""
-        if name not in self.names:
-            near = difflib.get_close_matches(name, self.names, n=3) or list(self.names)[:10]
+        if not self.size:
             raise InputError(
-                f"there is no column {name!r} in {self.path}: name one of {', '.join(near)}"
+                f"{files.path} has no row that counts by {' and '.join(deciding)}; fill them in."
             )
-        return name
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether every row of the files is a row, of weight one."""
-        return not self._share
+    @abstractmethod
+    def _weights(
+        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
+    ) -> Float[np.ndarray, "N"]:
+        """How often rows of given numbers in their file count, by the deciding columns."""
+
+    @abstractmethod
+    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+        """Rows of given numbers in their file, all of which count."""
 
     def _measure(self) -> None:
-        """Find out how many rows there are, and what they count as."""
-        if self._is_plain:
-            self.size = sum(piece.rows for piece in self.pieces)
-            self.total_weight = float(self.size)
-            return
-        self.size, self.total_weight = 0, 0.0
-        for data in self._read(self.pieces):
-            self.size += data.size
-            self.total_weight += data.total_weight
+        """Find out how many rows there are in each piece, and what they count as."""
+        worth = np.array([self._worth(piece) for piece in self.files.pieces])
+        self._counts = worth[:, 0].astype(int)
+        self.size, self.total_weight = int(self._counts.sum()), float(worth[:, 1].sum())
+
+    def _worth(self, piece: Piece) -> tuple[float, float]:
+        """How many rows of a piece are of this source, and what they count as."""
+        if not self._deciding:
+            rows = np.sum(self._wanted(piece.before, piece.rows))
+            return rows, rows
+        own = [(len(o.chosen), o.weights[o.chosen].sum()) for o in self._own(piece, self._deciding)]
+        return sum(rows for rows, _ in own), sum(weight for _, weight in own)
 
     def part(self, index: int, count: int) -> "FileSource":
         """Neighbouring rows: of a row group that two processes share, each reads all."""
-        rows = sum(piece.rows for piece in self.pieces)
         source = copy(self)
-        source._part = index * rows // count, (index + 1) * rows // count
+        source._part = index * self.size // count, (index + 1) * self.size // count
         return source
 
     def checked(self, check: Callable[[Data], None]) -> "FileSource":
@@ -128,43 +119,35 @@ class FileSource(RowSource):
 
     def split(self, share: float) -> tuple["FileSource", Data]:
         rest, held = copy(self), copy(self)
-        rest._share = held._share = share
+        rest._share = held._share = share_of(share, self.size)
         held._held_out = True
         rest._measure()
-        kept, number = [], 0
-        for data in held._read(self.pieces):
-            kept.append(data)
-            number += data.size
-            if number >= MOST_HELD_OUT:
-                break
-        if not kept or not rest.size:
-            raise InputError(f"held_out={share} leaves no rows on one side; change it.")
-        return rest, joined(kept).select(slice(MOST_HELD_OUT))
+        held._measure()
+        refuse_one_side(share, rest.size, held.size)
+        return rest, joined(list(held._read(range(len(self._counts)))))
 
     def identity(self) -> str:
-        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.paths]
+        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.files.paths]
         return hashlib.sha256(f"{files} {self.columns} {self._share}".encode()).hexdigest()
 
     def sample(self, rows: int) -> Data:
-        pieces = self.pieces[:: max(1, -(-self.size // _SAMPLED_AT_MOST))]
-        whole, here = (sum(piece.rows for piece in some) for some in (self.pieces, pieces))
-        every = max(1, here * self.size // (whole * rows))  # of those that are not held out
-        kept, first = [], 0
-        for data in self._read(pieces):
-            kept.append(data.select(slice(-first % every, None, every)))
-            first += data.size
-        return counting_as(joined(kept), self.total_weight)
+        source = copy(self)
+        source._part = None  # of all rows, whichever part this is
+        pieces = np.flatnonzero(self._counts)
+        step = min(self.size // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
+        pieces = pieces[:: max(1, step)]
+        every = max(1, self._counts[pieces].sum() // rows)
+        return counting_as(joined(list(source._read(pieces, every))), self.total_weight)
 
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         generator = np.random.default_rng(seed)
-        order = generator.permutation(len(self.pieces))
-        buffers = self._buffers([self.pieces[n] for n in order])
+        buffers = self._buffers(generator.permutation(len(self._counts)))
         mixed = (buffer.select(generator.permutation(buffer.size)) for buffer in buffers)
         for number, block in enumerate(cut_into_blocks(mixed, rows)):
             if number >= start:
                 yield block
 
-    def _buffers(self, pieces: Sequence[Piece]) -> Iterator[Data]:
+    def _buffers(self, pieces: Iterable[int]) -> Iterator[Data]:
         """Rows in the order of the pieces, as many at a time as are mixed."""
         held, number = [], 0
         for data in self._read(pieces):
@@ -176,111 +159,40 @@ class FileSource(RowSource):
         if held:
             yield joined(held)
 
-    def _read(self, pieces: Sequence[Piece]) -> Iterator[Data]:
-        """The rows of some pieces, a part at a time, checked."""
-        low, high = self._part or (0, sum(piece.rows for piece in self.pieces))
-        for piece in pieces:
-            if not low < piece.before + piece.rows or not piece.before < high:
+    def _read(self, pieces: Iterable[int], every: int = 1) -> Iterator[Data]:
+        """Each row (or one of so many) of some pieces, a part at a time, checked."""
+        low, high = self._part or (0, self.size)
+        before, seen = np.cumsum(self._counts) - self._counts, 0
+        for index in pieces:
+            piece, number = self.files.pieces[index], before[index]
+            if number >= high or number + self._counts[index] <= low:
                 continue
-            row = piece.first
-            for batch in self._batches(piece):
-                number = piece.before + row - piece.first
-                own = slice(max(low - number, 0), max(high - number, 0))
-                data = self._own(batch, own, piece.path, row, number)
-                if data is not None:
-                    yield data
-                row += batch.num_rows
-            if row != piece.first + piece.rows:
-                raise InputError(
-                    f"{piece.path} has changed since it was opened: {row - piece.first} rows where "
-                    f"there were {piece.rows}; open it again."
-                )
+            for own in self._own(piece, self.columns):
+                chosen = own.chosen[max(low - number, 0) : max(high - number, 0)]
+                number += len(own.chosen)
+                some = chosen[-seen % every :: every]
+                seen += len(chosen)
+                if len(some):
+                    yield _located(self._checked, own.batch.take(some), own.rows[some], piece.path)
 
-    def _own(
-        self, batch: "pa.RecordBatch", own: slice, path: Path, first: int, number: int
-    ) -> Data | None:
-        """Of rows that were read those of this source, if there are any."""
-        part = batch.slice(own.start, min(own.stop, batch.num_rows) - own.start)
-        if own.start >= batch.num_rows or not part.num_rows:
-            return None
-        data = self._as_data(part, path, first + own.start)
-        if self._share:
-            held = is_held_out(number + own.start, data.size, self._share)
-            data = data.select(held == self._held_out)
-        return data if data.size else None
+    def _own(self, piece: Piece, columns: list[str]) -> Iterator[_Own]:
+        read = 0
+        for batch in self.files.batches(piece, columns):
+            rows = piece.first + read + np.arange(batch.num_rows)
+            weights = _located(self._weights, batch, rows, piece.path)
+            wanted = self._wanted(piece.before + read, batch.num_rows)
+            yield _Own(batch, rows, weights, np.flatnonzero((weights > 0) & wanted))
+            read += batch.num_rows
 
-    def _batches(self, piece: Piece) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa
+    def _wanted(self, first: int, rows: int) -> Bool[np.ndarray, "N"]:
+        """Whether each of some rows is on this side of what is held out."""
+        return is_held_out(first, rows, self._share) == self._held_out
 
-        try:
-            if self.kind == "parquet":
-                yield from _parquet(piece.path).iter_batches(
-                    _PIECE_ROWS, row_groups=[piece.group], columns=self.columns
-                )
-            else:
-                yield from self._csv(piece.path)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise _unreadable(piece.path, error) from error
-
-    def _csv(self, path: Path) -> Any:
-        from pyarrow import csv
-
-        options = csv.ConvertOptions(include_columns=self.columns, **self._csv_options())
-        reading = csv.ReadOptions(block_size=_CSV_BYTES, use_threads=False)
-        return csv.open_csv(path, read_options=reading, convert_options=options)
-
-    def _as_data(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
-        try:
-            data = self._convert(batch, path, first)
-            if self.check is not None:
-                self.check(data)
-        except InputError as error:
-            raise InputError(f"{path}, rows {first} and on: {error}") from error
+    def _checked(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+        data = self._convert(batch, rows)
+        if self.check is not None:
+            self.check(data)
         return data
-
-    def _agreed_columns(self) -> dict[str, "pa.DataType"]:
-        """Names and types of the columns, which all files have alike."""
-        known = {field.name: field.type for field in self._schema(self.paths[0])}
-        for path in self.paths[1:]:
-            here = {field.name: field.type for field in self._schema(path)}
-            for name in [*known, *here]:
-                if known.get(name) != here.get(name):
-                    raise InputError(
-                        f"column {name!r} is {known.get(name, 'absent')} in {self.paths[0]} and "
-                        f"{here.get(name, 'absent')} in {path}; make the files alike."
-                    )
-        return known
-
-    def _schema(self, path: Path) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv
-
-        try:
-            if self.kind == "parquet":
-                return _parquet(path).schema_arrow
-            with csv.open_csv(path) as reader:
-                return reader.schema
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _unreadable(path, error) from error
-
-    def _count(self) -> list[Piece]:
-        pieces, before = [], 0
-        for path in self.paths:
-            first = 0
-            for group, rows in enumerate(self._groups(path)):
-                pieces.append(Piece(path, group, first, rows, before))
-                first, before = first + rows, before + rows
-        return pieces
-
-    def _groups(self, path: Path) -> list[int]:
-        """How many rows each piece of a file has."""
-        if self.kind == "csv":
-            whole = Piece(path, 0, 0, 0, 0)
-            return [sum(batch.num_rows for batch in self._batches(whole))]
-        metadata = _parquet(path).metadata
-        return [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)]
 
 
 class FileRows(FileSource):
@@ -300,7 +212,8 @@ class FileRows(FileSource):
 
     Raises:
         InputError: no such file or column, files whose columns differ, a column that is not of
-            numbers; while reading, a value that is not a finite number, with its file and row.
+            numbers, only weights of zero; while reading, a value that is not a finite number, with
+            its file and row.
 
     Example:
         >>> import numpy as np, pandas, tempfile
@@ -322,44 +235,33 @@ class FileRows(FileSource):
         buffer_rows: int = 1 << 19,
         **side_information: str,
     ):
-        super().__init__(path, buffer_rows=buffer_rows)
+        files = TableFiles(path)
         self.target, self.weights = target, weights
         self.side_information = dict(side_information)
-        apart = [target, *([weights] if weights else []), *side_information.values()]
+        deciding = [weights] if weights else []
+        apart = [target, *deciding, *side_information.values()]
         if inputs is None:
-            inputs = [name for name in self.names if name not in apart]
+            inputs = [name for name in files.names if name not in apart]
         self.inputs = tuple(inputs)
         if not self.inputs:
-            raise InputError(f"{self.path} has no column to predict from; add one.")
-        self.columns = [self._known(name) for name in (*self.inputs, *apart)]
-        for name in self.columns:
-            self._refuse_text(name, self.names[name])
-        self._open()
+            raise InputError(f"{files.path} has no column to predict from; add one.")
+        columns = [files.known(name) for name in (*self.inputs, *apart)]
+        for name in columns:
+            _refuse_text(files, name)
+        super().__init__(files, columns=columns, deciding=deciding, buffer_rows=buffer_rows)
 
-    @property
-    def _is_plain(self) -> bool:
-        return super()._is_plain and self.weights is None
+    def _weights(
+        self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
+    ) -> Float[np.ndarray, "N"]:
+        if self.weights is None:
+            return np.ones(len(rows))
+        weights = _numbers(batch, self.weights)
+        if np.any(weights < 0):
+            raise InputError(f"column {self.weights!r} is negative; give weights of at least 0.")
+        return weights
 
-    def _csv_options(self) -> dict[str, Any]:
-        import pyarrow as pa
-
-        return {
-            "column_types": dict.fromkeys(self.columns, pa.float64()),
-            "true_values": ["true", "True", "TRUE"],
-        }
-
-    def _convert(self, batch: "pa.RecordBatch", path: Path, first: int) -> Data:
-        columns = {}
-        for name in self.columns:
-            column = batch.column(name)
-            values = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(~np.isfinite(values))
-            if bad.size:
-                raise InputError(
-                    f"column {name!r} is missing or not finite in row {first + bad[0]}, counted "
-                    "from 0; drop or fill such rows first."
-                )
-            columns[name] = values
+    def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
+        columns = {name: _numbers(batch, name) for name in self.columns}
         return Data(
             np.stack([columns[name] for name in self.inputs], axis=1),
             columns[self.target],
@@ -367,40 +269,73 @@ class FileRows(FileSource):
             **{name: columns[column] for name, column in self.side_information.items()},
         )
 
-    def _refuse_text(self, name: str, kind: "pa.DataType") -> None:
-        from pyarrow import types
 
-        numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-        if not (numeric or types.is_decimal(kind)):
-            raise InputError(
-                f"column {name!r} of {self.path} is of {kind}, not of numbers; encode it, or "
-                "name the inputs without it."
-            )
+def _numbers(batch: "pa.RecordBatch", name: str) -> Float[np.ndarray, "N"]:
+    """A column of numbers, checked to be finite."""
+    values = batch.column(name).cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    if not np.all(np.isfinite(values)):
+        raise InputError(f"column {name!r} is missing or not finite; drop or fill such rows first.")
+    return values
 
 
-def _files_of(path: Path) -> tuple[str, list[Path]]:
-    """The files of a path, in the order of their names, and their kind."""
-    if not path.exists():
-        raise InputError(f"{path} does not exist: pass the path of a file or folder")
-    files = [path]
-    if path.is_dir():
-        files = sorted(f for f in path.rglob("*") if f.suffix.lower() in _ENDINGS and f.is_file())
-        if not files:
-            raise InputError(f"{path} holds no file ending in .parquet, .pq or .csv")
-    kinds = {_ENDINGS.get(f.suffix.lower()) for f in files}
-    if None in kinds:
-        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
-    if len(kinds) > 1:
-        raise InputError(f"{path} holds both Parquet and CSV files; keep one kind.")
-    return str(kinds.pop()), files
+def _refuse_text(files: TableFiles, name: str) -> None:
+    """Raise if a column is none of numbers, with the first text in it."""
+    from pyarrow import types
+
+    kind = files.types[name]
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return
+    if types.is_decimal(kind) or types.is_null(kind):
+        return
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    where = _first_text(files, name) if is_text else ""
+    raise InputError(
+        f"column {name!r} of {files.path} is of {kind}, not of numbers{where}; encode it, or name "
+        "the inputs without it."
+    )
 
 
-def _parquet(path: Path) -> Any:
-    import pyarrow.parquet
+def _first_text(files: TableFiles, name: str) -> str:
+    """Where in a column of text there is one that is no number, in words."""
+    import pandas as pd
 
-    return pyarrow.parquet.ParquetFile(path)
+    for piece in files.pieces:
+        row = piece.first
+        for batch in files.batches(piece, [name]):
+            texts = batch.column(0).to_pandas()
+            numbers: Any = pd.to_numeric(texts, errors="coerce")
+            wrong = np.flatnonzero(numbers.isna() & texts.notna())
+            if wrong.size:
+                return f" ({texts[wrong[0]]!r} in row {row + wrong[0]} of {piece.path}, from 0)"
+            row += batch.num_rows
+    return ""
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())
-    return InputError(f"{path} cannot be read: {reason}; mend or replace the file.")
+def _located(
+    make: Callable[["pa.RecordBatch", Int[np.ndarray, "N"]], Made],
+    batch: "pa.RecordBatch",
+    rows: Int[np.ndarray, "N"],
+    path: Path,
+) -> Made:
+    """What is made of rows; an error names the file and the first row for which it is raised."""
+    try:
+        return make(batch, rows)
+    except InputError as error:
+        first, end = 0, len(rows)
+        while end - first > 1:
+            middle = (first + end) // 2
+            if _reason(make, batch.slice(first, middle - first), rows[first:middle]):
+                end = middle
+            else:
+                first = middle
+        reason = _reason(make, batch.slice(first, 1), rows[first:end]) or error
+        raise InputError(f"{path}, row {rows[first]} (from 0) by itself: {reason}") from error
+
+
+def _reason(make: Callable[..., Any], *of: Any) -> InputError | None:
+    """Why something cannot be made."""
+    try:
+        make(*of)
+    except InputError as error:
+        return error
+    return None

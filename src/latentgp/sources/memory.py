@@ -7,7 +7,14 @@ import jax
 import numpy as np
 
 from latentgp.data import Data
-from latentgp.sources.base import MOST_HELD_OUT, RowSource, counting_as, filled, is_held_out
+from latentgp.sources.base import (
+    RowSource,
+    counting_as,
+    filled,
+    is_held_out,
+    refuse_one_side,
+    share_of,
+)
 
 
 class RowsInMemory(RowSource):
@@ -25,9 +32,9 @@ class RowsInMemory(RowSource):
         return counting_as(self.data.select(chosen), self.total_weight)
 
     def split(self, share: float) -> tuple["RowsInMemory", Data]:
-        held = is_held_out(0, self.size, share)
-        rows = np.flatnonzero(held)[:MOST_HELD_OUT]
-        return RowsInMemory(self.data.select(~held)), self.data.select(rows)
+        held = is_held_out(0, self.size, share_of(share, self.size))
+        refuse_one_side(share, int(np.sum(~held)), int(np.sum(held)))
+        return RowsInMemory(self.data.select(~held)), self.data.select(held)
 
     def identity(self) -> str:
         digest = hashlib.sha256()

@@ -6,11 +6,12 @@ means the same wherever it is stored: "3", 3 and 3.0 are one number, and one of 
 `MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV.
 """
 
+from latentgp.sources.csv_files import MISSING_MARKERS
 from latentgp.tables.columns import CategoryColumn, NumberColumn
 from latentgp.tables.encoder import TableEncoder
 from latentgp.tables.files import read_table, write_table
 from latentgp.tables.targets import SplitTable, TaskGuess, guess_task, split_target
-from latentgp.tables.values import MISSING_MARKERS
+from latentgp.tables.values import once
 
 __all__ = [
     "MISSING_MARKERS",
@@ -20,6 +21,7 @@ __all__ = [
     "TableEncoder",
     "TaskGuess",
     "guess_task",
+    "once",
     "read_table",
     "split_target",
     "write_table",

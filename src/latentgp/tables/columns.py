@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from latentgp.tables.values import dates_in, listed, numbers_in, rows_listed, texts_in, warn
+from latentgp.tables.values import (
+    Tell,
+    dates_in,
+    listed,
+    numbers_in,
+    rows_listed,
+    texts_in,
+    warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,14 +75,15 @@ class NumberColumn:
         filled = f", missing values become the median {self.median:g} and are marked in a column"
         return f"{self.name}: {what}" + (filled if self.marks_missing else "")
 
-    def encode(self, values: pd.Series) -> NDArray[np.float64]:
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
         numbers = self._raw(values)
         missing = np.isnan(numbers)
         if missing.any() and not self.marks_missing:
-            warn(
-                f"column {self.name!r} is missing in {rows_listed(missing)} and never was in "
-                f"training: the training median {self.median:g} is used"
+            tell(
+                f"column {self.name!r} is missing",
+                f" in {rows_listed(values.index[missing])} and never was in training: the training "
+                f"median {self.median:g} is used",
             )
         filled = np.where(missing, self.median, numbers)
         return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
@@ -130,7 +139,7 @@ class CategoryColumn:
         line += f", the {len(self.others)} rarest share one" if self.others else ""
         return line + (", missing is one more" if self.marks_missing else "")
 
-    def encode(self, values: pd.Series) -> NDArray[np.float64]:
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, C) zeros and ones; a category that training never saw has only zeros."""
         number_of = {category: number for number, category in enumerate(self.categories)}
         number_of |= dict.fromkeys(self.others, len(self.categories))
@@ -140,14 +149,15 @@ class CategoryColumn:
         known = numbers >= 0
         unseen = sorted(set(texts[~known & ~missing]))
         if unseen:
-            warn(
-                f"column {self.name!r} holds categories that training never saw: "
-                f"{listed(unseen)}; their 0/1 columns are all zero"
+            tell(
+                f"column {self.name!r} holds categories that training never saw",
+                f": {listed(unseen)}; their 0/1 columns are all zero",
             )
         if missing.any() and not self.marks_missing:
-            warn(
-                f"column {self.name!r} is missing in {rows_listed(missing)} and never was in "
-                "training: its 0/1 columns are all zero there"
+            tell(
+                f"column {self.name!r} is missing",
+                f" in {rows_listed(values.index[missing])} and never was in training: its 0/1 "
+                "columns are all zero there",
             )
         encoded = np.zeros((len(values), len(self.feature_names)))
         encoded[np.flatnonzero(known), numbers[known]] = 1.0

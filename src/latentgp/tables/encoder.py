@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.tables.columns import CategoryColumn, NumberColumn
-from latentgp.tables.values import checked_frame, column_of, listed, reason_to_leave_out, source_of
+from latentgp.tables.values import (
+    Tell,
+    checked_frame,
+    column_of,
+    listed,
+    reason_to_leave_out,
+    source_of,
+    warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +92,7 @@ class TableEncoder:
         left_out = [f"{name}: left out, {reason}" for name, reason in self.left_out]
         return [column.describe() for column in self.columns] + left_out
 
-    def encode(self, frame: pd.DataFrame) -> NDArray[np.float64]:
+    def encode(self, frame: pd.DataFrame, tell: Tell = warn) -> NDArray[np.float64]:
         """Turn a table into numbers, (N, D) float64 without NaN.
 
         Columns may come in any order, and those that training did not use are ignored. Warns once
@@ -92,6 +100,7 @@ class TableEncoder:
 
         Args:
             frame: (N, ...) table with the columns of training; N may be zero.
+            tell: warns; `once()` does so once for all parts of a table.
 
         Raises:
             InputError: if columns are missing, a value is infinite, or a column that was numeric in
@@ -106,5 +115,5 @@ class TableEncoder:
             )
         blocks = []
         for column in self.columns:
-            blocks.append(column.encode(column_of(frame, column.name)))
+            blocks.append(column.encode(column_of(frame, column.name), tell))
         return np.concatenate(blocks, axis=1, dtype=np.float64)

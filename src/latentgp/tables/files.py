@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latentgp.errors import InputError
-from latentgp.tables.values import MISSING_MARKERS, refuse_duplicates
+from latentgp.sources.csv_files import MISSING_MARKERS, header_of
+from latentgp.sources.pieces import KIND_OF_ENDING
+from latentgp.tables.values import refuse_duplicates
 
 if TYPE_CHECKING:
     import pandas as pd
-
-KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -102,19 +101,13 @@ def _kind(path: Path) -> str:
 def _read_csv(path: Path) -> tuple[list[str], pd.DataFrame]:
     import pandas as pd
 
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = next((line for line in file if line.strip()), "")
-        unquoted = re.sub(r'"[^"]*"', "", first)
-        separator = max(",;\t", key=unquoted.count)
-        file.seek(0)
-        lines = (line for line in file if line.strip())
-        names = next(csv.reader(lines, delimiter=separator, skipinitialspace=True), [])
+    header = header_of(path)
     with warnings.catch_warnings():
         # pandas only warns when every row is longer than the header, and drops the rest.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame = pd.read_csv(
             path,
-            sep=separator,
+            sep=header.separator,
             encoding="utf-8-sig",
             skipinitialspace=True,
             index_col=False,
@@ -122,7 +115,7 @@ def _read_csv(path: Path) -> tuple[list[str], pd.DataFrame]:
             na_values=list(MISSING_MARKERS),
             low_memory=False,
         )
-    return [name for name in names if name], frame
+    return header.names, frame
 
 
 def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:

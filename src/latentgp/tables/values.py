@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
+from latentgp.sources.csv_files import MISSING_MARKERS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MISSING_MARKERS = (
-    *("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT"),
-    *("NULL", "Null", "null", "None"),
-)
+Tell = Callable[[str, str], None]  # what was seen in some rows, and what else is to be said
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")
 
 
@@ -131,12 +129,12 @@ def numbers_in(values: pd.Series, source: str) -> NDArray[np.float64]:
             example = values.iloc[int(np.flatnonzero(wrong)[0])]
             raise InputError(
                 f"column {values.name!r} was numeric in training and holds {str(example)!r} in "
-                f"{rows_listed(wrong)}: give numbers, or leave the value empty"
+                f"{rows_listed(values.index[wrong])}: give numbers, or leave the value empty"
             )
     infinite = np.isinf(numbers)
     if infinite.any():
         raise InputError(
-            f"column {values.name!r} holds infinity in {rows_listed(infinite)}: "
+            f"column {values.name!r} holds infinity in {rows_listed(values.index[infinite])}: "
             "replace it by a finite number, or leave the value empty"
         )
     return numbers
@@ -171,7 +169,8 @@ def dates_in(values: pd.Series) -> pd.Series:
             example = values.iloc[int(np.flatnonzero(wrong)[0])]
             raise InputError(
                 f"column {values.name!r} was a date in training and holds {str(example)!r} in "
-                f"{rows_listed(wrong)}: give dates as 2026-01-31, or leave the value empty"
+                f"{rows_listed(values.index[wrong])}: give dates as 2026-01-31, or leave the value "
+                "empty"
             )
         values = dates
     return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
@@ -190,11 +189,10 @@ def texts_in(values: pd.Series) -> pd.Series:
     return pd.Series(texts, index=values.index, dtype=object)
 
 
-def rows_listed(chosen: NDArray[np.bool_]) -> str:
-    """How many rows a mask chooses, and the first of them."""
-    rows = np.flatnonzero(chosen)
+def rows_listed(rows: pd.Index) -> str:
+    """How many rows these are, and what the table's index calls the first of them."""
     names = listed([str(row) for row in rows], quoted=False)
-    return f"{rows.size} row{'s' if rows.size > 1 else ''} (counting from 0: {names})"
+    return f"{len(rows)} row{'s' if len(rows) > 1 else ''} (index {names})"
 
 
 def listed(names: Iterable[str], at_most: int = 5, *, quoted: bool = True) -> str:
@@ -204,9 +202,21 @@ def listed(names: Iterable[str], at_most: int = 5, *, quoted: bool = True) -> st
     return ", ".join(names[:at_most]) + more
 
 
-def warn(message: str) -> None:
-    """Warn whoever called the encoder."""
-    warnings.warn(message, UserWarning, stacklevel=4)
+def warn(what: str, more: str) -> None:
+    """Warn whoever called the encoder, of something that may be seen in many rows."""
+    warnings.warn(what + more, UserWarning, stacklevel=4)
+
+
+def once(tell: Tell = warn) -> Tell:
+    """Tells of each thing when it is first seen, for tables that come in parts."""
+    told: set[str] = set()
+
+    def tell_once(what: str, more: str) -> None:
+        if what not in told:
+            told.add(what)
+            tell(what, more)
+
+    return tell_once
 
 
 def refuse_duplicates(names: Iterable[str], where: str) -> None:

@@ -1,0 +1,148 @@
+"""CSV as all readers take it: separator, names, what is missing, and what the columns hold."""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MISSING_MARKERS = (
+    *("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NaT"),
+    *("NULL", "Null", "null", "None"),
+)
+
+
+def _spaced(words: Iterable[str]) -> list[str]:
+    """The words, and the words after the space that some write behind a separator."""
+    return [f"{space}{word}" for word in words for space in ("", " ")]
+
+
+_MISSING = _spaced(MISSING_MARKERS)
+_TRUE, _FALSE = _spaced(["True", "TRUE", "true"]), _spaced(["False", "FALSE", "false"])
+_BLOCK_BYTES = 8 << 20
+
+
+class Header(NamedTuple):
+    """How a CSV file begins.
+
+    Attributes:
+        names: of its columns; one without a name is called as pandas calls it.
+        separator: the one of comma, semicolon and tab that the names use most.
+        lines: how many lines come before the first row.
+        has_rows: whether any row follows.
+    """
+
+    names: list[str]
+    separator: str
+    lines: int
+    has_rows: bool
+
+
+def header_of(path: Path) -> Header:
+    """Read how a CSV file begins.
+
+    Raises:
+        UnicodeDecodeError: the file is not UTF-8.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        blank, first = 0, ""
+        for first in file:
+            if first.strip():
+                break
+            blank += 1
+        separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
+        rows = csv.reader(chain([first], file), delimiter=separator, skipinitialspace=True)
+        names = next(rows, [])
+        lines, has_rows = blank + rows.line_num, any(line.strip() for line in file)
+    names = [name or f"Unnamed: {number}" for number, name in enumerate(names)]
+    return Header(names, separator, lines, has_rows)
+
+
+def batches_of(
+    path: Path, header: Header, types: dict[str, "pa.DataType"]
+) -> Iterator["pa.RecordBatch"]:
+    """The rows of a file, some megabytes at a time, in columns of these types."""
+    from pyarrow import csv as reading
+
+    if not header.has_rows:
+        return
+    yield from reading.open_csv(
+        path,
+        read_options=reading.ReadOptions(
+            column_names=header.names,
+            skip_rows=header.lines,
+            block_size=_BLOCK_BYTES,
+            use_threads=False,
+        ),
+        parse_options=reading.ParseOptions(delimiter=header.separator, newlines_in_values=True),
+        convert_options=reading.ConvertOptions(
+            include_columns=list(types),
+            column_types=types,
+            null_values=_MISSING,
+            strings_can_be_null=True,
+            true_values=_TRUE,
+            false_values=_FALSE,
+        ),
+    )
+
+
+def contents_of(path: Path, header: Header) -> tuple[int, dict[str, "pa.DataType"]]:
+    """How many rows a file has, and what each column holds, as pandas would find it.
+
+    All rows are looked at: whole numbers (without a gap), numbers, truth values, or else text.
+    """
+    import pyarrow as pa
+
+    rows, types = 0, dict.fromkeys(header.names, pa.null())
+    for batch in batches_of(path, header, dict.fromkeys(header.names, pa.string())):
+        for name, texts in zip(header.names, batch.columns, strict=True):
+            if types[name] != pa.string():
+                here = _held_by(texts, may_be_whole=types[name] != pa.float64())
+                types[name] = (wider(types[name], here) or pa.string()) if rows else here
+        rows += batch.num_rows
+    return rows, types
+
+
+def wider(one: Any, other: Any) -> Any:
+    """The type that holds what columns of two types hold, None if there is none.
+
+    Whole numbers with gaps are no whole numbers to pandas.
+    """
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import types
+
+    if one == other:
+        return one
+    kinds = {one, other} - {pa.null()}
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return pa.float64() if types.is_integer(kind) else kind
+    if kinds == {pa.string(), pa.large_string()}:
+        return pa.large_string()
+    if all(types.is_integer(kind) or types.is_floating(kind) for kind in kinds):
+        return pa.from_numpy_dtype(np.promote_types(one.to_pandas_dtype(), other.to_pandas_dtype()))
+    return None
+
+
+def _held_by(texts: "pa.StringArray", *, may_be_whole: bool) -> "pa.DataType":
+    import pyarrow as pa
+    import pyarrow.compute
+
+    pc: Any = pyarrow.compute  # its functions are made when it is imported
+
+    if texts.null_count == len(texts):
+        return pa.null()
+    kinds = [pa.int64(), pa.float64()] if may_be_whole and not texts.null_count else [pa.float64()]
+    for known, kind in product((texts, pc.ascii_trim_whitespace(texts)), kinds):
+        try:
+            known.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    truth = pc.all(pc.is_in(texts.drop_null(), value_set=pa.array(_TRUE + _FALSE))).as_py()
+    return pa.bool_() if truth else pa.string()
