@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -372,6 +373,64 @@ def test_a_fit_is_resumed_in_another_process(tmp_path):
 
     run(tmp_path / "checkpoint", 4, seed="1")
     assert run(tmp_path / "checkpoint", 200, seed="2") == run("", 200, seed="3")
+
+
+KILLED = """
+import json, jax, numpy as np, sys, time
+import latentgp as lgp
+from latentgp.inference import checkpoints
+name, checkpoint, hangs_at = sys.argv[1:]
+checkpoints.CHECKPOINT_SECONDS = 0.0
+rng = np.random.default_rng(0)
+X = rng.uniform(-3, 3, (300, 1))
+target = (np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=300) > 0).astype(float)
+points = lgp.Inducing(points=X[:8])
+kernel, classes = lgp.RBF(lengthscale=0.8), np.digitize(X[:, 0], [-2.0, -1.0, 0.0, 1.0])
+of_classes = lgp.LatentGP(kernel, lgp.LogisticSoftmax(5))
+some = lgp.Stochastic(lgp.AugmentedVI(points), batch_size=50, epochs=8, tolerance=0.0, classes=2)
+model, y, method = {
+    "whole": (lgp.LatentGP(kernel, lgp.Bernoulli()), target, lgp.VariationalInference(points)),
+    "classes": (of_classes, classes, some),
+}[name]
+
+def run(checkpoint):
+    told = []
+
+    def tell(progress):
+        told.append(progress)
+        if len(told) == int(hangs_at):
+            print("hangs", flush=True)
+            time.sleep(600)
+
+    fit = lgp.fit(
+        model,
+        lgp.Data(X, y),
+        key=jax.random.key(0),
+        method=method,
+        max_evaluations=8,
+        checkpoint=checkpoint,
+        callback=tell,
+    )
+    return len(told), np.stack(fit.posterior.predict_f(X[:20])).tolist()
+
+print(json.dumps([run(checkpoint), run(None)]))
+"""
+
+
+@pytest.mark.parametrize("name", ["whole", "classes"])
+def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path, name):
+    def start(hangs_at):
+        command = [sys.executable, "-c", KILLED, name, tmp_path / "checkpoint", hangs_at]
+        return subprocess.Popen([*map(str, command)], stdout=subprocess.PIPE, text=True)
+
+    killed = start(hangs_at=4)
+    assert killed.stdout.readline() == "hangs\n"
+    killed.kill()
+    killed.wait()
+    output, _ = start(hangs_at=0).communicate(timeout=200)
+    (told, resumed), (told_in_all, whole) = json.loads(output)
+    assert told == told_in_all - 3 > 0
+    assert resumed == whole
 
 
 @pytest.mark.parametrize("stopped_at", [3, 20, 23])
