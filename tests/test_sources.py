@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import latentgp as lgp
-from latentgp.sources import RowsInMemory, read_ahead
+from latentgp.sources import RowsInMemory, base, read_ahead
 
 KEY = jax.random.key(0)
 
@@ -367,3 +367,35 @@ class TestReadAhead:
         next(reading)
         reading.close()
         assert len(read) < 10
+
+
+@pytest.mark.parametrize(("rows", "processes"), [(130, 2), (130, 3), (2, 3)])
+def test_processes_read_every_row_that_counts_in_as_many_blocks(
+    tmp_path, monkeypatch, rows, processes
+):
+    frame = table(1000).assign(count=0.0)
+    frame.loc[1000 - rows :, "count"] = 1.0
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
+    source = lgp.FileRows(tmp_path, target="y", weights="count", inputs=["a"])
+    monkeypatch.setattr(base, "place_own", lambda column, axis: column)
+    monkeypatch.setattr(base.jax, "process_count", lambda: processes)
+    parts = [source.part(number, processes) for number in range(processes)]
+    own = [list(base.blocks_of(part, (0,), 10 * processes)) for part in parts]
+    assert {len(blocks) for blocks in own} == {-(-rows // (10 * processes))}
+    read = np.concatenate([rows_of(blocks) for blocks in own])[:, 0]
+    np.testing.assert_array_equal(np.sort(read), np.sort(frame["a"][1000 - rows :]))
+
+
+def test_a_search_with_another_buffer_does_not_go_on(tmp_path):
+    table(600).to_parquet(tmp_path / "rows.parquet")
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.Gaussian(0.1))
+    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(10)), batch_size=200, epochs=1)
+
+    def run(buffer_rows):
+        path = tmp_path / "rows.parquet"
+        source = lgp.FileRows(path, target="y", inputs=["a", "b"], buffer_rows=buffer_rows)
+        lgp.fit(model, source, key=KEY, method=method, checkpoint=tmp_path / "search")
+
+    run(300)
+    with pytest.raises(lgp.InputError, match="belongs to another model, method or data"):
+        run(200)

@@ -51,7 +51,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """A digest of what the rows are."""
+        """A digest of what the rows are, and of all but a seed that fixes their order."""
 
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:

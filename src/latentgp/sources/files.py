@@ -128,7 +128,8 @@ class FileSource(RowSource):
 
     def identity(self) -> str:
         files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.files.paths]
-        return hashlib.sha256(f"{files} {self.columns} {self._share}".encode()).hexdigest()
+        settings = self.columns, self._share, self.buffer_rows
+        return hashlib.sha256(f"{files} {settings}".encode()).hexdigest()
 
     def sample(self, rows: int) -> Data:
         source = copy(self)
