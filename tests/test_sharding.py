@@ -1,6 +1,7 @@
 """Rows over several devices and processes: the numbers of one, and an end when one is lost."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import latentgp as lgp
+from latentgp.cli import main
 
 SCRIPT = Path(__file__).parent / "spread.py"
 
@@ -134,6 +136,16 @@ def test_an_error_in_one_process_ends_the_others(alone, tmp_path, how):
     assert SENTENCE in errors[1 - failing]
     assert "disturbed" in errors[failing] or kind == "exit"
     assert load_file(tmp_path / f"{name}.search")
+
+
+def test_the_command_line_does_not_wait_for_others_after_an_error(monkeypatch):
+    codes = []
+    monkeypatch.setattr(sys, "argv", ["latentgp", "info", "nowhere"])
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with pytest.raises(SystemExit):
+        main()
+    assert codes == [1]
 
 
 def test_a_checkpoint_that_one_process_refuses_is_refused_by_all(alone, tmp_path):

@@ -1,6 +1,5 @@
 """The command line: fit, predict, evaluate, compare, info, demo."""
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
+from latentgp.sharding import leave
 
 _LARGE_BYTES = 50_000_000
 
@@ -267,7 +267,7 @@ def main() -> None:
         app()
     except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
-        sys.exit(1)
+        leave()
 
 
 def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:
