@@ -1,5 +1,7 @@
 """The command line: tables in, predictions out, and one sentence for every wrong input."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +270,26 @@ WRONG = {
         "fit {}/classification.parquet --target price --method exact --out {}/m",
         "ExactGP needs Gaussian noise",
     ),
+    "a method of all rows on batches": (
+        "fit {}/nowhere.csv --target price --batch-size 9 --method exact --out {}/m",
+        "method='exact' keeps something of every row",
+    ),
+    "a sampler on batches": (
+        "fit {}/nowhere.csv --target price --batch-size 9 --method gibbs --out {}/m",
+        "method='gibbs' keeps something of every row",
+    ),
+    "an address without a port": (
+        "fit {}/regression.csv --target price --coordinator localhost --out {}/m",
+        "must be host and port of process 0, such as 10.0.0.1:4000, got 'localhost'",
+    ),
+    "no processes": (
+        "fit {}/regression.csv --target price --out {}/m --coordinator h:1 --num-processes 0",
+        "processes must be at least 1, got 0",
+    ),
+    "restarts of several processes": (
+        "fit {}/regression.csv --target price --coordinator localhost:1 --restarts 1 --out {}/m",
+        "takes no restarts",
+    ),
     "no such weights": (
         "fit {}/regression.csv --target price --weights w --out {}/m",
         "no column 'w'",
@@ -370,6 +392,72 @@ def test_the_console_script(house, tmp_path):
     assert wrong.returncode == 1
     assert "Traceback" not in wrong.stderr
     assert len(wrong.stderr.splitlines()) == 1
+
+
+OPEN_MPI = {
+    "OMPI_MCA_orte_hnp_uri": "4096.0;tcp://127.0.0.1:1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+}
+
+
+def started_by_open_mpi(command):
+    """Two processes that find what Open MPI tells those it starts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    running = []
+    for rank in "01":
+        ranks = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_LOCAL_RANK": rank}
+        more = {**OPEN_MPI, **ranks, "JAX_COORDINATOR_PORT": port}
+        pipe = subprocess.PIPE
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", *map(str, command)],
+                env={**os.environ, **more},
+                stdout=pipe,
+                stderr=pipe,
+                text=True,
+            )
+        )
+    found = [process.communicate(timeout=300) for process in running]
+    assert [process.returncode for process in running] == [0, 0], found
+    return [out for out, _ in found]
+
+
+def test_processes_of_a_cluster_find_each_other():
+    program = (
+        "import jax, latentgp as lgp\n"
+        "lgp.join_processes()\n"
+        "print(jax.process_index(), jax.process_count())\n"
+        "try:\n"
+        "    lgp.join_processes()\n"
+        "except lgp.InputError as error:\n"
+        "    print(error)\n"
+    )
+    for rank, out in enumerate(started_by_open_mpi([program])):
+        assert f"{rank} 2" in out
+        assert "JAX has been used in this process already" in out
+
+
+@pytest.mark.slow
+def test_processes_of_a_cluster_write_one_model(house, tmp_path):
+    program = "from latentgp.cli import main; main()"
+    outputs = started_by_open_mpi(
+        [
+            *(program, "fit", house / "classification.parquet", "--target", "price"),
+            *("--out", tmp_path / "m", "--n-inducing", 5, "--batch-size", 10, "--epochs", 2),
+            *("--coordinator", "auto"),
+        ]
+    )
+    assert ["Model written" in out for out in outputs] == [True, False]
+    assert latentgp.load(tmp_path / "m").task == "classification"
+
+
+def test_processes_that_do_not_know_of_each_other_are_warned(run, house, tmp_path, monkeypatch):
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    _, _, err = run(*fit)
+    assert "one of 2 processes (OMPI_COMM_WORLD_SIZE)" in err
 
 
 def test_the_demo_compares_and_draws(run, tmp_path):

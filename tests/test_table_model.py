@@ -80,6 +80,15 @@ def test_marginals_are_computed_once(target, monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_start_of_a_fit_in_batches_leaves_no_settings(tmp_path):
+    frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    settings = {"n_inducing": 5, "batch_size": 20, "epochs": 1, "random_state": 0}
+    model = TableModel.fit_files(tmp_path / "rows.csv", "y", **settings)
+    assert model.estimator.max_evaluations == 200
+
+
 class TestWhatARowCarries:
     DAYS = _generator.uniform(1, 5, ROWS)
     VISITS = 1 + _generator.poisson(DAYS * np.exp(1 + _f))

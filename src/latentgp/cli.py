@@ -1,5 +1,6 @@
 """The command line: fit, predict, evaluate, compare, info, demo."""
 
+import os
 import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,9 +8,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
-from latentgp.sharding import leave
+from latentgp.sharding import is_first_process, join_processes, leave
 
 _LARGE_BYTES = 50_000_000
+# Where Slurm, Open MPI and other launchers say how many processes they have started together.
+_STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
 
 app = typer.Typer(
     help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
@@ -76,7 +79,11 @@ def fit(
         typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
     ] = None,
     coordinator: Annotated[
-        str | None, typer.Option(help="HOST:PORT of process 0, to fit with several processes.")
+        str | None,
+        typer.Option(
+            help="HOST:PORT of process 0, to fit with several processes; "
+            "auto asks Slurm, Open MPI or Kubernetes for all three."
+        ),
     ] = None,
     num_processes: Annotated[int, typer.Option(help="How many processes fit together.")] = 1,
     process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
@@ -89,13 +96,13 @@ def fit(
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
-    devices = _joined_devices(coordinator, num_processes, process_id)
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
         if not in_batches:
             raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
         checkpoint.mkdir(parents=True, exist_ok=True)
+    devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
     more: dict[str, Any] = {"restarts": restarts}
     if in_batches:
@@ -125,10 +132,10 @@ def fit(
         method=method,
         n_inducing=n_inducing,
         random_state=seed,
-        verbose=0 if process_id else 1,
+        verbose=int(is_first_process()),
         **more,
     )
-    if process_id:  # process 0 speaks and writes for all
+    if not is_first_process():  # it speaks and writes for all
         return
     for note in model.notes:
         typer.echo(f"- {note}")
@@ -275,12 +282,20 @@ def _joined_devices(coordinator: str | None, processes: int, process: int) -> An
     if coordinator is None:
         if processes > 1:
             raise InputError("several processes need an address: add --coordinator HOST:PORT")
+        for name in _STARTED_TOGETHER:
+            if int(os.environ.get(name, 1)) > 1:
+                warnings.warn(
+                    f"this is one of {os.environ[name]} processes ({name}), each of which fits "
+                    "alone and writes the same files: add --coordinator auto to fit together",
+                    stacklevel=2,
+                )
         return None
     import jax
 
-    from latentgp.sharding import join_processes
-
-    join_processes(coordinator, processes, process)
+    if coordinator == "auto":
+        join_processes()
+    else:
+        join_processes(coordinator, processes, process)
     return jax.devices()
 
 

@@ -27,6 +27,7 @@ from latentgp.estimators import (
 )
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
+from latentgp.inference.methods import SamplingMethod
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.posterior import Predictive
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
+_OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
 _WEIGHTS = "give numbers, not negative"
 
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
@@ -229,8 +231,17 @@ class TableModel:
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
             devices: over which the rows are spread, as in `latentgp.fit`.
             settings: for the estimator: `method`, `n_inducing`, `random_state`, `verbose`.
+
+        Raises:
+            InputError: as `fit` does; a method that keeps something of every row.
         """
         sides = side_columns or {}
+        method = settings.get("method", "auto")
+        if isinstance(method, SamplingMethod) or method in _OF_ALL_ROWS:
+            raise InputError(
+                f"method={method!r} keeps something of every row, which a fit in batches cannot: "
+                "choose auto, collapsed, augmented or variational, or fit one file without batches"
+            )
         Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
@@ -242,17 +253,20 @@ class TableModel:
             weights=weights,
             side_columns=sides,
             order=order,
-            settings={**settings, "max_evaluations": _START_EVALUATIONS, "verbose": 0},
+            settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
         if estimator.n_inducing is None:
             estimator.n_inducing = _INDUCING
+        asked = {"max_evaluations": estimator.max_evaluations, "verbose": estimator.verbose}
+        estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is fitted is judged at the end
             few = slice(None, None, max(1, len(started.y) // _START_ROWS))
             part = {name: values[few] for name, values in started.side.items()}
             own = None if started.weights is None else started.weights[few]
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
+        estimator.set_params(**asked)
 
         tell = once()
 
@@ -274,7 +288,7 @@ class TableModel:
             batch_size=batch_size,
             epochs=epochs,
             checkpoint=checkpoint,
-            verbose=settings.get("verbose", 0),
+            verbose=estimator.verbose,
             devices=devices,
         )
         return cls(estimator, encoder, target, started.notes, sides)
