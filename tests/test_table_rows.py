@@ -1,6 +1,10 @@
 """Tables in files, learned from in batches: through the library and the command line."""
 
+import subprocess
+import sys
+import time
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +13,7 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.cli import app
+from latentgp.inference.batch_driver import BatchDriver
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_model import TableModel
 from latentgp.table_prediction import predict_files
@@ -283,6 +288,101 @@ class TestPrediction:
     def interrupt(progress):
         raise KeyboardInterrupt
 
+    def test_parts_that_are_done_are_not_read_again(self, model, folder, tmp_path, monkeypatch):
+        with pytest.raises(KeyboardInterrupt):
+            predict_files(model, folder, tmp_path / "out.csv", callback=self.after_600)
+        batches, read = TableFiles.batches, []
+        monkeypatch.setattr(TableFiles, "batches", lambda *a: read.append(a[1]) or batches(*a))
+        predict_files(model, folder, tmp_path / "out.csv")
+        assert min(piece.before + piece.rows for piece in read) > 600
+
+    @staticmethod
+    def after_600(progress):
+        if progress.rows > 600:
+            raise KeyboardInterrupt
+
+    @pytest.mark.parametrize("stopped", ["pathlib.Path.write_text", "shutil.rmtree"])
+    def test_a_run_that_ends_among_its_folders_can_be_repeated(
+        self, model, folder, tmp_path, monkeypatch, stopped
+    ):
+        out = tmp_path / "out.csv"
+        with monkeypatch.context() as patch:
+            patch.setattr(stopped, self.stop)
+            with pytest.raises(KeyboardInterrupt):
+                predict_files(model, folder, out)
+        assert predict_files(model, folder, out) == 1300
+        assert sorted(f.name for f in tmp_path.iterdir()) == ["out.csv", "rows"]
+
+    @staticmethod
+    def stop(path, *_, ignore_errors=False):
+        if not ignore_errors:
+            for mark in Path(path).glob("made-of.txt"):
+                mark.unlink()
+            raise KeyboardInterrupt
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_a_run_that_is_killed_goes_on_to_the_same_file(self, model, tmp_path, ending):
+        whole = table(6000, seed=3).assign(number=2**60 + np.arange(6000))
+        whole.loc[::7, "number"] = None
+        whole["number"] = whole["number"].astype("Int64")
+        (tmp_path / "rows").mkdir()
+        whole.to_parquet(tmp_path / "rows" / "0.parquet", row_group_size=20)
+        lgp.save(model, tmp_path / "model")
+        command = [sys.executable, "-c", "from latentgp.cli import main; main()", "predict"]
+        out, known = (tmp_path / f"{name}.{ending}" for name in ("out", "known"))
+        command += [tmp_path / "model", tmp_path / "rows", "--with-inputs", "--out", out]
+        running = subprocess.Popen(map(str, command), stderr=subprocess.PIPE)
+        parts = tmp_path / f"out.{ending}.parts"
+        while running.poll() is None and not list(parts.glob("0*"))[3:]:
+            time.sleep(0.005)
+        running.kill()
+        assert running.wait() == -9, running.stderr.read()
+        assert not out.exists()
+        done = []
+        predict_files(model, tmp_path / "rows", out, with_inputs=True, callback=done.append)
+        assert 0 < len(done) < 300
+        predict_files(model, tmp_path / "rows", known, with_inputs=True)
+        assert out.read_bytes() == known.read_bytes()
+        numbers = pd.read_csv(out, dtype={"number": "Int64"}) if ending == "csv" else None
+        if ending == "parquet":
+            numbers = pd.read_parquet(out, dtype_backend="numpy_nullable")
+        pd.testing.assert_series_equal(numbers["number"], whole["number"])
+
+    def test_columns_that_are_empty_at_first(self, model, tmp_path):
+        frame = table(300).assign(flag=[None] * 299 + [True], day=None)
+        frame.loc[299, "day"] = pd.Timestamp("2024-02-01")
+        write(frame, tmp_path / "rows")
+        predict_files(model, tmp_path / "rows", tmp_path / "out.parquet", with_inputs=True)
+        found = pd.read_parquet(tmp_path / "out.parquet")
+        assert found["flag"].tolist() == [None] * 299 + [True]
+        assert found["day"].notna().sum() == 1
+
+    def test_predictions_among_the_rows_are_refused(self, model, folder):
+        for out in (folder / "out.parquet", folder / "more" / "out.csv", folder / "0.parquet"):
+            with pytest.raises(lgp.InputError, match="would be among the rows"):
+                predict_files(model, folder, out)
+        with pytest.raises(lgp.InputError, match="would be among the rows"):
+            predict_files(model, folder / "0.parquet", folder / "0.parquet")
+
+    def test_errors_name_file_and_row_and_warnings_come_once(self, model, tmp_path):
+        frame = table(1300).assign(kind="black")
+        frame.loc[1033, "size"] = np.inf
+        folder = write(frame, tmp_path / "rows", parts=2)
+        with (
+            pytest.warns(UserWarning, match="categories that training never saw") as caught,
+            pytest.raises(lgp.InputError, match=r"1\.parquet, row 383 .*infinity in 1 row"),
+        ):
+            predict_files(model, folder, tmp_path / "out.csv")
+        assert len(caught) == 1
+
+    def test_progress_is_shown(self, model, folder, tmp_path, monkeypatch):
+        shown = []
+        monkeypatch.setattr(
+            "latentgp.inference.checkpoints.ProgressLine.show", lambda *a: shown.append(a[1])
+        )
+        predict_files(model, folder, tmp_path / "out.csv", verbose=1)
+        assert shown[-1] == "1,300 of 1,300 rows"
+
     def test_the_mean_alone(self, model, folder, tmp_path):
         frame = table(50, seed=5)
         alone = model.predict(frame, mean_only=True)
@@ -294,20 +394,50 @@ class TestCommandLine:
     def run(self, *arguments):
         return CliRunner().invoke(app, [str(a) for a in arguments])
 
-    def test_fit_and_go_on(self, tmp_path):
+    def test_fit_and_go_on(self, tmp_path, monkeypatch):
         folder = write(table(3000), tmp_path / "rows")
         common = ["fit", folder, "--target", "amount", "--n-inducing", 25, "--batch-size", 100]
-        common += ["--checkpoint", tmp_path / "state", "--out"]
-        first = self.run(*common, tmp_path / "one", "--epochs", 8)
-        assert first.exit_code == 0, first.output
+        common += ["--epochs", 5, "--out"]
+        report, rounds = BatchDriver._report, []
+
+        def interrupted(*arguments):
+            rounds.append(1)
+            if len(rounds) == 3:
+                raise KeyboardInterrupt
+            return report(*arguments)
+
+        monkeypatch.setattr(BatchDriver, "_report", interrupted)
+        resumed = [*common, tmp_path / "two", "--checkpoint", tmp_path / "state"]
+        assert self.run(*resumed).exit_code != 0
         assert (tmp_path / "state" / "search.safetensors").exists()
-        second = self.run(*common, tmp_path / "two", "--epochs", 8)
+        rounds[:] = [1] * 9
+        second = self.run(*resumed)
         assert second.exit_code == 0, second.output
+        made = len(rounds) - 9
+        rounds[:] = [1] * 9
+        assert self.run(*common, tmp_path / "one").exit_code == 0
+        assert made == len(rounds) - 9 - 2
         frame = table(30, seed=4)
         one, two = (lgp.load(tmp_path / name).predict(frame) for name in ("one", "two"))
         pd.testing.assert_frame_equal(one, two)
-        predicted = self.run("predict", tmp_path / "one", folder, "--out", tmp_path / "p.parquet")
-        assert "3000 predictions written" in predicted.output
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_predictions_of_large_files_are_those_of_small_ones(
+        self, model, tmp_path, monkeypatch, ending
+    ):
+        lgp.save(model, tmp_path / "model")
+        frame = table(400, seed=5).assign(new=[None, True] * 200, number=np.arange(400))
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
+        found = []
+        for limit in (1, 10**9):
+            monkeypatch.setattr("latentgp.cli._LARGE_BYTES", limit)
+            out = tmp_path / f"{limit}.{ending}"
+            command = ["predict", tmp_path / "model", tmp_path / f"rows.{ending}"]
+            result = self.run(*command, "--with-inputs", "--out", out)
+            assert "400 predictions written" in result.output
+            found.append(read_table(out))
+        pd.testing.assert_frame_equal(*found, rtol=1e-12)
 
     @pytest.mark.parametrize(
         ("options", "message"),

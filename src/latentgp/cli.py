@@ -155,9 +155,7 @@ def predict(
     ] = False,
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
-    import pandas as pd
-
-    from latentgp.table_prediction import predict_files, show_progress
+    from latentgp.table_prediction import beside, predict_files
     from latentgp.tables import read_table, write_table
 
     if not 0 < level < 1:
@@ -165,12 +163,12 @@ def predict(
     table_model = _table_model(model)
     if data.is_dir() or (data.is_file() and data.stat().st_size > _LARGE_BYTES):
         settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
-        rows = predict_files(table_model, data, out, callback=show_progress, **settings)
+        rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
         frame = read_table(data)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
         if with_inputs:
-            predictions = pd.concat([frame, predictions.add_prefix("predicted_")], axis=1)
+            predictions = beside(frame, predictions)
         write_table(predictions, out)
         rows = len(frame)
     typer.echo(f"{rows} predictions written to {out}.")

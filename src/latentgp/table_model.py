@@ -36,7 +36,7 @@ from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
 from latentgp.tables import TableEncoder, guess_task, once, split_target
 from latentgp.tables.targets import Task
-from latentgp.tables.values import listed, numbers_in, source_of, texts_in
+from latentgp.tables.values import Tell, listed, numbers_in, source_of, texts_in, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -299,7 +299,12 @@ class TableModel:
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(
-        self, frame: "pd.DataFrame", level: float = 0.95, *, mean_only: bool = False
+        self,
+        frame: "pd.DataFrame",
+        level: float = 0.95,
+        *,
+        mean_only: bool = False,
+        tell: Tell = warn,
     ) -> "pd.DataFrame":
         """Predictions, one a row of the table.
 
@@ -313,6 +318,7 @@ class TableModel:
             frame: the rows.
             level: probability that an interval holds.
             mean_only: of numbers and counts give `mean` alone, which is several times faster.
+            tell: warns; `tables.once()` does so once for all parts of a table.
         """
         import pandas as pd
 
@@ -320,8 +326,8 @@ class TableModel:
         for name, column in self.side_columns.items():
             without = _SIDES[name].without
             if name not in known and without is not None:
-                warnings.warn(f"the table has no column {column!r}: {without}", stacklevel=2)
-        X = self.encoder.encode(frame)
+                tell(f"the table has no column {column!r}", f": {without}")
+        X = self.encoder.encode(frame, tell)
         side: dict[str, Any] = _sides_of(frame, known)
         if mean_only and not isinstance(self.estimator, LabelEstimator):
             return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)

@@ -2,18 +2,21 @@
 
 import hashlib
 import shutil
-import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from latentgp.errors import InputError
+from latentgp.inference.checkpoints import ProgressLine
 from latentgp.table_model import TableModel
 from latentgp.table_rows import Frames
-from latentgp.tables import write_table
+from latentgp.tables import once, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 _MARK = "made-of.txt"
 
@@ -39,6 +42,7 @@ def predict_files(
     mean_only: bool = False,
     with_inputs: bool = False,
     callback: Callable[[PredictionProgress], Any] | None = None,
+    verbose: int = 0,
 ) -> int:
     """Predict every row of tables that need not fit in memory, in their order.
 
@@ -53,64 +57,71 @@ def predict_files(
         mean_only: the mean of numbers and counts alone, which is several times faster.
         with_inputs: keep the tables' own columns.
         callback: told of progress.
+        verbose: 1 shows a progress line for whatever takes longer than a second.
 
     Returns:
         How many rows were predicted.
 
     Raises:
-        InputError: files that cannot be read, an ending that is not known.
+        InputError: files that cannot be read or predicted, with file and row; an ending that is
+            not known, `out` among the rows, parts of other predictions.
     """
-    out = Path(out)
+    out, path = Path(out), Path(path)
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{out} does not end in .csv, .parquet or .pq: pass one of these")
+    if path.resolve() in (out.resolve(), *out.resolve().parents):
+        raise InputError(
+            f"predictions in {out} would be among the rows of {path}: name a file elsewhere"
+        )
     frames = Frames(path)
     parts = out.with_name(out.name + ".parts")
-    _claim(parts, _identity(model, path, level, mean_only, with_inputs))
-    rows, files = 0, []
-    for number, frame in enumerate(frames):
-        file = parts / f"{number:08d}{out.suffix.lower()}"
-        files.append(file)
-        if not file.exists():
-            predictions = _of_frame(model, frame, level, mean_only, with_inputs)
-            partial = file.with_name(f"partial-{file.name}")
-            write_table(predictions, partial)
-            partial.replace(file)
-        rows += len(frame)
-        if callback is not None:
-            callback(PredictionProgress(rows, frames.size))
-    partial = out.with_name("partial-" + out.name)
-    _join(files, partial)
-    partial.replace(out)
-    shutil.rmtree(parts)
-    return rows
+    _claim(parts, _identity(model, frames, level, mean_only, with_inputs))
+    files = _files_in(parts)
+    done = int(files[-1].stem) if files else 0
+    predict = partial(model.predict, level=level, mean_only=mean_only, tell=once())
+    line, started = ProgressLine(verbose), time.monotonic()
+    try:
+        for part in frames.after(done):
+            predictions = part.convert(predict)
+            if with_inputs:
+                predictions = beside(_as_read(part.batch), predictions)
+            # Written whole or not at all; its name says how many rows are done.
+            file = parts / f"{part.done:012d}{out.suffix.lower()}"
+            unfinished = write_table(predictions, file.with_name(f"partial-{file.name}"))
+            unfinished.replace(file)
+            line.show(f"{part.done:,} of {frames.size:,} rows", time.monotonic() - started)
+            if callback is not None:
+                callback(PredictionProgress(part.done, frames.size))
+    finally:
+        line.close()
+    unfinished = out.with_name("partial-" + out.name)
+    _join(_files_in(parts), unfinished)
+    unfinished.replace(out)
+    _remove(parts)
+    return frames.size
 
 
-def show_progress(progress: PredictionProgress) -> None:
-    """One line on standard error, written over."""
-    end = "\n" if progress.rows == progress.total else ""
-    print(f"\r{progress.rows:,} of {progress.total:,} rows", end=end, file=sys.stderr, flush=True)
-
-
-def _of_frame(
-    model: TableModel, frame: "pd.DataFrame", level: float, mean_only: bool, with_inputs: bool
-) -> "pd.DataFrame":
+def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
+    """A table's own columns, and its predictions under names that are not among them."""
     import pandas as pd
 
-    predictions = model.predict(frame, level, mean_only=mean_only)
-    if with_inputs:
-        predictions = pd.concat([frame, predictions.add_prefix("predicted_")], axis=1)
-    return predictions
+    predictions = predictions.add_prefix("predicted_").set_axis(inputs.index)
+    return pd.concat([inputs, predictions], axis=1)
 
 
-def _identity(model: TableModel, path: str | Path, *settings: Any) -> str:
+def _as_read(batch: "pa.RecordBatch") -> "pd.DataFrame":
+    """Columns of the types that they were read with: whole numbers beside gaps stay whole."""
+    import pandas as pd
+
+    return batch.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def _identity(model: TableModel, frames: Frames, *settings: Any) -> str:
     """A digest of what the parts must agree with."""
     import jax
     import numpy as np
 
-    path = Path(path)
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.is_file()]
-    digest = hashlib.sha256(f"{stats} {settings}".encode())
+    digest = hashlib.sha256(f"{frames.identity()} {settings}".encode())
     for leaf in jax.tree.leaves(model.estimator.posterior_):
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
@@ -125,8 +136,26 @@ def _claim(parts: Path, identity: str) -> None:
         raise InputError(
             f"{parts} holds parts of other predictions; remove it, or name another file to write."
         )
-    parts.mkdir(parents=True)
-    mark.write_text(identity)
+    new = _aside(parts)
+    shutil.rmtree(new, ignore_errors=True)  # of a run that was killed in these lines
+    new.mkdir(parents=True)
+    (new / _MARK).write_text(identity)
+    new.rename(parts)
+
+
+def _remove(parts: Path) -> None:
+    """Remove the parts; those of a run that is killed meanwhile are no parts any more."""
+    parts.rename(_aside(parts))
+    shutil.rmtree(_aside(parts))
+
+
+def _aside(parts: Path) -> Path:
+    """Where the folder of parts is while it is made and removed."""
+    return parts.with_name(parts.name + ".partial")
+
+
+def _files_in(parts: Path) -> list[Path]:
+    return sorted(file for file in parts.iterdir() if file.stem.isdigit())
 
 
 def _join(files: list[Path], out: Path) -> None:
@@ -139,8 +168,12 @@ def _join(files: list[Path], out: Path) -> None:
                         part.readline()
                     shutil.copyfileobj(part, joined)
         return
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(out, pq.read_schema(files[0])) as writer:
+    # A column may be empty in one part, and be of no type there.
+    schemas = [pq.read_schema(file).remove_metadata() for file in files]
+    schema = pa.unify_schemas(schemas, promote_options="permissive")
+    with pq.ParquetWriter(out, schema) as writer:
         for file in files:
-            writer.write_table(pq.read_table(file, schema=writer.schema))
+            writer.write_table(pq.ParquetFile(file).read().cast(schema))

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.sources.files import FileSource
+from latentgp.sources.files import FileSource, located
 from latentgp.sources.pieces import TableFiles
 from latentgp.tables.values import column_of, numbers_in, rows_listed
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+Made = TypeVar("Made")
 
 
 class TableRows(FileSource):
@@ -68,6 +70,27 @@ class TableRows(FileSource):
         return self.convert(_frame(batch, rows))
 
 
+class Part(NamedTuple):
+    """Some rows of a table as they are.
+
+    Attributes:
+        path: of their file.
+        first: number of the first of them in the file, from 0.
+        done: how many rows of all files there are up to the last of them.
+        batch: the rows.
+    """
+
+    path: Path
+    first: int
+    done: int
+    batch: "pa.RecordBatch"
+
+    def convert(self, convert: Callable[["pd.DataFrame"], Made]) -> Made:
+        """What is made of the rows, whose index numbers them in their file; errors name the row."""
+        rows = self.first + np.arange(self.batch.num_rows)
+        return located(lambda *of: convert(_frame(*of)), self.batch, rows, self.path)
+
+
 class Frames:
     """The rows of tables as they are, a part at a time, in their order.
 
@@ -80,12 +103,23 @@ class Frames:
         self.size = self._files.size
 
     def __iter__(self) -> Iterator["pd.DataFrame"]:
+        return (part.convert(lambda frame: frame) for part in self.after(0))
+
+    def identity(self) -> str:
+        """A digest of what the rows are."""
+        return str(self._files.stamps())
+
+    def after(self, done: int) -> Iterator[Part]:
+        """The parts after those of so many rows, which are not read where a piece has no others."""
         for piece in self._files.pieces:
-            first = piece.first
+            row = piece.before
+            if row + piece.rows <= done:
+                continue
             for batch in self._files.batches(piece, self._files.names):
-                if batch.num_rows:
-                    yield _frame(batch, first + np.arange(batch.num_rows))
-                first += batch.num_rows
+                first, row = piece.first + row - piece.before, row + batch.num_rows
+                if row > done:
+                    done = row
+                    yield Part(piece.path, first, row, batch)
 
 
 def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":

@@ -127,9 +127,8 @@ class FileSource(RowSource):
         return rest, joined(list(held._read(range(len(self._counts)))))
 
     def identity(self) -> str:
-        files = [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.files.paths]
         settings = self.columns, self._share, self.buffer_rows
-        return hashlib.sha256(f"{files} {settings}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.files.stamps()} {settings}".encode()).hexdigest()
 
     def sample(self, rows: int) -> Data:
         source = copy(self)
@@ -174,13 +173,13 @@ class FileSource(RowSource):
                 some = chosen[-seen % every :: every]
                 seen += len(chosen)
                 if len(some):
-                    yield _located(self._checked, own.batch.take(some), own.rows[some], piece.path)
+                    yield located(self._checked, own.batch.take(some), own.rows[some], piece.path)
 
     def _own(self, piece: Piece, columns: list[str]) -> Iterator[_Own]:
         read = 0
         for batch in self.files.batches(piece, columns):
             rows = piece.first + read + np.arange(batch.num_rows)
-            weights = _located(self._weights, batch, rows, piece.path)
+            weights = located(self._weights, batch, rows, piece.path)
             wanted = self._wanted(piece.before + read, batch.num_rows)
             yield _Own(batch, rows, weights, np.flatnonzero((weights > 0) & wanted))
             read += batch.num_rows
@@ -312,7 +311,7 @@ def _first_text(files: TableFiles, name: str) -> str:
     return ""
 
 
-def _located(
+def located(
     make: Callable[["pa.RecordBatch", Int[np.ndarray, "N"]], Made],
     batch: "pa.RecordBatch",
     rows: Int[np.ndarray, "N"],

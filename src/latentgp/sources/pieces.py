@@ -107,6 +107,10 @@ class TableFiles:
                     known[name], origin[name] = both, path
         return known
 
+    def stamps(self) -> list[tuple[str, int, int]]:
+        """What tells these files from others, and from what becomes of them."""
+        return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.paths]
+
     def batches(self, piece: Piece, columns: list[str]) -> Iterator["pa.RecordBatch"]:
         """The rows of a piece, a part at a time.
 
