@@ -396,3 +396,44 @@ def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_othe
     """Batched LAPACK calls in two chains hung for ever on a machine of two cores."""
     command = [sys.executable, "-c", FACTORS_IN_CHAINS]
     subprocess.run(command, check=True, timeout=120, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "method", "learns", "pieces", "stops_at"),
+    [
+        (lgp.StudentT(), lgp.GibbsSampling(chains=2, warmup=150, draws=120), False, 6, 3),
+        (lgp.StudentT(), lgp.GibbsSampling(chains=2, warmup=150, draws=120), True, 6, 5),
+        (lgp.Poisson(), lgp.NUTS(chains=2, warmup=50, draws=120), False, 3, 2),
+    ],
+    ids=["warm-up", "draws", "NUTS"],
+)
+def test_chains_go_on_to_the_same_bits(tmp_path, likelihood, method, learns, pieces, stops_at):
+    X = np.linspace(0, 5, 30)
+    data = lgp.Data(X, np.random.default_rng(0).poisson(2, 30))
+    told = []
+
+    def stops(progress):
+        told.append(progress)
+        if len(told) == stops_at:
+            raise ArithmeticError
+
+    def run(**settings):
+        return lgp.fit(
+            lgp.LatentGP(lgp.RBF(), likelihood),
+            data,
+            key=jax.random.key(0),
+            method=method,
+            learn_hyperparameters=learns,
+            **settings,
+        )
+
+    with pytest.raises(ArithmeticError):
+        run(checkpoint=tmp_path / "chains", callback=stops)
+    resumed = run(checkpoint=tmp_path / "chains", callback=stops)
+    assert len(told) == pieces
+    whole = run()
+    assert resumed.diagnostics.acceptance == whole.diagnostics.acceptance
+    for one, other in zip(
+        jax.tree.leaves(resumed.posterior), jax.tree.leaves(whole.posterior), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)

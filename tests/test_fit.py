@@ -388,9 +388,11 @@ points = lgp.Inducing(points=X[:8])
 kernel, classes = lgp.RBF(lengthscale=0.8), np.digitize(X[:, 0], [-2.0, -1.0, 0.0, 1.0])
 of_classes = lgp.LatentGP(kernel, lgp.LogisticSoftmax(5))
 some = lgp.Stochastic(lgp.AugmentedVI(points), batch_size=50, epochs=8, tolerance=0.0, classes=2)
+chains = lgp.GibbsSampling(points, chains=2, draws=150, warmup=50)
 model, y, method = {
     "whole": (lgp.LatentGP(kernel, lgp.Bernoulli()), target, lgp.VariationalInference(points)),
     "classes": (of_classes, classes, some),
+    "chains": (lgp.LatentGP(kernel, lgp.Bernoulli()), target, chains),
 }[name]
 
 def run(checkpoint):
@@ -407,6 +409,7 @@ def run(checkpoint):
         lgp.Data(X, y),
         key=jax.random.key(0),
         method=method,
+        learn_hyperparameters=name != "chains",
         max_evaluations=8,
         checkpoint=checkpoint,
         callback=tell,
@@ -417,7 +420,7 @@ print(json.dumps([run(checkpoint), run(None)]))
 """
 
 
-@pytest.mark.parametrize("name", ["whole", "classes"])
+@pytest.mark.parametrize("name", ["whole", "classes", "chains"])
 def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path, name):
     def start(hangs_at):
         command = [sys.executable, "-c", KILLED, name, tmp_path / "checkpoint", hangs_at]

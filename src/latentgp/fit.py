@@ -20,6 +20,7 @@ from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.chains import Driving
+from latentgp.inference.checkpoints import Checkpoint
 from latentgp.inference.driver import Callback, Driver
 from latentgp.inference.hyperparameters import Learned, learn
 from latentgp.inference.methods import (
@@ -125,7 +126,9 @@ def fit(
         callback: called, in every process, with a `Progress` after every evaluation, a
             `BatchProgress` after every round, or a `ChainProgress` now and then; true ends the
             search or the sampling with what there is.
-        checkpoint: a file kept up to date while learning, and resumed from if it exists.
+        checkpoint: a file kept up to date while learning or sampling, and resumed from if it is
+            there; `max_evaluations`, `max_seconds`, and of `Stochastic` the epochs, tolerance and
+            patience may then be others.
         verbose: 1 shows a progress line for whatever takes longer than a second.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
             inducing points; None computes on one. With `jax.distributed` they are those of all
@@ -201,11 +204,9 @@ def fit(
     with rows_over(devices):
         task = task.agreed()
         if isinstance(method, SamplingMethod):
-            if checkpoint is not None or restarts:
-                raise InputError(
-                    f"{type(method).__name__} takes no checkpoint and no restarts; it has chains."
-                )
-            return _sample(task, method, learn_hyperparameters)
+            if restarts:
+                raise InputError(f"{type(method).__name__} takes no restarts; it has chains.")
+            return _sample(task, method, learn_hyperparameters, checkpoint)
         if isinstance(method, Stochastic):
             if restarts:
                 raise InputError("Stochastic takes no restarts; leave them out.")
@@ -503,7 +504,12 @@ def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
     return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
 
 
-def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) -> Fit:
+def _sample(
+    task: _Task,
+    method: SamplingMethod,
+    learn_hyperparameters: bool,
+    checkpoint: str | Path | None,
+) -> Fit:
     """Draws of the posterior, of the hyper-parameters' too if these are learned.
 
     Chains that sample hyper-parameters start around the most probable ones by coordinate ascent.
@@ -528,6 +534,9 @@ def _sample(task: _Task, method: SamplingMethod, learn_hyperparameters: bool) ->
     else:
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
     driving = task.driving
+    if checkpoint is not None:
+        identity = _identity(method, space, key, RowsInMemory(data).identity())
+        driving = driving._replace(checkpoint=Checkpoint(checkpoint, identity))
     if driving.max_seconds is not None:
         left = driving.max_seconds - (time.perf_counter() - task.started)
         driving = driving._replace(max_seconds=left)
@@ -548,7 +557,7 @@ def _history(records: Sequence[Any]) -> History:
 
 
 def _identity(
-    algorithm: SiteInference,
+    algorithm: SiteInference | SamplingMethod,
     space: ParameterSpace,
     key: Key[Array, ""],
     *settings: float | int | str,

@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
+from latentgp.inference import checkpoints
+from latentgp.inference.checkpoints import Checkpoint, ProgressLine
 from latentgp.precision import double_precision
 
 _WATCHED_ROWS = 200
-_SILENT_SECONDS = 1.0
 
 
 class Draw(NamedTuple):
@@ -40,11 +42,13 @@ class Driving(NamedTuple):
         callback: told now and then; true ends the sampling with the draws there are.
         max_seconds: no piece is begun after it once there are draws.
         verbose: 1 shows a progress line for anything longer than a second.
+        checkpoint: a file kept up to date, and resumed from if it is there.
     """
 
     callback: Callable[[Any], bool | None] | None = None
     max_seconds: float | None = None
     verbose: int = 0
+    checkpoint: Checkpoint = Checkpoint(None, "")
 
 
 class ChainProgress(NamedTuple):
@@ -128,54 +132,103 @@ def in_groups(function: Callable[..., Any], parts: Sequence[Any], *, at_once: bo
         return list(pool.map(function, parts))
 
 
+class Sampled(NamedTuple):
+    """How far chains have come.
+
+    Attributes:
+        state: of all chains.
+        pieces: how many were made, those of the warm-up included.
+        draws: of every piece after it.
+        infos: what else such a piece told.
+    """
+
+    state: Any
+    pieces: int
+    draws: tuple[Draw, ...]
+    infos: tuple[tuple[np.ndarray, ...], ...]
+
+
 def collect(
-    piece: Callable[[Any, int], tuple[Any, Draw | None, Any]],
-    state: Any,
+    piece: Callable[[Any, int], tuple[Any, Draw | None, tuple[Any, ...]]],
+    start: Callable[[], Any],
     pieces: int,
     piece_size: int,
     driving: Driving,
-) -> tuple[list[Draw], list[Any], Any]:
+) -> Sampled:
     """Run pieces one after another until all are made, or a callback or the clock ends it.
 
     Args:
-        piece: makes `piece_size` sweeps of all chains from a state; gives the new state, draws
-            (None in the warm-up) and what is to be averaged.
-        state: where the chains start.
+        piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
+            number; gives the new state, draws (None in the warm-up) and what is to be averaged.
+        start: gives the state where the chains start.
         pieces: how many.
         piece_size: sweeps a piece.
-        driving: callback, limit, progress line.
+        driving: callback, limit, progress line, checkpoint.
     """
-    started, status = time.perf_counter(), None
-    draws: list[Draw] = []
-    infos: list[Any] = []
+    started = saved = time.perf_counter()
+    line = ProgressLine(driving.verbose)
+    sampled = _recalled(driving.checkpoint, start) or Sampled(start(), 0, (), ())
     try:
-        for index in range(pieces):
-            state, new, info = piece(state, index)
+        for index in range(sampled.pieces, pieces):
+            state, new, info = piece(sampled.state, index)
+            _, _, draws, infos = sampled
             if new is not None:
-                draws.append(Draw(*(np.asarray(field) for field in new)))
-                infos.append(info)
+                draws = *draws, Draw(*(np.asarray(field) for field in new))
+                infos = *infos, tuple(np.asarray(told) for told in info)
+            sampled = Sampled(state, index + 1, draws, infos)
             seconds = time.perf_counter() - started
             progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, seconds)
-            if driving.verbose and seconds > _SILENT_SECONDS:
-                if status is None:
-                    from rich.console import Console
-
-                    status = Console(stderr=True).status("")
-                    status.start()
-                status.update(
-                    f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s"
-                )
+            line.show(
+                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s",
+                seconds,
+            )
             wants_end = driving.callback is not None and driving.callback(progress)
             late = driving.max_seconds is not None and seconds > driving.max_seconds
-            if (wants_end or late) and draws:
+            if time.perf_counter() - saved > checkpoints.CHECKPOINT_SECONDS:
+                _save(driving.checkpoint, sampled)
+                saved = time.perf_counter()
+            if (wants_end or late) and sampled.draws:
                 break
     except KeyboardInterrupt:  # what was drawn is kept
-        if not draws:
+        if not sampled.draws:
             raise
     finally:
-        if status is not None:
-            status.stop()
-    return draws, infos, state
+        line.close()
+        _save(driving.checkpoint, sampled)
+    return sampled
+
+
+def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
+    if checkpoint.path is None:
+        return
+    leaves = enumerate(jax.tree.leaves(sampled.state))
+    tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
+    tensors["pieces"] = np.array([sampled.pieces])
+    for name, parts in zip(Draw._fields, zip(*sampled.draws, strict=True), strict=False):
+        tensors[f"draws.{name}"] = np.concatenate(parts, axis=1)
+    for n, parts in enumerate(zip(*sampled.infos, strict=True)):
+        tensors[f"infos.{n}"] = np.stack(parts)
+    checkpoint.write(tensors)
+
+
+def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | None:
+    """What the checkpoint holds, if there is one; of the start only shapes are looked at."""
+
+    def understand(stored: dict[str, np.ndarray]) -> Sampled:
+        leaves, structure = jax.tree.flatten(jax.eval_shape(start))
+        state = [
+            jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
+            for n, leaf in enumerate(leaves)
+        ]
+        draws, infos = (), ()
+        if "infos.0" in stored:
+            draws = (Draw(*(stored[f"draws.{name}"] for name in Draw._fields)),)
+            columns = [stored[name] for name in sorted(stored) if name.startswith("infos.")]
+            infos = tuple(zip(*columns, strict=True))
+        pieces = int(stored["pieces"][0])
+        return Sampled(jax.tree.unflatten(structure, state), pieces, draws, infos)
+
+    return checkpoint.read(understand)
 
 
 def summarise(chains: Chains) -> ChainSummary:

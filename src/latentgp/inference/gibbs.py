@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -332,43 +333,46 @@ def run_gibbs(
     number = min(_PIECE, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
     slow = algorithm.first_slow_rows(copies, data.size)
-    moments: list[np.ndarray] = []
+    moments = jnp.zeros((chains, 3, *states.f.shape[1:]), states.f.dtype)
 
     groups = groups_of(chains)
     size = chains // groups
     members = [slice(g * size, (g + 1) * size) for g in range(groups)]
-    split = [jax.tree.map(lambda a, own=own: a[own], states) for own in members]
+    calls = count()
 
-    def piece(states: list[GibbsState], index: int) -> tuple[list[GibbsState], Draw | None, Any]:
-        nonlocal slow
+    def piece(state: Any, index: int) -> tuple[Any, Draw | None, tuple[Any]]:
+        states, slow, moments = state
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         warming = index < cold
         adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
 
         def run(group: int) -> Any:
-            own, settings = keys[members[group]], (number, thin)
+            own, own_keys = jax.tree.map(lambda a: a[members[group]], (states, keys))
+            settings = number, thin
             result = _piece(
-                algorithm, data, copies, sampler, states[group], watched, adapt, own, slow, settings
+                algorithm, data, copies, sampler, own, watched, adapt, own_keys, slow, settings
             )
             return jax.block_until_ready(result)
 
-        results = in_groups(run, range(groups), at_once=index > 0)
+        results = in_groups(run, range(groups), at_once=next(calls) > 0)
         after, kept, acceptance, sums = zip(*results, strict=True)
         if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
-            moments.append(np.concatenate(sums))
-            sweeps = len(moments) * number * thin
-            slow = jnp.asarray(slowest_rows(moments, sweeps, copies, len(slow)))
+            moments = moments + jnp.concatenate(sums)
+            sweeps = (index - cold // 2 + 1) * number * thin
+            slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
         draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
-        return list(after), draw, np.concatenate(acceptance)
+        states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *after)
+        return (states, slow, moments), draw, (np.concatenate(acceptance),)
 
-    collected, infos, split = collect(piece, split, cold + warm, number * thin, driving)
-    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in zip(*collected, strict=True)]
-    last = algorithm._sampler(algorithm.space.to_model(split[0].vector[0]), data, sampler)
+    sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, driving)
+    drawn = zip(*sampled.draws, strict=True)
+    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in drawn]
+    last = algorithm._sampler(algorithm.space.to_model(sampled.state[0].vector[0]), data, sampler)
     return Chains(
         *columns,
         centres=np.asarray(last.centres),
         watched=watched.astype(float),
-        acceptance=np.mean(infos, axis=0),
+        acceptance=np.mean([rate for (rate,) in sampled.infos], axis=0),
         divergences=0,
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,

@@ -5,8 +5,6 @@ place. With the other rows' latents integrated out, a few rows cost next to noth
 and again: their latents given the other rows' sites are Gaussian with a small covariance.
 """
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,17 +107,17 @@ def rows_at(copies: Copies, some: Int[Array, "S"]) -> Rows:
 
 
 def slowest_rows(
-    moments: Sequence[Float[np.ndarray, "C 3 N Q"]], sweeps: int, copies: Copies, number: int
+    moments: Float[np.ndarray, "C 3 N Q"], sweeps: int, copies: Copies, number: int
 ) -> Int[np.ndarray, "S"]:
     """Rows of one copy whose latents have the greatest autocorrelation from sweep to sweep.
 
     Args:
-        moments: sums over the sweeps of a piece of f, f^2 and f times f of the sweep before.
-        sweeps: how many went into all of the sums.
+        moments: sums over sweeps of f, f^2 and f times f of the sweep before.
+        sweeps: how many went into the sums.
         copies: says which rows have one copy.
         number: of rows, S.
     """
-    first, second, lagged = np.moveaxis(np.sum(moments, axis=0) / sweeps, 1, 0)
+    first, second, lagged = np.moveaxis(moments / sweeps, 1, 0)
     centre = first.mean(axis=0)
     spread = (second - 2 * centre * first).mean(axis=0) + centre**2
     along = (lagged - 2 * centre * first).mean(axis=0) + centre**2

@@ -114,27 +114,28 @@ def run_nuts(
     key_warm, key_run = jax.random.split(key)
     keys = jax.random.split(key_warm, chains)
     copies = copies_of(rows_of(data))
-    target, jitter, states, settings = _warm_up(
-        space,
-        data,
-        copies,
-        jnp.asarray(space.to_vector()),
-        keys,
-        augmented,
-        warmup,
-        target_acceptance,
-    )
+    factor, jitter = _prior_factor(space, data)
+    target = Target(space, data, copies, None if space.size else factor, augmented)
+    centre = jnp.asarray(space.to_vector())
     watched = watched_rows(data.size)
     number = min(_PIECE, draws)
 
-    def piece(states: Any, index: int) -> tuple[Any, Draw, Any]:
+    def piece(adapted: Any, index: int) -> tuple[Any, Draw, Any]:
+        states, settings = adapted
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         states, kept, info = _piece(target, states, settings, watched, keys, (number, thin))
-        return states, kept, jax.tree.map(np.asarray, info)
+        return (states, settings), kept, info
 
-    collected, infos, _ = collect(piece, states, -(-draws // number), number * thin, driving)
-    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in zip(*collected, strict=True)]
-    acceptance, diverged = (np.stack(values) for values in zip(*infos, strict=True))
+    sampled = collect(
+        piece,
+        lambda: _warm_up(target, centre, keys, warmup, target_acceptance),
+        -(-draws // number),
+        number * thin,
+        driving,
+    )
+    drawn = zip(*sampled.draws, strict=True)
+    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in drawn]
+    acceptance, diverged = (np.stack(values) for values in zip(*sampled.infos, strict=True))
     return Chains(
         *columns,
         centres=np.asarray(data.X),
@@ -146,38 +147,39 @@ def run_nuts(
     )
 
 
-@partial(jax.jit, static_argnames=("augmented", "warmup", "target_acceptance"))
+@jax.jit
+def _prior_factor(
+    space: ParameterSpace, data: Data
+) -> tuple[Float[Array, "#Q N N"], Float[Array, ""]]:
+    factor, jitter = over_latents(_factor, latent_grams(space.model.kernel, data.X))
+    return factor, jnp.max(jitter)
+
+
+@partial(jax.jit, static_argnames=("warmup", "target_acceptance"))
 def _warm_up(
-    space: ParameterSpace,
-    data: Data,
-    copies: Copies,
+    target: Target,
     centre: Float[Array, "P"],
     keys: Key[Array, "C"],
-    augmented: bool,
     warmup: int,
     target_acceptance: float,
-) -> tuple[Target, Float[Array, ""], Any, Any]:
+) -> tuple[Any, Any]:
     import blackjax
-
-    factor, jitter = over_latents(_factor, latent_grams(space.model.kernel, data.X))
-    target = Target(space, data, copies, None if space.size else factor, augmented)
 
     def chain(key: Key[Array, ""]) -> tuple[Any, Any]:
         key_vector, key_white, key_w, key_run = jax.random.split(key, 4)
         noise = jax.random.normal(key_vector, centre.shape, centre.dtype)
         vector = centre + _START_SPREAD * noise
-        shape = (space.model.likelihood.latent_size, data.X.shape[0])
+        shape = (target.space.model.likelihood.latent_size, target.data.size)
         white = jax.random.normal(key_white, shape, vector.dtype)
-        auxiliary = jax.random.normal(key_w, copies.rows.y.shape, vector.dtype)
-        position = Position(vector, white, auxiliary if augmented else auxiliary[:0])
+        auxiliary = jax.random.normal(key_w, target.copies.rows.y.shape, vector.dtype)
+        position = Position(vector, white, auxiliary if target.augmented else auxiliary[:0])
         adaptation: Any = blackjax.window_adaptation(
             blackjax.nuts, target, target_acceptance_rate=target_acceptance
         )
         (state, settings), _ = adaptation.run(key_run, position, warmup)
         return state, settings
 
-    states, settings = jax.vmap(chain)(keys)
-    return target, jnp.max(jitter), states, settings
+    return jax.vmap(chain)(keys)
 
 
 @partial(jax.jit, static_argnames="counts")
