@@ -342,7 +342,8 @@ def _by_sites(
     sites = initial_sites(algorithm, model, rows)
     if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
         sites = learned.sites
-    settling = algorithm if rough else algorithm.until_settled()
+    # Batches go on at once; what they need is q(u) through all points.
+    settling = dataclasses.replace(algorithm, max_updates=1) if rough else algorithm.until_settled()
     settled = settle(settling, model, rows, sites)
     if not np.isfinite(settled.bound):
         raise InputError(
@@ -426,7 +427,7 @@ def _by_batches(
         method.epochs,
         method.tolerance,
         method.patience,
-        columns=max(sample.X.shape[1], len(latent.points)),
+        columns=max(sample.X.shape[1], len(latent.points) * space.model.likelihood.latent_size),
     )
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
     rate, decay, total, batches = (jnp.asarray(number) for number in numbers)

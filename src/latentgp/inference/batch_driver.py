@@ -116,7 +116,7 @@ class Plan(NamedTuple):
 
         Every device has an equal part of each. A round has at most 100 batches, and at most ten
         million numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
-        points: a second's work, and memory that does not matter. `patience` counts 100 batches
+        variables: a second's work, and memory that does not matter. `patience` counts 100 batches
         each, or epochs where these are shorter.
         """
         batches = math.ceil(rows / batch_size)
