@@ -264,6 +264,11 @@ class GPEstimator(BaseEstimator):
         return np.moveaxis(draws, 0, -1)
 
 
+def given(**values: Any) -> dict[str, Any]:
+    """What is not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"] | None:
     """Row weights, checked; None stays None."""
     if sample_weight is None:

@@ -87,11 +87,11 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         check_known(y)
         if classes is not None:
             self.numbered(classes)
-        return self._update_model(self._rows(X, y, sample_weight), learn_hyperparameters)
+        data = self._rows(X, y, row_weights(sample_weight, X))
+        return self._update_model(data, learn_hyperparameters)
 
-    def _rows(self, X: Any, y: Any, sample_weight: Any) -> Data:
+    def _rows(self, X: Any, y: Any, weights: Float[np.ndarray, "N"] | None) -> Data:
         """With the labels' numbers; any will do for rows of weight zero, which say nothing."""
-        weights = row_weights(sample_weight, X)
         y = np.asarray(y)
         self.numbered(y if weights is None else y[weights > 0])
         target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))
@@ -115,7 +115,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
-        data = self._rows(X, y, sample_weight)
+        data = self._rows(X, y, weights)
         return self._fit_model(data, self._class_likelihood(data))
 
     def predict(self, X: Any) -> np.ndarray:

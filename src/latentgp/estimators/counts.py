@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.estimators.base import GPEstimator, row_weights
+from latentgp.estimators.base import GPEstimator, given, row_weights
 from latentgp.inference.priors import spread_of
 from latentgp.likelihoods import (
     Binomial,
@@ -78,7 +78,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             InputError: targets that are no counts, an exposure that is not positive, trials that
                 are not whole numbers of at least y, or either for a likelihood without it.
         """
-        data = self._rows(X, y, sample_weight, _side(exposure, trials), reset=True)
+        data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
         likelihood = self._chosen("poisson", COUNTS)
         if isinstance(likelihood, type):
             likelihood = likelihood().scaled_to(spread_of(data))
@@ -115,8 +115,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
-        self._check_sides(_side(exposure, trials), "partial_fit")
-        data = self._rows(X, y, sample_weight, _side(exposure, trials), reset=False)
+        self._check_sides(given(exposure=exposure, trials=trials), "partial_fit")
+        data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=False)
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
@@ -159,7 +159,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         Raises:
             InputError: no exposure or trials, where the fit had them.
         """
-        side = _side(exposure, trials)
+        side = given(exposure=exposure, trials=trials)
         self._check_sides(side, "score")
         return float(r2_score(y, self.predict(X, **side), sample_weight=sample_weight))
 
@@ -173,7 +173,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         trials: Any = None,
     ) -> Float[np.ndarray, "N S"]:
         """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
-        return self._draws(X, n_samples, random_state, **_side(exposure, trials))
+        return self._draws(X, n_samples, random_state, **given(exposure=exposure, trials=trials))
 
     def _check_sides(self, side: dict[str, Any], asked: str) -> None:
         for name in self.side_information_:
@@ -184,9 +184,4 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
                 )
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
-        return self.posterior_.predict(self._inputs(X), **_side(exposure, trials))
-
-
-def _side(exposure: Any, trials: Any) -> dict[str, Any]:
-    given = {"exposure": exposure, "trials": trials}
-    return {name: values for name, values in given.items() if values is not None}
+        return self.posterior_.predict(self._inputs(X), **given(exposure=exposure, trials=trials))

@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin
 
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
-from latentgp.estimators.base import GPEstimator, row_weights
+from latentgp.estimators.base import GPEstimator, given, row_weights
 from latentgp.inference.priors import spread_of
 from latentgp.likelihoods import (
     Beta,
@@ -165,8 +165,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
             X = self._validated(X, reset=reset)
         else:
             X, y = self._validated(X, y, reset=reset, y_numeric=True)
-        side = {"noise_variance": noise_variance, "censored": censored}
-        side = {name: values for name, values in side.items() if values is not None}
+        side = given(noise_variance=noise_variance, censored=censored)
         return Data(X, y, weights=row_weights(weights, X), **side).merged()
 
     def __sklearn_tags__(self) -> Any:
