@@ -42,9 +42,18 @@ def start(folder, processes, cases="all", checkpoint="no"):
     ]
 
 
+def outputs_of(running, timeout):
+    """What processes print; none is left behind."""
+    try:
+        return [process.communicate(timeout=timeout) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+
+
 def results(running):
     """Of each process what it found, and how often each fit told of its progress."""
-    outputs = [process.communicate(timeout=300) for process in running]
+    outputs = outputs_of(running, timeout=300)
     for process, (_, errors) in zip(running, outputs, strict=True):
         assert process.returncode == 0, errors
     return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
@@ -96,7 +105,7 @@ def disturbed(folder, cases, how):
     """What two processes print of which one is disturbed, in at most a minute."""
     started = time.monotonic()
     running = start(folder, 2, cases, how)
-    errors = [process.communicate(timeout=100)[1] for process in running]
+    errors = [errors for _, errors in outputs_of(running, timeout=100)]
     assert time.monotonic() - started < 60
     return [process.returncode for process in running], errors
 
