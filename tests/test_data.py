@@ -87,6 +87,12 @@ def test_equal_rows_are_merged_whatever_their_order(alike, monkeypatch):
     assert weights == {row: rows.count(row) for row in rows}
 
 
+def test_the_order_of_merged_rows_follows_from_distinct_inputs_alone():
+    one, other = (lgp.Data(X, y).merged() for y in (SMOOTH, BINARY))
+    np.testing.assert_array_equal(one.X, other.X)
+    assert not np.array_equal(one.X, X)
+
+
 def test_zeros_of_either_sign_are_equal_rows():
     assert lgp.Data([0.0, -0.0, 1.0], np.ones(3)).merged().size == 2
 

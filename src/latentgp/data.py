@@ -70,7 +70,7 @@ class Data(eqx.Module):
 
         Rows of weight zero or without any output go, and what is left is put in an order of its
         own, so that a fit depends neither on the order of the rows nor on how a repeated row was
-        written down.
+        written down. Where inputs are distinct this order follows from them alone.
         """
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
@@ -83,9 +83,9 @@ class Data(eqx.Module):
             return data
         targets = data.y.reshape(data.size, -1)
         columns = [data.X, targets, *(c[:, None] for c in data.side_information.values())]
-        # Adding zero makes -0.0 and 0.0 the same bytes.
-        table = np.ascontiguousarray(np.concatenate(columns, axis=1) + 0.0)
-        first, inverse = _distinct(table)
+        table = np.ascontiguousarray(np.concatenate(columns, axis=1))
+        table += 0.0  # makes -0.0 and 0.0 the same bytes
+        first, inverse = _distinct(table, data.X.shape[1])
         weights = np.bincount(inverse, weights=data.weights)
         chosen = data.select(first)
         return chosen.reweighted(None if np.all(weights == 1) else weights.astype(np.float64))
@@ -116,15 +116,27 @@ class Data(eqx.Module):
 
 
 def _distinct(
-    table: Float[np.ndarray, "N C"],
+    table: Float[np.ndarray, "N C"], leading: int
 ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
-    """Where each distinct row first is, in an order of their own, and which of them a row is."""
+    """Where each distinct row first is, and which of them a row is.
+
+    They are in an order of their own, that of some leading columns where these differ.
+    """
     bits = table.view(np.uint64)
-    _, first, inverse = np.unique(_fingerprints(bits), return_index=True, return_inverse=True)
+    prints = [_fingerprints(columns) for columns in (bits[:, :leading], bits[:, leading:])]
+    first, inverse = _as_wholes(np.stack(prints, axis=1))
     if len(first) < len(bits) and not np.array_equal(bits[first][inverse], bits):
         # Different rows of one fingerprint, about once in a billion tables.
-        rows = table.view(np.dtype((np.void, table.dtype.itemsize * table.shape[1])))[:, 0]
-        _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+        first, inverse = _as_wholes(bits)
+    return first, inverse
+
+
+def _as_wholes(
+    bits: UInt[np.ndarray, "N C"],
+) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
+    """Where each distinct row first is, in the order of their bytes, and which of them a row is."""
+    rows = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))[:, 0]
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
     return first, inverse
 
 
