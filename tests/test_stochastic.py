@@ -157,6 +157,30 @@ def test_rows_that_fill_a_batch_up_change_nothing(x64):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+def test_what_rows_say_is_positive_whatever_the_rounding(x64):
+    """Of a million rows, where K_mm is as badly conditioned as it may be."""
+    X, f, rng = table(1000)
+    kernel = lgp.RBF(lengthscale=[8.0, 12.0], variance=400.0)
+    model = lgp.LatentGP(kernel, lgp.Bernoulli())
+    algorithm = lgp.VariationalInference(lgp.Inducing(points=X[:200])).algorithm(model)
+    y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-f))).astype(float)
+    data = lgp.Data(X, y, weights=np.full(1000, 1000.0)).to_device()
+    numbers = (jnp.asarray(number) for number in (0.05, 200.0, 1e6, 1000.0))
+    rate, decay, total, batches = numbers
+    inference = StochasticInference(
+        algorithm, ParameterSpace(model), lgp.RobbinsMonro(), rate, decay, None, total, batches
+    )
+    sites = initial_sites(algorithm, model, data.reweighted(jnp.ones(1000)))
+    posterior = algorithm.resume(model, data.reweighted(jnp.ones(1000)), sites).posterior
+    vector = jnp.asarray(inference.space.to_vector())
+    state = inference.init(vector, posterior)
+    said = inference.read(state, data).white.precision[0]
+    assert np.linalg.eigvalsh(said).min() > -1e-3
+    after, info = inference.step(state, data, jnp.asarray(1000.0))
+    assert info.share == pytest.approx(100.0**-0.7)
+    assert np.all(after.vector != vector)
+
+
 def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
     algorithm, _, _, state = parts(*CASES["gaussian"])
     from latentgp.latents.inducing_posterior import WhiteSites

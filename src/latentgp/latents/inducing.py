@@ -296,23 +296,18 @@ class Inducing(Representation):
         """
 
         def step(carry, chunk, real):
-            statistics, slopes, sums = carry
             read = _Block.of(posterior, chunk.X)
             chunk = chunk.reweighted(chunk.weights * real)
             sites, here = update(chunk, read.mean.T, read.variance.T)
             linear, precision = sites.linear.T, sites.precision.T
-            statistics = statistics.add(read.blocks, linear, precision, precision * read.prior)
+            said = WhiteSites.of_rows(read.blocks, linear, precision, posterior.factor)
             pulled = read.pull(linear, precision) if learning else None
-            slopes, sums = jax.tree.map(jnp.add, (slopes, sums), (pulled, here))
-            return (statistics, slopes, sums), None
+            return jax.tree.map(jnp.add, carry, (said, pulled, here)), None
 
         learned = (posterior.kernel, posterior.points) if learning else None
         still = jax.tree.map(jnp.zeros_like, learned)
-        start = no_rows(held.linear.shape[0], posterior.points), still, nothing
-        (statistics, through_rows, sums), _ = scan_rows(
-            step, start, data, columns=len(posterior.points)
-        )
-        white = WhiteSites.of(statistics, posterior.factor)
+        start = jax.tree.map(jnp.zeros_like, held), still, nothing
+        (white, through_rows, sums), _ = scan_rows(step, start, data, columns=len(posterior.points))
         memory = self.memory(posterior.kernel, posterior.factor)
         if memory is not None:
             white = white.plus(memory.white)

@@ -63,6 +63,26 @@ class WhiteSites(NamedTuple):
 
         return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
 
+    @classmethod
+    def of_rows(
+        cls,
+        blocks: Float[Array, "#Q M B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        prior: Factor,
+    ) -> "WhiteSites":
+        """Of rows with these kernel blocks and sites, given the factor of K_mm.
+
+        A is a Gram matrix, whatever the rounding, where that of `of` has lost it once rounding in
+        the sums, times K_mm^-1, is more than one.
+        """
+
+        def sums(white, linear, precision):
+            return cls(linear @ white.T, (white * precision) @ white.T)
+
+        white = over_latents(jnp.matmul, prior.inverse, blocks)
+        return over_latents(sums, white, linear, precision)
+
     def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
         """A convex combination of natural parameters."""
         return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
