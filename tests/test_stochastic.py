@@ -114,8 +114,9 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covar
     whole = algorithm.representation.pull_back(state.posterior, data.X, about)
     mine, theirs = (jax.tree.leaves((r.kernel, r.representation)) for r in (read, whole))
     assert mine
+    # What is the same sum, whitened before or after, has other rounding.
     for one, other in zip(mine, theirs, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.max(np.abs(other)))
 
 
 def whole_and_batches(x64):
