@@ -51,7 +51,8 @@ from latentgp.sources.base import blocks_of
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
-_CANDIDATES, _SAMPLED_ROWS, _BLOCK_ROWS = 10_000, 4_096, 65_536
+_CANDIDATES, _BLOCK_ROWS = 10_000, 65_536
+_SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
 
 
 class History(NamedTuple):
@@ -392,7 +393,8 @@ def _by_batches(
     ready = agreed(
         algorithm.representation.initialise(candidates.X, candidates.weights, model.kernel, key)
     )
-    sample = RowsInMemory(candidates).sample(_SAMPLED_ROWS).divisible(number_of_shards())
+    few = max(_SAMPLED_ROWS, source.size // _ROWS_A_SAMPLED_ONE)
+    sample = RowsInMemory(candidates).sample(few).divisible(number_of_shards())
     algorithm = dataclasses.replace(algorithm, representation=ready)
     scale = scales(model, sample)
     space = task.space(scale)
