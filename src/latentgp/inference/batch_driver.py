@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
 
@@ -22,7 +21,7 @@ from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference import checkpoints
 from latentgp.inference.chains import Driving
-from latentgp.inference.checkpoints import Checkpoint, ProgressLine
+from latentgp.inference.checkpoints import Checkpoint, ProgressLine, state_in, tensors_of
 from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
@@ -275,30 +274,24 @@ class BatchDriver:
         return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
 
     def _recall(self, state: Any) -> Any:
-        leaves, structure = jax.tree.flatten(state)
-
-        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], list[Array]]:
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], Any]:
             table = [row.tolist() for row in stored["rounds"]]
             rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
-            return rounds, [
-                jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
-                for n, leaf in enumerate(leaves)
-            ]
+            return rounds, state_in(stored, state)
 
         found = self.checkpoint.read(understand)
         if found is None:
             return state
-        self.rounds, leaves = found
+        self.rounds, recalled = found
         self._started -= self.rounds[-1].seconds
-        return jax.tree.unflatten(structure, leaves)
+        return recalled
 
     def _save(self) -> None:
         """Write the checkpoint, whole or not at all."""
         if not self.rounds:
             return
-        leaves = enumerate(jax.tree.leaves(self._state))
-        tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
-        self.checkpoint.write({**tensors, "rounds": np.array(self.rounds, np.float64)})
+        rounds = np.array(self.rounds, np.float64)
+        self.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
         self._saved = time.perf_counter()
 
     def _show(self, progress: BatchProgress) -> None:

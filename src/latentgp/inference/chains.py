@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.inference import checkpoints
-from latentgp.inference.checkpoints import Checkpoint, ProgressLine
+from latentgp.inference.checkpoints import Checkpoint, ProgressLine, state_in, tensors_of
 from latentgp.precision import double_precision
 
 _WATCHED_ROWS = 200
@@ -201,9 +200,7 @@ def collect(
 def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
     if checkpoint.path is None:
         return
-    leaves = enumerate(jax.tree.leaves(sampled.state))
-    tensors = {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
-    tensors["pieces"] = np.array([sampled.pieces])
+    tensors = {**tensors_of(sampled.state), "pieces": np.array([sampled.pieces])}
     for name, parts in zip(Draw._fields, zip(*sampled.draws, strict=True), strict=False):
         tensors[f"draws.{name}"] = np.concatenate(parts, axis=1)
     for n, parts in enumerate(zip(*sampled.infos, strict=True)):
@@ -215,18 +212,13 @@ def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | Non
     """What the checkpoint holds, if there is one; of the start only shapes are looked at."""
 
     def understand(stored: dict[str, np.ndarray]) -> Sampled:
-        leaves, structure = jax.tree.flatten(jax.eval_shape(start))
-        state = [
-            jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
-            for n, leaf in enumerate(leaves)
-        ]
         draws, infos = (), ()
         if "infos.0" in stored:
             draws = (Draw(*(stored[f"draws.{name}"] for name in Draw._fields)),)
             columns = [stored[name] for name in sorted(stored) if name.startswith("infos.")]
             infos = tuple(zip(*columns, strict=True))
         pieces = int(stored["pieces"][0])
-        return Sampled(jax.tree.unflatten(structure, state), pieces, draws, infos)
+        return Sampled(state_in(stored, jax.eval_shape(start)), pieces, draws, infos)
 
     return checkpoint.read(understand)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
@@ -99,6 +101,22 @@ class Checkpoint:
                 "tries again later: make room for it.",
                 stacklevel=2,
             )
+
+
+def tensors_of(state: Any) -> dict[str, np.ndarray]:
+    """The arrays of a state, for a checkpoint."""
+    leaves = enumerate(jax.tree.leaves(state))
+    return {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
+
+
+def state_in(stored: dict[str, np.ndarray], like: Any) -> Any:
+    """The state that a checkpoint holds, of the structure and shapes of another."""
+    leaves, structure = jax.tree.flatten(like)
+    read = [
+        jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
+        for n, leaf in enumerate(leaves)
+    ]
+    return jax.tree.unflatten(structure, read)
 
 
 class ProgressLine:
