@@ -186,7 +186,7 @@ class _Runs:
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
-        algorithm = self._algorithm.coarse() if run == THINNED_RUN else self._algorithm
+        algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
         result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, bound, gradient = agreed((result.value, result.bound, result.gradient))
         value, gradient = float(value), np.array(gradient)
