@@ -32,6 +32,7 @@ from contestant import (
     student_scores,
 )
 from latentgp.inference.driver import Driver, EndFit, Progress, Record
+from latentgp.inference.driving import Driving
 from latentgp.inference.hyperparameters import THINNED_RUN, Learned, learn, thinned
 from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.profile import evaluate, initial_sites
@@ -243,7 +244,7 @@ class TracedDriver(Driver):
         data: lgp.Data,
         scores: Callable[[lgp.Posterior], Result],
     ):
-        super().__init__(max_evaluations=200)
+        super().__init__(max_evaluations=200, driving=Driving())
         self._algorithm, self._space = algorithm, space
         self._all, self._thinned = data, thinned(data)
         self._current = None
@@ -300,7 +301,7 @@ def traced(
             )
 
         started = perf_counter()
-        run(Driver(max_evaluations=1))
+        run(Driver(max_evaluations=1, driving=Driving()))
         compile_seconds = perf_counter() - started
         driver = TracedDriver(problem, algorithm, space, data, scores)
         driver.show_last(run(driver))

@@ -23,13 +23,13 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
-from latentgp.inference import checkpoints  # noqa: E402
+from latentgp.inference import driving  # noqa: E402
 from latentgp.sharding import ROWS as ROWS_AXIS  # noqa: E402
 from latentgp.sharding import summed_in_pairs  # noqa: E402
 
 ROWS, TOLD = 480, {}
 DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
-checkpoints.CHECKPOINT_SECONDS = 0.0
+driving.CHECKPOINT_SECONDS = 0.0
 choose_points = lgp.Inducing.initialise
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
 from latentgp import programs
-from latentgp.inference import checkpoints, hyperparameters
+from latentgp.inference import driving, hyperparameters
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -246,7 +246,7 @@ def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, method):
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
 def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(driving, "CHECKPOINT_SECONDS", 0.0)
     file, settings = tmp_path / "file", {"key": KEY, "method": method, "max_evaluations": 5}
     told = []
 
@@ -266,21 +266,23 @@ def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, me
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "says"),
     [
-        {"data": lgp.Data(X, SMOOTH + 0.1)},
-        {"model": lgp.replace(regression(), {"kernel.scale": 0.7})},
-        {"method": lgp.CollapsedVI(FEW)},
-        {"frozen": ("likelihood",)},
-        {"priors": None},
+        ({"data": lgp.Data(X, SMOOTH + 0.1)}, "set of rows"),
+        ({"key": jax.random.key(7)}, "key"),
+        ({"model": lgp.replace(regression(), {"kernel.scale": 0.7})}, "model"),
+        ({"method": lgp.CollapsedVI(FEW)}, "method"),
+        ({"frozen": ("likelihood",)}, "set of learned hyper-parameters"),
+        ({"priors": None}, "prior"),
+        ({"tolerance": 1e-3}, "tolerance"),
     ],
-    ids=lambda change: next(iter(change)),
+    ids=lambda change: next(iter(change)) if isinstance(change, dict) else "",
 )
-def test_a_foreign_checkpoint_is_refused(tmp_path, change):
+def test_a_foreign_checkpoint_is_refused_by_what_differs(tmp_path, change, says):
     file = tmp_path / "checkpoint.safetensors"
     settings = {"model": regression(), "data": DATA, "method": lgp.ExactGP(), "key": KEY}
     lgp.fit(**settings, checkpoint=file, max_evaluations=2)
-    with pytest.raises(lgp.InputError, match="another model, method or data"):
+    with pytest.raises(lgp.InputError, match=f"was made with another {says}[,;]"):
         lgp.fit(**(settings | change), checkpoint=file, max_evaluations=2)
 
 
@@ -378,9 +380,9 @@ def test_a_fit_is_resumed_in_another_process(tmp_path):
 KILLED = """
 import json, jax, numpy as np, sys, time
 import latentgp as lgp
-from latentgp.inference import checkpoints
+from latentgp.inference import driving
 name, checkpoint, hangs_at = sys.argv[1:]
-checkpoints.CHECKPOINT_SECONDS = 0.0
+driving.CHECKPOINT_SECONDS = 0.0
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, (300, 1))
 target = (np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=300) > 0).astype(float)

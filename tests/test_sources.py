@@ -286,8 +286,8 @@ method = lgp.Stochastic(
     lgp.CollapsedVI(lgp.Inducing(20)), batch_size=25, epochs=6, tolerance=0.0
 )
 import time
-from latentgp.inference import checkpoints
-checkpoints.CHECKPOINT_SECONDS = 0.0
+from latentgp.inference import driving
+driving.CHECKPOINT_SECONDS = 0.0
 def tell(progress):
     print(progress.steps, flush=True)
     time.sleep(float(slow))
@@ -397,5 +397,5 @@ def test_a_search_with_another_buffer_does_not_go_on(tmp_path):
         lgp.fit(model, source, key=KEY, method=method, checkpoint=tmp_path / "search")
 
     run(300)
-    with pytest.raises(lgp.InputError, match="belongs to another model, method or data"):
+    with pytest.raises(lgp.InputError, match="made with another set of rows"):
         run(200)

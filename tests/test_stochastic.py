@@ -403,7 +403,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     model, data = regression(400)
     file = tmp_path / "search"
     lgp.fit(model, data, key=KEY, method=method, checkpoint=file)
-    with pytest.raises(lgp.InputError, match="belongs to another model, method or data"):
+    with pytest.raises(lgp.InputError, match="made with another set of rows"):
         lgp.fit(model, regression(500)[1], key=KEY, method=method, checkpoint=file)
 
 

@@ -19,9 +19,8 @@ from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
-from latentgp.inference.chains import Driving
-from latentgp.inference.checkpoints import Checkpoint
-from latentgp.inference.driver import Callback, Driver
+from latentgp.inference.driver import Driver
+from latentgp.inference.driving import Callback, Checkpoint, Driving
 from latentgp.inference.hyperparameters import Learned, learn
 from latentgp.inference.methods import (
     Method,
@@ -299,38 +298,30 @@ def _by_sites(
     max_evaluations: int,
     tolerance: float,
     checkpoint: str | Path | None,
-    rough: bool = False,
 ) -> Fit:
-    """Hyper-parameters at their most probable values, and a Gaussian posterior.
-
-    A rough one is where another search starts: site updates do not go on until they are settled.
-    """
+    """Hyper-parameters at their most probable values, and a Gaussian posterior."""
     model, data, key = task.model, task.data, task.key
     algorithm = method.algorithm(model)
     ready = agreed(algorithm.representation.initialise(data.X, data.weights, model.kernel, key))
     algorithm = dataclasses.replace(algorithm, representation=ready)
-    if rough:
-        algorithm = algorithm.rough()
     scale = scales(model, data)
     space = task.space(scale)
-    rows = data.divisible(number_of_shards()).to_device()
-    identity = ""
-    if checkpoint is not None:
-        rows_are = RowsInMemory(data).identity()
-        identity = _identity(algorithm, space, key, rows_are, restarts, tolerance)
-    driver = Driver(
-        max_evaluations=max_evaluations,
-        max_seconds=task.driving.max_seconds,
-        callback=task.driving.callback,
-        verbose=task.driving.verbose,
-        checkpoint=checkpoint,
-        identity=identity,
-    )
-    learned = None
     bounds = search_bounds(space, scale)
+    rows = data.divisible(number_of_shards()).to_device()
+    kept = _checkpoint(
+        checkpoint,
+        task,
+        RowsInMemory(data),
+        space,
+        algorithm,
+        {"number of restarts": restarts, "tolerance": tolerance},
+    )
+    driving = task.driving._replace(checkpoint=kept)
+    driver = Driver(max_evaluations=max_evaluations, driving=driving)
+    learned = None
     if learn_hyperparameters and space.size:
         learned = learn(
-            algorithm.coarse() if rough else algorithm,
+            algorithm,
             space,
             rows,
             bounds=bounds,
@@ -339,18 +330,8 @@ def _by_sites(
             driver=driver,
             key=key,
         )
-        model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
-    sites = initial_sites(algorithm, model, rows)
-    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
-        sites = learned.sites
-    # Batches go on at once; what they need is q(u) through all points.
-    settling = dataclasses.replace(algorithm, max_updates=1) if rough else algorithm.until_settled()
-    settled = settle(settling, model, rows, sites)
-    if not np.isfinite(settled.bound):
-        raise InputError(
-            "The log evidence is not a finite number at these hyper-parameters; start from other "
-            "values, or change the units of the data."
-        )
+        model = _learned_model(space, learned)
+    settled = _settled(algorithm.until_settled(), model, rows, learned)
     settled = settled._replace(sites=whole(settled.sites))
     evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
     posterior = Posterior(model, settled.posterior, evidence)
@@ -367,6 +348,48 @@ def _by_sites(
         seconds=time.perf_counter() - task.started,
     )
     return Fit(model, posterior, _history(driver.records), diagnostics)
+
+
+def _start(
+    task: _Task, algorithm: SiteInference, space: ParameterSpace, scale: Scales, rows: Data
+) -> Learned:
+    """Hyper-parameters that another search, or a sampler, goes on from."""
+    return learn(
+        algorithm,
+        space,
+        rows,
+        bounds=search_bounds(space, scale),
+        restarts=0,
+        tolerance=_START_TOLERANCE,
+        driver=Driver(
+            max_evaluations=_START_EVALUATIONS, driving=task.driving._replace(callback=None)
+        ),
+        key=task.key,
+    )
+
+
+def _learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
+    return jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
+
+
+def _settled(
+    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
+) -> Settled:
+    """Where site updates come to; from those of the search if they are of these rows.
+
+    Raises:
+        InputError: the log evidence is no number.
+    """
+    sites = initial_sites(algorithm, model, rows)
+    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
+        sites = learned.sites
+    settled = settle(algorithm, model, rows, sites)
+    if not np.isfinite(settled.bound):
+        raise InputError(
+            "The log evidence is not a finite number at these hyper-parameters; start from other "
+            "values, or change the units of the data."
+        )
+    return settled
 
 
 def _by_batches(
@@ -403,18 +426,13 @@ def _by_batches(
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
     bounds = search_bounds(space, scale)
     if method.classes is None:
-        start = _by_sites(
-            task._replace(data=sample, driving=task.driving._replace(callback=None)),
-            eqx.tree_at(lambda m: m.representation, method.method, ready),
-            learn_hyperparameters=learns,
-            restarts=0,
-            max_evaluations=_START_EVALUATIONS,
-            tolerance=_START_TOLERANCE,
-            checkpoint=None,
-            rough=learns,
-        )
-        assert isinstance(start.posterior, Posterior)
-        latent, space = start.posterior.latent, eqx.tree_at(lambda s: s.model, space, start.model)
+        rows, learned, settling = sample.to_device(), None, algorithm.until_settled()
+        if learns:
+            learned = _start(task, algorithm.coarse(), space, scale, rows)
+            space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
+            # Batches go on at once; what they need is q(u) through all points.
+            settling = dataclasses.replace(algorithm.rough(), max_updates=1)
+        latent = _settled(settling, space.model, rows, learned).posterior
         looking = algorithm
     else:
         some = model_of_some(model, method.classes, sample.X.shape[1])
@@ -445,26 +463,24 @@ def _by_batches(
     def view(state: Any) -> Posterior:
         return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
 
-    identity = ""
-    settings = (
-        *numbers,
-        repr(method.steps),
-        method.classes or 0,
-        method.learn_points,
-        plan.batch_size,
-        plan.round_size,
-        1 if source.is_everywhere else jax.process_count(),
-    )
-    if checkpoint is not None:
-        identity = _identity(algorithm, space, key, source.identity(), *settings)
+    settings = {
+        "learning_rate": method.learning_rate,
+        "decay": method.decay,
+        "schedule": method.steps,
+        "number of drawn classes": method.classes,
+        "learn_points": method.learn_points,
+        "batch_size": plan.batch_size,
+        "number of batches a round": plan.round_size,
+        "held_out": method.held_out,
+        "number of processes": 1 if source.is_everywhere else jax.process_count(),
+    }
+    kept = _checkpoint(checkpoint, task, source, space, algorithm, settings)
     driver = BatchDriver(
         inference,
         source,
         plan,
         key=key,
-        driving=task.driving,
-        checkpoint=checkpoint,
-        identity=identity,
+        driving=task.driving._replace(checkpoint=kept),
         view=view,
         held_out=None if held_out is None else partial(_mean_log_density, held_out),
     )
@@ -518,28 +534,21 @@ def _sample(
     Chains that sample hyper-parameters start around the most probable ones by coordinate ascent.
     """
     model, data, key = task.model, task.data, task.key
-    space = task.space(scales(model, data))
+    scale = scales(model, data)
+    space = task.space(scale)
     learns = learn_hyperparameters and space.size > 0
     method.check(model, learns)
     ready = method.representation.initialise(data.X, data.weights, model.kernel, key)
     if learns:
         start = dataclasses.replace(method.starting_method(), representation=ready)
-        model = _by_sites(
-            task._replace(method=start, driving=task.driving._replace(callback=None)),
-            start,
-            learn_hyperparameters=True,
-            restarts=0,
-            max_evaluations=_START_EVALUATIONS,
-            tolerance=_START_TOLERANCE,
-            checkpoint=None,
-        ).model
-        space = eqx.tree_at(lambda s: s.model, space, model)
+        algorithm = dataclasses.replace(start.algorithm(model), representation=ready)
+        rows = data.divisible(number_of_shards()).to_device()
+        learned = _start(task, algorithm, space, scale, rows)
+        space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
     else:
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
-    driving = task.driving
-    if checkpoint is not None:
-        identity = _identity(method, space, key, RowsInMemory(data).identity())
-        driving = driving._replace(checkpoint=Checkpoint(checkpoint, identity))
+    kept = _checkpoint(checkpoint, task, RowsInMemory(data), space, method, {})
+    driving = task.driving._replace(checkpoint=kept)
     if driving.max_seconds is not None:
         left = driving.max_seconds - (time.perf_counter() - task.started)
         driving = driving._replace(max_seconds=left)
@@ -559,22 +568,37 @@ def _history(records: Sequence[Any]) -> History:
     return History(*(np.array([getattr(r, name) for r in records]) for name in History._fields))
 
 
-def _identity(
-    algorithm: SiteInference | SamplingMethod,
+def _checkpoint(
+    path: str | Path | None,
+    task: _Task,
+    source: RowSource,
     space: ParameterSpace,
-    key: Key[Array, ""],
-    *settings: float | int | str,
-) -> str:
-    """A digest of everything that a checkpoint must agree with."""
+    method: SiteInference | SamplingMethod,
+    settings: Mapping[str, Any],
+) -> Checkpoint:
+    """A file that can be resumed from by the same task on the same rows alone."""
+    if path is None:
+        return Checkpoint()
     # NumPyro flattens a prior in the order of a set, another in every process: go by name.
     priors = [
-        (path, type(prior).__name__, name, np.asarray(getattr(prior, name)).tolist())
-        for path, prior in zip(space.prior_paths, space.priors, strict=True)
+        (prior_path, type(prior).__name__, name, np.asarray(getattr(prior, name)).tolist())
+        for prior_path, prior in zip(space.prior_paths, space.priors, strict=True)
         for name in sorted(prior.arg_constraints)
     ]
-    parts = (algorithm, space.model, jax.random.key_data(key))
-    leaves, structure = jax.tree.flatten(parts)
-    digest = hashlib.sha256(f"{structure} {space.paths} {priors} {settings}".encode())
+    made_with = {
+        "set of rows, or way to read it": source.identity(),
+        "key": _digest(jax.random.key_data(task.key)),
+        "model": _digest(task.model),
+        "set of learned hyper-parameters": f"{space.paths}",
+        "prior": f"{priors}",
+        "method": _digest(method),
+    }
+    return Checkpoint(path, made_with | {name: f"{value}" for name, value in settings.items()})
+
+
+def _digest(tree: Any) -> str:
+    leaves, structure = jax.tree.flatten(tree)
+    digest = hashlib.sha256(f"{structure}".encode())
     for leaf in leaves:
         digest.update(np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()

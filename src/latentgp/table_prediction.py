@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from latentgp.errors import InputError
-from latentgp.inference.checkpoints import ProgressLine
+from latentgp.inference.driving import ProgressLine
 from latentgp.table_model import TableModel
 from latentgp.table_rows import Frames
 from latentgp.tables import once, write_table

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -19,9 +18,7 @@ from jaxtyping import Key
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.inference import checkpoints
-from latentgp.inference.chains import Driving
-from latentgp.inference.checkpoints import Checkpoint, ProgressLine, state_in, tensors_of
+from latentgp.inference.driving import Driving, ProgressLine, state_in, tensors_of
 from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
@@ -155,9 +152,7 @@ class BatchDriver:
         source: of the rows.
         plan: how the rows are cut, and when to stop.
         key: random key.
-        driving: limits, callback, progress line.
-        checkpoint: a file kept up to date, and resumed from if it is there.
-        identity: names the model, method and data; a checkpoint of another one is refused.
+        driving: limits, callback, progress line, checkpoint.
         view: makes of a state what a callback is shown.
         held_out: gives the mean log density of held-out targets, if there are any.
     """
@@ -170,19 +165,16 @@ class BatchDriver:
         *,
         key: Key[Array, ""],
         driving: Driving,
-        checkpoint: str | Path | None = None,
-        identity: str = "",
         view: Callable[[Any], Any] | None = None,
         held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
         self.driving, self._line = driving, ProgressLine(driving.verbose)
         self.view, self.held_out = view or (lambda state: state), held_out
-        self.checkpoint = Checkpoint(checkpoint, identity)
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
         self._state: Any
-        self._started = self._saved = time.perf_counter()
+        self._started = time.perf_counter()
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
@@ -247,7 +239,7 @@ class BatchDriver:
         asked = self.driving.callback is not None and bool(self.driving.callback(progress))
         limit = self.driving.max_seconds
         over = limit is not None and this.seconds > limit
-        due = time.perf_counter() - self._saved > checkpoints.CHECKPOINT_SECONDS
+        due = self.driving.checkpoint.is_due()
         asked, over, due = map(bool, agreed((asked, over, due)))
         if due:
             self._save()
@@ -279,7 +271,7 @@ class BatchDriver:
             rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
             return rounds, state_in(stored, state)
 
-        found = self.checkpoint.read(understand)
+        found = self.driving.checkpoint.read(understand)
         if found is None:
             return state
         self.rounds, recalled = found
@@ -291,8 +283,7 @@ class BatchDriver:
         if not self.rounds:
             return
         rounds = np.array(self.rounds, np.float64)
-        self.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
-        self._saved = time.perf_counter()
+        self.driving.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
 
     def _show(self, progress: BatchProgress) -> None:
         self._line.show(

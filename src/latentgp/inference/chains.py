@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
-from latentgp.inference import checkpoints
-from latentgp.inference.checkpoints import Checkpoint, ProgressLine, state_in, tensors_of
+from latentgp.inference.driving import Checkpoint, Driving, ProgressLine, state_in, tensors_of
 from latentgp.precision import double_precision
 
 _WATCHED_ROWS = 200
@@ -32,22 +31,6 @@ class Draw(NamedTuple):
     vector: Float[Array, "*C S P"]
     white: Float[Array, "*C S Q M"]
     f: Float[Array, "*C S W Q"]
-
-
-class Driving(NamedTuple):
-    """How the loop around the chains is watched.
-
-    Attributes:
-        callback: told now and then; true ends the sampling with the draws there are.
-        max_seconds: no piece is begun after it once there are draws.
-        verbose: 1 shows a progress line for anything longer than a second.
-        checkpoint: a file kept up to date, and resumed from if it is there.
-    """
-
-    callback: Callable[[Any], bool | None] | None = None
-    max_seconds: float | None = None
-    verbose: int = 0
-    checkpoint: Checkpoint = Checkpoint(None, "")
 
 
 class ChainProgress(NamedTuple):
@@ -164,7 +147,7 @@ def collect(
         piece_size: sweeps a piece.
         driving: callback, limit, progress line, checkpoint.
     """
-    started = saved = time.perf_counter()
+    started = time.perf_counter()
     line = ProgressLine(driving.verbose)
     sampled = _recalled(driving.checkpoint, start) or Sampled(start(), 0, (), ())
     try:
@@ -183,9 +166,8 @@ def collect(
             )
             wants_end = driving.callback is not None and driving.callback(progress)
             late = driving.max_seconds is not None and seconds > driving.max_seconds
-            if time.perf_counter() - saved > checkpoints.CHECKPOINT_SECONDS:
+            if driving.checkpoint.is_due():
                 _save(driving.checkpoint, sampled)
-                saved = time.perf_counter()
             if (wants_end or late) and sampled.draws:
                 break
     except KeyboardInterrupt:  # what was drawn is kept

@@ -7,16 +7,13 @@ exactly as it would have done.
 """
 
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.inference import checkpoints
-from latentgp.inference.checkpoints import Checkpoint, ProgressLine
+from latentgp.inference.driving import Driving, ProgressLine
 from latentgp.sharding import agreed, whole
 from latentgp.sites.base import GaussianSites
 
@@ -50,10 +47,6 @@ class Progress(NamedTuple):
     restart: int
 
 
-# A sampler's loop tells it of a `ChainProgress` instead.
-Callback = Callable[[Any], bool | None]
-
-
 class EndRun(Exception):
     """Raised inside a run that has made all the evaluations it may."""
 
@@ -67,31 +60,15 @@ class Driver:
 
     Args:
         max_evaluations: of each run.
-        max_seconds: of the whole fit, None for no limit.
-        callback: told of every evaluation; true ends the fit with the best point so far.
-        verbose: 0 silent, 1 a progress line for anything longer than a second.
-        checkpoint: a file kept up to date, and resumed from if it is there.
-        identity: names the model, method and data; a checkpoint of another one is refused.
+        driving: limits, callback, progress line, checkpoint.
     """
 
-    def __init__(
-        self,
-        *,
-        max_evaluations: int,
-        max_seconds: float | None = None,
-        callback: Callback | None = None,
-        verbose: int = 0,
-        checkpoint: str | Path | None = None,
-        identity: str = "",
-    ):
+    def __init__(self, *, max_evaluations: int, driving: Driving):
         self.max_evaluations = max_evaluations
-        self.max_seconds = max_seconds
-        self.callback = callback
-        self._line = ProgressLine(verbose)
-        self.checkpoint = Checkpoint(checkpoint, identity)
+        self.driving, self._line = driving, ProgressLine(driving.verbose)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
-        self._started = self._saved = time.perf_counter()
+        self._started = time.perf_counter()
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives the sites that it had come to."""
@@ -105,7 +82,7 @@ class Driver:
             ]
             return records, sites
 
-        found = self.checkpoint.read(understand)
+        found = self.driving.checkpoint.read(understand)
         if found is None:
             return None
         self.records, sites = found
@@ -140,9 +117,9 @@ class Driver:
                 return record
             if record.restart == run or self._made(run) < limit:
                 raise InputError(
-                    f"The search does not go the way of the checkpoint {self.checkpoint.path} "
-                    "(another version of a library, or another machine?); remove it to start "
-                    "afresh."
+                    "The search does not go the way of the checkpoint "
+                    f"{self.driving.checkpoint.path} (another version of a library, or another "
+                    "machine?); remove it to start afresh."
                 )
         if self._made(run) >= limit:
             raise EndRun(f"max_evaluations={limit} were made")
@@ -164,16 +141,17 @@ class Driver:
             record.restart,
         )
         self._show(progress)
-        asked = self.callback is not None and bool(self.callback(progress))
-        over = self.max_seconds is not None and record.seconds > self.max_seconds
-        due = time.perf_counter() - self._saved > checkpoints.CHECKPOINT_SECONDS
+        asked = self.driving.callback is not None and bool(self.driving.callback(progress))
+        limit = self.driving.max_seconds
+        over = limit is not None and record.seconds > limit
+        due = self.driving.checkpoint.is_due()
         asked, over, due = map(bool, agreed((asked, over, due)))
         if due:
             self.save(sites)
         if asked:
             raise EndFit("the callback asked for it")
         if over:
-            raise EndFit(f"max_seconds={self.max_seconds:g} were over")
+            raise EndFit(f"max_seconds={limit:g} were over")
         return record
 
     def best(self, run: int | None = None) -> Record:
@@ -189,15 +167,18 @@ class Driver:
 
     def save(self, sites: GaussianSites | None) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""
-        if self.checkpoint.path is None or sites is None or len(self.records) == self._recalled:
+        if (
+            self.driving.checkpoint.path is None
+            or sites is None
+            or len(self.records) == self._recalled
+        ):
             return
         columns = {
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
             for name in Record._fields
         }
         tensors = {f"sites.{name}": a for name, a in whole(sites)._asdict().items()}
-        self.checkpoint.write({**columns, **tensors})
-        self._saved = time.perf_counter()
+        self.driving.checkpoint.write({**columns, **tensors})
 
     def close(self) -> None:
         """Take the progress line away."""

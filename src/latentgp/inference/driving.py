@@ -1,9 +1,11 @@
-"""What both drivers do around a search: its checkpoint file, and its progress line."""
+"""What every loop does around its work: limits, callback, progress line, checkpoint."""
 
+import json
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,38 +17,42 @@ from latentgp.errors import InputError
 from latentgp.sharding import is_first_process, of_first_process
 
 Content = TypeVar("Content")
+# Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
+Callback = Callable[[Any], bool | None]
 CHECKPOINT_SECONDS = 10.0
 _SILENT_SECONDS = 1.0
 
 
 class Checkpoint:
-    """A file that names the model, method and data that it belongs to.
+    """A file that says what it was made with.
 
     The first of several processes reads and writes it; what it finds counts for all of them.
 
     Args:
         path: of the file; None for none.
-        identity: that name.
+        made_with: the value, or a digest, of everything that must be the same when it is read, by
+            name: the name follows "another" in a sentence.
 
     Raises:
         InputError: there is no folder for the file.
     """
 
-    def __init__(self, path: str | Path | None, identity: str):
+    def __init__(self, path: str | Path | None = None, made_with: Mapping[str, str] | None = None):
         self.path = None if path is None else Path(path)
-        self.identity = identity
+        self._made_with = json.dumps(made_with or {}).encode()
+        self._written = time.perf_counter()
         if path is not None:
-            self.identity = of_first_process(self._named).decode()
+            self._made_with = of_first_process(self._checked)
 
-    def _named(self) -> bytes:
-        """Its name, if there is a folder to write it into."""
+    def _checked(self) -> bytes:
+        """What it is made with, if there is a folder to write it into."""
         assert self.path is not None
         if not self.path.parent.is_dir():
             raise InputError(
                 f"There is no folder {self.path.parent} for the checkpoint {self.path}; make it, "
                 "or name another file."
             )
-        return self.identity.encode()
+        return self._made_with
 
     def _found(self) -> bytes:
         """What the file holds; nothing if there is none yet."""
@@ -65,35 +71,41 @@ class Checkpoint:
         """What is in the file, None if there is no file.
 
         Raises:
-            InputError: it cannot be read, or belongs to something else.
+            InputError: it cannot be read, or was made with something else.
         """
         found = b"" if self.path is None else of_first_process(self._found)
         if not found:
             return None
         try:
             stored = load(found)
-            identity = bytes(stored["identity"]).decode()
-            content = understand(stored) if identity == self.identity else None
+            then, now = json.loads(bytes(stored["made_with"])), json.loads(self._made_with)
+            others = [name for name in {**now, **then} if then.get(name) != now.get(name)]
+            content = None if others else understand(stored)
         except Exception as error:
             raise self._unreadable(error) from error
         if content is None:
             raise InputError(
-                f"The checkpoint {self.path} belongs to another model, method or data; "
-                "remove it, or name another file."
+                f"The checkpoint {self.path} was made with another {others[0]}; go back to that, "
+                "remove the file, or name another one."
             )
         return content
+
+    def is_due(self) -> bool:
+        """Whether it is time to write it again."""
+        return self.path is not None and time.perf_counter() - self._written > CHECKPOINT_SECONDS
 
     def write(self, tensors: dict[str, np.ndarray]) -> None:
         """Replace the file, whole or not at all; the first of several processes does it.
 
         A disk that refuses costs the checkpoint, not the search: there is a warning.
         """
+        self._written = time.perf_counter()
         if self.path is None or not is_first_process():
             return
-        identity = np.frombuffer(self.identity.encode(), np.uint8)
+        made_with = np.frombuffer(self._made_with, np.uint8)
         partial = self.path.with_name(self.path.name + ".partial")
         try:
-            save_file({**tensors, "identity": identity}, partial)
+            save_file({**tensors, "made_with": made_with}, partial)
             partial.replace(self.path)
         except (OSError, SafetensorError) as error:
             warnings.warn(
@@ -117,6 +129,23 @@ def state_in(stored: dict[str, np.ndarray], like: Any) -> Any:
         for n, leaf in enumerate(leaves)
     ]
     return jax.tree.unflatten(structure, read)
+
+
+class Driving(NamedTuple):
+    """How a loop is watched, limited and kept.
+
+    Attributes:
+        callback: told of every evaluation or round, of a sampler's pieces now and then; true ends
+            the work with what there is.
+        max_seconds: for the whole of it, None for no limit; a sampler makes some draws in any case.
+        verbose: 0 silent, 1 a progress line for anything longer than a second.
+        checkpoint: a file kept up to date, and resumed from if it is there.
+    """
+
+    callback: Callback | None = None
+    max_seconds: float | None = None
+    verbose: int = 0
+    checkpoint: Checkpoint = Checkpoint()
 
 
 class ProgressLine:
