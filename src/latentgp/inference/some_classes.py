@@ -34,6 +34,7 @@ from latentgp.latents.inducing_posterior import (
 )
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.likelihoods.multiclass import LogisticSoftmax, SomeOfLogisticSoftmax
+from latentgp.linalg.sums import sum_over_first
 from latentgp.models import LatentGP
 from latentgp.sharding import number_of_shards
 
@@ -124,7 +125,7 @@ class SomeClassesInference(BatchInference):
         posterior = self.inference.posterior(before, model)
         block, prior = (a[0] for a in kernel_blocks(model.kernel, before.points, batch.X))
         reduction = jnp.mean(posterior.reduction, axis=0)
-        variance = jnp.clip(prior - jnp.sum((reduction @ block) * block, axis=0), 0.0, prior)
+        variance = jnp.clip(prior - sum_over_first((reduction @ block) * block), 0.0, prior)
         means = state.mean_weights @ block + prior_mean(model, batch)[:, 0]
         _, terms = expected_sigmoids(means, jnp.broadcast_to(variance, means.shape))
         y = batch.y.astype(int)

@@ -20,6 +20,7 @@ from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, PerLatent
+from latentgp.linalg.sums import sum_over_first
 from latentgp.sites.base import Block, GaussianSites, Rows
 
 SiteUpdate = Callable[
@@ -362,7 +363,7 @@ def over_sharing(
     values: Float[Array, "Q *S"], like: Float[Array, "#Q *S"]
 ) -> Float[Array, "#Q *S"]:
     """Derivatives in kernel blocks: summed over the latent functions that share a block."""
-    return jnp.sum(values, axis=0, keepdims=True) if len(like) == 1 else values
+    return sum_over_first(values)[None] if len(like) == 1 else values
 
 
 def latent_grams(

@@ -27,6 +27,7 @@ from latentgp.latents.base import (
 from latentgp.latents.sampling import DenseSampler, dense_sampler
 from latentgp.latents.white_sites import Remembered, WhiteSites
 from latentgp.linalg.cholesky import Factor, cholesky, jittered_cholesky
+from latentgp.linalg.sums import sum_over_first
 from latentgp.sites.base import GaussianSites, Rows
 
 # Below this product of precision and prior variance, marginals are computed the long way.
@@ -64,8 +65,8 @@ class DensePosterior(LatentPosterior):
 
     def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
         def variance(cross, prior, root_precision, inverse, raised):
-            explained = jnp.sum((inverse @ (root_precision[:, None] * cross)) ** 2, axis=0)
-            return jnp.clip(prior - explained, 0.0, prior) + jnp.sum((raised @ cross) ** 2, axis=0)
+            explained = sum_over_first((inverse @ (root_precision[:, None] * cross)) ** 2)
+            return jnp.clip(prior - explained, 0.0, prior) + sum_over_first((raised @ cross) ** 2)
 
         cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
         variances = over_latents(
@@ -323,11 +324,11 @@ def _row_marginals(
             return (1 - jnp.sum(inverse**2, axis=0)) / precision
 
         def from_gram():
-            return prior - jnp.sum((inverse @ (root_precision[:, None] * K)) ** 2, axis=0)
+            return prior - sum_over_first((inverse @ (root_precision[:, None] * K)) ** 2)
 
         strong = jnp.all(precision * prior > _WEAK_SITE)
         positive = jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
-        return positive + jnp.sum((raised @ K) ** 2, axis=0)
+        return positive + sum_over_first((raised @ K) ** 2)
 
     variances = over_latents(
         variance,

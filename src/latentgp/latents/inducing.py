@@ -39,6 +39,7 @@ from latentgp.latents.selection import Selection, select_points
 from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, jittered_cholesky
 from latentgp.linalg.streaming import scan_rows
+from latentgp.linalg.sums import sum_over_first
 from latentgp.sites.base import GaussianSites, Rows
 
 _COARSE_POINTS = 128
@@ -401,7 +402,7 @@ class Inducing(Representation):
                 projected = self._project(residuals, linear.T * real, precision.T * real)
 
                 def worth(block, linear, precision, loss, in_products, weights):
-                    products = jnp.sum((in_products @ block) * block, axis=0) @ precision
+                    products = sum_over_first((in_products @ block) * block) @ precision
                     return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
 
                 return jnp.sum(
@@ -591,7 +592,7 @@ class _Block(NamedTuple):
 
         def read(block, prior, weights, reduction):
             product = reduction @ block
-            left = prior - jnp.sum(product * block, axis=0)
+            left = prior - sum_over_first(product * block)
             top = jnp.inf if posterior.signed else prior
             return product, weights @ block, jnp.clip(left, 0.0, top)
 

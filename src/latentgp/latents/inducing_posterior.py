@@ -20,6 +20,7 @@ from latentgp.latents.base import (
 )
 from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, cholesky, climb_jitter, is_safe
+from latentgp.linalg.sums import sum_over_first
 from latentgp.linalg.triangular import lower_product
 
 _SAFE_PIVOT = 0.95
@@ -71,7 +72,7 @@ class InducingPosterior(LatentPosterior):
         """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
 
         def variance(block, prior, reduction):
-            explained = jnp.sum((reduction @ block) * block, axis=0)
+            explained = sum_over_first((reduction @ block) * block)
             # Rows of negative precision can leave more variance than the prior has.
             return jnp.clip(prior - explained, 0.0, jnp.inf if self.signed else prior)
 
@@ -159,7 +160,7 @@ def residuals(
     """Rows' variance given u, where `precision` is K_mm^-1."""
 
     def residual(precision, block, prior):
-        return jnp.maximum(prior - jnp.sum((precision @ block) * block, axis=0), 0.0)
+        return jnp.maximum(prior - sum_over_first((precision @ block) * block), 0.0)
 
     return over_latents(residual, precision, blocks, prior)
 
