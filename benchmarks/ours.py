@@ -244,7 +244,7 @@ class TracedDriver(Driver):
         data: lgp.Data,
         scores: Callable[[lgp.Posterior], Result],
     ):
-        super().__init__(max_evaluations=200, driving=Driving())
+        super().__init__(max_evaluations=200, driving=Driving(perf_counter()))
         self._algorithm, self._space = algorithm, space
         self._all, self._thinned = data, thinned(data)
         self._current = None
@@ -301,7 +301,7 @@ def traced(
             )
 
         started = perf_counter()
-        run(Driver(max_evaluations=1, driving=Driving()))
+        run(Driver(max_evaluations=1, driving=Driving(perf_counter())))
         compile_seconds = perf_counter() - started
         driver = TracedDriver(problem, algorithm, space, data, scores)
         driver.show_last(run(driver))

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -230,9 +231,17 @@ IN_BATCHES = lgp.Stochastic(
 )
 
 
-@pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
-def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, method):
+FITTING = sys.modules["latentgp.fit"]  # the name is the function's
+
+
+@pytest.mark.parametrize(
+    "method",
+    [lgp.ExactGP(), IN_BATCHES, lgp.GibbsSampling(), lgp.NUTS()],
+    ids=["whole", "batches", "gibbs", "nuts"],
+)
+def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, monkeypatch, method):
     told = []
+    monkeypatch.setattr(FITTING, "learn", lambda *a, **k: told.append(a))
     with pytest.raises(lgp.InputError, match=r"no folder .*nowhere for the checkpoint"):
         lgp.fit(
             *(regression(), DATA),
@@ -242,6 +251,34 @@ def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, method):
             callback=told.append,
         )
     assert not told
+
+
+def test_the_seconds_of_a_start_count(monkeypatch):
+    learn = FITTING.learn
+
+    def slowly(*arguments, **settings):
+        time.sleep(0.3)
+        return learn(*arguments, **settings)
+
+    monkeypatch.setattr(FITTING, "learn", slowly)
+    result = lgp.fit(regression(), DATA, key=KEY, method=IN_BATCHES, max_seconds=0.3)
+    assert len(result.history.seconds) == 1
+    assert result.history.seconds[0] > 0.3
+    assert "max_seconds=0.3 were over" in str(result.diagnostics)
+
+
+def test_nuts_starts_where_precisions_of_rows_may_be_negative(monkeypatch):
+    learn, seen = FITTING.learn, []
+
+    def watched(algorithm, *arguments, **settings):
+        seen.append(algorithm.representation.signed)
+        return learn(algorithm, *arguments, **settings)
+
+    monkeypatch.setattr(FITTING, "learn", watched)
+    model = lgp.LatentGP(lgp.RBF(), lgp.StudentT(degrees_of_freedom=4.0, scale=0.3))
+    method = lgp.NUTS(draws=2, warmup=2, chains=1)
+    lgp.fit(model, lgp.Data(X[:8], SMOOTH[:8]), key=KEY, method=method)
+    assert seen == [True]
 
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
@@ -268,21 +305,25 @@ def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, me
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"data": lgp.Data(X, SMOOTH + 0.1)}, "set of rows"),
-        ({"key": jax.random.key(7)}, "key"),
-        ({"model": lgp.replace(regression(), {"kernel.scale": 0.7})}, "model"),
-        ({"method": lgp.CollapsedVI(FEW)}, "method"),
-        ({"frozen": ("likelihood",)}, "set of learned hyper-parameters"),
-        ({"priors": None}, "prior"),
-        ({"tolerance": 1e-3}, "tolerance"),
+        ({"data": lgp.Data(X, SMOOTH + 0.1)}, r"another set of rows \(or buffer\)"),
+        ({"key": jax.random.key(7)}, "another key"),
+        ({"model": lgp.replace(regression(), {"kernel.scale": 0.7})}, "another model"),
+        ({"method": lgp.VariationalInference()}, "another kind of method"),
+        ({"method": lgp.CollapsedVI(lgp.Inducing(4))}, "another method"),
+        ({"frozen": ("likelihood",)}, "another set of learned hyper-parameters"),
+        ({"priors": None}, "another prior"),
+        (
+            {"tolerance": 1e-3, "restarts": 1},
+            r"restarts=0 \(not 1\), tolerance=1e-06 \(not 0.001\)",
+        ),
     ],
     ids=lambda change: next(iter(change)) if isinstance(change, dict) else "",
 )
 def test_a_foreign_checkpoint_is_refused_by_what_differs(tmp_path, change, says):
     file = tmp_path / "checkpoint.safetensors"
-    settings = {"model": regression(), "data": DATA, "method": lgp.ExactGP(), "key": KEY}
+    settings = {"model": regression(), "data": DATA, "method": lgp.CollapsedVI(FEW), "key": KEY}
     lgp.fit(**settings, checkpoint=file, max_evaluations=2)
-    with pytest.raises(lgp.InputError, match=f"was made with another {says}[,;]"):
+    with pytest.raises(lgp.InputError, match=f"was made with {says}; give the same"):
         lgp.fit(**(settings | change), checkpoint=file, max_evaluations=2)
 
 

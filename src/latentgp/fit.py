@@ -196,8 +196,7 @@ def fit(
         reason=reason,
         priors=priors,
         frozen=tuple(frozen),
-        driving=Driving(callback, max_seconds, verbose),
-        started=started,
+        driving=Driving(started, callback, max_seconds, verbose),
     )
     if devices is not None:
         _check_spread(method)
@@ -271,7 +270,6 @@ class _Task(NamedTuple):
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None
     frozen: tuple[str, ...]
     driving: Driving
-    started: float
 
     def agreed(self) -> "_Task":
         """With the model and the key of the first of several processes."""
@@ -314,7 +312,8 @@ def _by_sites(
         RowsInMemory(data),
         space,
         algorithm,
-        {"number of restarts": restarts, "tolerance": tolerance},
+        restarts=restarts,
+        tolerance=tolerance,
     )
     driving = task.driving._replace(checkpoint=kept)
     driver = Driver(max_evaluations=max_evaluations, driving=driving)
@@ -345,7 +344,7 @@ def _by_sites(
         space=space,
         bounds=bounds,
         settled=settled,
-        seconds=time.perf_counter() - task.started,
+        seconds=time.perf_counter() - task.driving.started,
     )
     return Fit(model, posterior, _history(driver.records), diagnostics)
 
@@ -407,7 +406,7 @@ def _by_batches(
     from latentgp.inference.stochastic import BatchInference, StochasticInference, bound_of_rows
 
     model, key = task.model, task.key
-    held_out = None
+    all_rows, held_out = source, None
     if method.held_out:
         source, held_out = source.split(method.held_out)
     algorithm = method.algorithm(model)
@@ -425,21 +424,9 @@ def _by_batches(
     if not learns:
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
     bounds = search_bounds(space, scale)
-    if method.classes is None:
-        rows, learned, settling = sample.to_device(), None, algorithm.until_settled()
-        if learns:
-            learned = _start(task, algorithm.coarse(), space, scale, rows)
-            space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
-            # Batches go on at once; what they need is q(u) through all points.
-            settling = dataclasses.replace(algorithm.rough(), max_updates=1)
-        latent = _settled(settling, space.model, rows, learned).posterior
-        looking = algorithm
-    else:
-        some = model_of_some(model, method.classes, sample.X.shape[1])
-        space = eqx.tree_at(lambda s: s.model, space, some)
-        looking = dataclasses.replace(method.algorithm(some), representation=ready)
-        latent = prior_of_some(looking, some)
-    assert isinstance(latent, InducingPosterior)
+    seen = model
+    if method.classes is not None:
+        seen = model_of_some(model, method.classes, sample.X.shape[1])
     source = source.part(jax.process_index(), jax.process_count())
     plan = Plan.of(
         source.size,
@@ -447,8 +434,37 @@ def _by_batches(
         method.epochs,
         method.tolerance,
         method.patience,
-        columns=max(sample.X.shape[1], len(latent.points) * space.model.likelihood.latent_size),
+        columns=max(sample.X.shape[1], len(ready.points) * seen.likelihood.latent_size),
     )
+    kept = _checkpoint(
+        checkpoint,
+        task,
+        all_rows,
+        space,
+        algorithm,
+        learning_rate=method.learning_rate,
+        decay=method.decay,
+        steps=method.steps,
+        classes=method.classes,
+        learn_points=method.learn_points,
+        held_out=method.held_out,
+        processes=1 if source.is_everywhere else jax.process_count(),
+        batches=f"{plan.batches} of {plan.batch_size} rows, {plan.round_size} a round",
+    )
+    looking = algorithm
+    if method.classes is None:
+        rows, learned, settling = sample.to_device(), None, algorithm.until_settled()
+        if learns:
+            learned = _start(task, algorithm.coarse(), space, scale, rows)
+            seen = _learned_model(space, learned)
+            # Batches go on at once; what they need is q(u) through all points.
+            settling = dataclasses.replace(algorithm.rough(), max_updates=1)
+        latent = _settled(settling, seen, rows, learned).posterior
+    else:
+        looking = dataclasses.replace(method.algorithm(seen), representation=ready)
+        latent = prior_of_some(looking, seen)
+    assert isinstance(latent, InducingPosterior)
+    space = eqx.tree_at(lambda s: s.model, space, seen)
     numbers = method.learning_rate, method.decay, source.total_weight, float(plan.batches)
     rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
     spread = jnp.asarray(np.std(sample.X, axis=0)) if method.learn_points else None
@@ -463,18 +479,6 @@ def _by_batches(
     def view(state: Any) -> Posterior:
         return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
 
-    settings = {
-        "learning_rate": method.learning_rate,
-        "decay": method.decay,
-        "schedule": method.steps,
-        "number of drawn classes": method.classes,
-        "learn_points": method.learn_points,
-        "batch_size": plan.batch_size,
-        "number of batches a round": plan.round_size,
-        "held_out": method.held_out,
-        "number of processes": 1 if source.is_everywhere else jax.process_count(),
-    }
-    kept = _checkpoint(checkpoint, task, source, space, algorithm, settings)
     driver = BatchDriver(
         inference,
         source,
@@ -512,7 +516,7 @@ def _by_batches(
         space=space,
         bounds=bounds,
         settled=settled,
-        seconds=time.perf_counter() - task.started,
+        seconds=time.perf_counter() - task.driving.started,
     )
     return Fit(model, posterior, _history(searched.rounds), diagnostics)
 
@@ -539,19 +543,16 @@ def _sample(
     learns = learn_hyperparameters and space.size > 0
     method.check(model, learns)
     ready = method.representation.initialise(data.X, data.weights, model.kernel, key)
+    if not learns:
+        space = ParameterSpace(model, frozen=tuple(parameters(model)))
+    kept = _checkpoint(checkpoint, task, RowsInMemory(data), space, method)
     if learns:
         start = dataclasses.replace(method.starting_method(), representation=ready)
-        algorithm = dataclasses.replace(start.algorithm(model), representation=ready)
+        algorithm = start.algorithm(model)
         rows = data.divisible(number_of_shards()).to_device()
         learned = _start(task, algorithm, space, scale, rows)
         space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
-    else:
-        space = ParameterSpace(model, frozen=tuple(parameters(model)))
-    kept = _checkpoint(checkpoint, task, RowsInMemory(data), space, method, {})
     driving = task.driving._replace(checkpoint=kept)
-    if driving.max_seconds is not None:
-        left = driving.max_seconds - (time.perf_counter() - task.started)
-        driving = driving._replace(max_seconds=left)
     chains = method.run(ready, space, data.to_device(), key, driving)
     posterior = sampled_posterior(space, chains)
     diagnostics = judge_chains(
@@ -559,7 +560,7 @@ def _sample(
         reason=task.reason,
         chains=chains,
         summary=posterior.summary,
-        seconds=time.perf_counter() - task.started,
+        seconds=time.perf_counter() - task.driving.started,
     )
     return Fit(posterior.model, posterior, _history([]), diagnostics)
 
@@ -574,7 +575,7 @@ def _checkpoint(
     source: RowSource,
     space: ParameterSpace,
     method: SiteInference | SamplingMethod,
-    settings: Mapping[str, Any],
+    **settings: Any,
 ) -> Checkpoint:
     """A file that can be resumed from by the same task on the same rows alone."""
     if path is None:
@@ -586,14 +587,16 @@ def _checkpoint(
         for name in sorted(prior.arg_constraints)
     ]
     made_with = {
-        "set of rows, or way to read it": source.identity(),
-        "key": _digest(jax.random.key_data(task.key)),
-        "model": _digest(task.model),
-        "set of learned hyper-parameters": f"{space.paths}",
-        "prior": f"{priors}",
-        "method": _digest(method),
+        "another kind of method": type(task.method).__name__,
+        "another set of rows (or buffer)": source.identity(),
+        **settings,
+        "another key": _digest(jax.random.key_data(task.key)),
+        "another model": _digest(task.model),
+        "another set of learned hyper-parameters": space.paths,
+        "another prior": priors,
+        "another method": _digest(method),
     }
-    return Checkpoint(path, made_with | {name: f"{value}" for name, value in settings.items()})
+    return Checkpoint(path, {name: f"{value}" for name, value in made_with.items()})
 
 
 def _digest(tree: Any) -> str:

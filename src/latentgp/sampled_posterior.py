@@ -23,6 +23,7 @@ from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.quadrature import sobol_nodes
 from latentgp.linalg.cholesky import jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets
+from latentgp.linalg.sums import sum_over_first
 from latentgp.means import constant_first
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
@@ -312,7 +313,7 @@ def _conditional(
 
     def weights(model: LatentGP) -> tuple[Array, Array, Array]:
         half = _half(model, sampled.centres, X)
-        variance = latent_diagonals(model.kernel, X) - jnp.sum(half**2, axis=1)
+        variance = latent_diagonals(model.kernel, X) - over_latents(sum_over_first, half**2)
         offset = jnp.broadcast_to(model.mean(X), (len(X), model.likelihood.latent_size))
         return half, jnp.maximum(variance, 0.0), offset
 

@@ -174,7 +174,7 @@ class BatchDriver:
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
         self._state: Any
-        self._started = time.perf_counter()
+        self._started = driving.started
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
@@ -280,7 +280,7 @@ class BatchDriver:
 
     def _save(self) -> None:
         """Write the checkpoint, whole or not at all."""
-        if not self.rounds:
+        if not self.rounds or self.driving.checkpoint.path is None:
             return
         rounds = np.array(self.rounds, np.float64)
         self.driving.checkpoint.write({**tensors_of(self._state), "rounds": rounds})

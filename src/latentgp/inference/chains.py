@@ -39,7 +39,7 @@ class ChainProgress(NamedTuple):
     Attributes:
         sweeps: made by every chain so far, the warm-up's included.
         total: that will be made.
-        seconds: since the start of the sampling.
+        seconds: since the start of the fit.
     """
 
     sweeps: int
@@ -147,7 +147,6 @@ def collect(
         piece_size: sweeps a piece.
         driving: callback, limit, progress line, checkpoint.
     """
-    started = time.perf_counter()
     line = ProgressLine(driving.verbose)
     sampled = _recalled(driving.checkpoint, start) or Sampled(start(), 0, (), ())
     try:
@@ -158,7 +157,7 @@ def collect(
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 infos = *infos, tuple(np.asarray(told) for told in info)
             sampled = Sampled(state, index + 1, draws, infos)
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - driving.started
             progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, seconds)
             line.show(
                 f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s",

@@ -68,7 +68,7 @@ class Driver:
         self.driving, self._line = driving, ProgressLine(driving.verbose)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
-        self._started = time.perf_counter()
+        self._started = driving.started
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives the sites that it had come to."""

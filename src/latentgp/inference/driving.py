@@ -24,20 +24,24 @@ _SILENT_SECONDS = 1.0
 
 
 class Checkpoint:
-    """A file that says what it was made with.
+    """A file that says what it was made with; read again, all of it must be the same.
 
     The first of several processes reads and writes it; what it finds counts for all of them.
 
     Args:
         path: of the file; None for none.
-        made_with: the value, or a digest, of everything that must be the same when it is read, by
-            name: the name follows "another" in a sentence.
+        made_with: values of settings by name, and digests of what is longer by "another" and what
+            it is. Where several differ, the first is what the others follow from.
 
     Raises:
         InputError: there is no folder for the file.
     """
 
-    def __init__(self, path: str | Path | None = None, made_with: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        made_with: Mapping[str, str] | None = None,
+    ):
         self.path = None if path is None else Path(path)
         self._made_with = json.dumps(made_with or {}).encode()
         self._written = time.perf_counter()
@@ -64,7 +68,8 @@ class Checkpoint:
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(
-            f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh."
+            f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh, or "
+            "name another file."
         )
 
     def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
@@ -78,17 +83,27 @@ class Checkpoint:
             return None
         try:
             stored = load(found)
-            then, now = json.loads(bytes(stored["made_with"])), json.loads(self._made_with)
-            others = [name for name in {**now, **then} if then.get(name) != now.get(name)]
-            content = None if others else understand(stored)
+            if "made_with" not in stored:
+                raise ValueError("it is no checkpoint of this version of latentgp")
+            differs = self._differs(bytes(stored["made_with"]))
+            content = None if differs else understand(stored)
         except Exception as error:
             raise self._unreadable(error) from error
         if content is None:
             raise InputError(
-                f"The checkpoint {self.path} was made with another {others[0]}; go back to that, "
-                "remove the file, or name another one."
+                f"The checkpoint {self.path} was made with {differs}; give the same again, or name "
+                "another file."
             )
         return content
+
+    def _differs(self, made_with: bytes) -> str:
+        """How what a file was made with differs, in words; nothing if it does not."""
+        then, now = json.loads(made_with), json.loads(self._made_with)
+        others = [name for name in now if then.get(name) != now[name]]
+        if others and others[0].startswith("another "):
+            return others[0]
+        settings = [name for name in others if not name.startswith("another ")]
+        return ", ".join(f"{name}={then.get(name)} (not {now[name]})" for name in settings)
 
     def is_due(self) -> bool:
         """Whether it is time to write it again."""
@@ -135,13 +150,14 @@ class Driving(NamedTuple):
     """How a loop is watched, limited and kept.
 
     Attributes:
-        callback: told of every evaluation or round, of a sampler's pieces now and then; true ends
-            the work with what there is.
-        max_seconds: for the whole of it, None for no limit; a sampler makes some draws in any case.
+        started: when the fit began, of `time.perf_counter`.
+        callback: told of every evaluation, round or piece; true ends the work with what there is.
+        max_seconds: from there on, None for no limit; a sampler makes some draws in any case.
         verbose: 0 silent, 1 a progress line for anything longer than a second.
         checkpoint: a file kept up to date, and resumed from if it is there.
     """
 
+    started: float
     callback: Callback | None = None
     max_seconds: float | None = None
     verbose: int = 0

@@ -17,12 +17,12 @@ from latentgp.data import Data
 from latentgp.inference.chains import (
     Chains,
     Draw,
-    Driving,
     collect,
     groups_of,
     in_groups,
     watched_rows,
 )
+from latentgp.inference.driving import Driving
 from latentgp.inference.local_updates import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.site_inference import prior_mean, rows_of
 from latentgp.inference.slice_sampling import metropolis_update, slice_update
@@ -320,7 +320,7 @@ def run_gibbs(
         draws: that are kept of each chain.
         thin: sweeps a draw that is kept.
         key: random key.
-        driving: callback, limit, progress line.
+        driving: callback, limit, progress line, checkpoint.
     """
     started = time.perf_counter()
     key_init, key_run = jax.random.split(key)

@@ -13,7 +13,8 @@ from latentgp.augmentations import Augmentation, Automatic, augmentation_of
 from latentgp.data import Data
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
-from latentgp.inference.chains import Chains, Driving
+from latentgp.inference.chains import Chains
+from latentgp.inference.driving import Driving
 from latentgp.inference.gibbs import Gibbs, HyperUpdate, run_gibbs
 from latentgp.inference.nuts import run_nuts
 from latentgp.inference.site_inference import SiteInference

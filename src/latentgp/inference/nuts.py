@@ -16,7 +16,8 @@ from jaxtyping import Float, Int, Key
 from latentgp.arrays import Array
 from latentgp.augmentations.automatic import form_of
 from latentgp.data import Data
-from latentgp.inference.chains import Chains, Draw, Driving, collect, watched_rows
+from latentgp.inference.chains import Chains, Draw, collect, watched_rows
+from latentgp.inference.driving import Driving
 from latentgp.inference.site_inference import prior_mean, rows_of
 from latentgp.latents.base import latent_grams, over_latents
 from latentgp.likelihoods.scale_mixture import ScaleMixture, squared_norm
@@ -108,7 +109,7 @@ def run_nuts(
         thin: steps a draw that is kept.
         target_acceptance: that the step size is adapted to.
         key: random key.
-        driving: callback, limit, progress line.
+        driving: callback, limit, progress line, checkpoint.
     """
     started = time.perf_counter()
     key_warm, key_run = jax.random.split(key)

@@ -124,7 +124,7 @@ class SomeClassesInference(BatchInference):
         model = self.inference.space.to_model(before.vector)
         posterior = self.inference.posterior(before, model)
         block, prior = (a[0] for a in kernel_blocks(model.kernel, before.points, batch.X))
-        reduction = jnp.mean(posterior.reduction, axis=0)
+        reduction = sum_over_first(posterior.reduction) / len(posterior.reduction)
         variance = jnp.clip(prior - sum_over_first((reduction @ block) * block), 0.0, prior)
         means = state.mean_weights @ block + prior_mean(model, batch)[:, 0]
         _, terms = expected_sigmoids(means, jnp.broadcast_to(variance, means.shape))
