@@ -444,7 +444,7 @@ def _by_batches(
         algorithm,
         learning_rate=method.learning_rate,
         decay=method.decay,
-        steps=method.steps,
+        schedule=method.steps,
         classes=method.classes,
         learn_points=method.learn_points,
         held_out=method.held_out,
