@@ -47,3 +47,17 @@ def x64():
     """Double precision for tests of pure functions, which follow the dtype they are given."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def compilations():
+    """The names of what JAX compiles while the test runs."""
+    seen = []
+
+    def listen(event, duration, **details):
+        if event == "/jax/core/compile/backend_compile_duration":
+            seen.append(details.get("fun_name", event))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    jax.monitoring.unregister_event_duration_listener(listen)

@@ -94,20 +94,6 @@ def test_the_same_key_gives_the_same_bits(model, data, method):
     assert same_bits(one, other)
 
 
-@pytest.fixture
-def compilations():
-    """The names of what JAX compiles while the test runs."""
-    seen = []
-
-    def listen(event, duration, **details):
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen.append(details.get("fun_name", event))
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield seen
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
 @pytest.mark.parametrize(
     ("model", "y", "method"),
     [

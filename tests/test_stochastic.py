@@ -17,7 +17,7 @@ from latentgp.inference.profile import initial_sites
 from latentgp.inference.schedules import AdaptiveState
 from latentgp.inference.site_inference import prior_mean
 from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
-from latentgp.inference.stochastic import StochasticInference, run_batches
+from latentgp.inference.stochastic import StochasticInference
 from latentgp.latents import inducing
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.parameters import ParameterSpace
@@ -438,13 +438,18 @@ def test_learned_points_raise_the_bound():
     assert bounds[1] > bounds[2] - 5
 
 
-def test_a_second_fit_compiles_nothing():
-    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(10)), batch_size=100, epochs=2)
-    model, data = regression(700)
-    lgp.fit(model, data, key=KEY, method=method)
-    before = run_batches._cache_size()
-    lgp.fit(model, data, key=jax.random.key(5), method=method)
-    assert run_batches._cache_size() == before
+@pytest.mark.parametrize("classes", [1, 3], ids=["regression", "three classes"])
+def test_a_second_fit_compiles_nothing(compilations, classes):
+    method, (model, data) = lgp.CollapsedVI(lgp.Inducing(10)), regression(700)
+    if classes > 1:
+        method = lgp.VariationalInference(lgp.Inducing(10))
+        model = lgp.LatentGP(lgp.RBF(), lgp.Softmax(classes))
+        data = lgp.Data(data.X, np.arange(700.0) % classes)
+    settings = {"method": lgp.Stochastic(method, batch_size=100, epochs=2)}
+    lgp.fit(model, data, key=KEY, **settings)
+    compilations.clear()
+    lgp.fit(model, data, key=jax.random.key(5), **settings)
+    assert compilations == []
 
 
 def test_a_bound_that_stands_still_ends_the_search():

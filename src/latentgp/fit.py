@@ -403,7 +403,12 @@ def _by_batches(
     # What only this needs takes long to import.
     from latentgp.inference.batch_driver import BatchDriver, Plan
     from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
-    from latentgp.inference.stochastic import BatchInference, StochasticInference, bound_of_rows
+    from latentgp.inference.stochastic import (
+        BatchInference,
+        StochasticInference,
+        begun,
+        bound_of_rows,
+    )
 
     model, key = task.model, task.key
     all_rows, held_out = source, None
@@ -457,8 +462,8 @@ def _by_batches(
         if learns:
             learned = _start(task, algorithm.coarse(), space, scale, rows)
             seen = _learned_model(space, learned)
-            # Batches go on at once; what they need is q(u) through all points.
-            settling = dataclasses.replace(algorithm.rough(), max_updates=1)
+            # Batches go on at once; what they need is what these sites say through all points.
+            settling = dataclasses.replace(algorithm.rough(), max_updates=0)
         latent = _settled(settling, seen, rows, learned).posterior
     else:
         looking = dataclasses.replace(method.algorithm(seen), representation=ready)
@@ -489,7 +494,7 @@ def _by_batches(
         held_out=None if held_out is None else partial(_mean_log_density, held_out),
     )
     vector = jnp.asarray(space.to_vector())
-    searched = driver.run(inference.init(vector, jax.tree.map(jnp.asarray, latent)))
+    searched = driver.run(begun(inference, vector, latent))
     model, latent = inference.believed(searched.state)
     algorithm = dataclasses.replace(
         algorithm, representation=inference.representation(searched.state)

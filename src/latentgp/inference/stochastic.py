@@ -333,6 +333,14 @@ def _tamed(slopes: Any, adam: Any) -> Any:
 
 
 @jax.jit
+def begun(
+    inference: BatchInference, vector: Float[Array, "P"], posterior: InducingPosterior
+) -> Any:
+    """`init`, compiled."""
+    return inference.init(vector, posterior)
+
+
+@jax.jit
 def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any, BatchInfo]:
     """Steps on the batches of a block, leaves of shape (S, B, ...), in one scan.
 
