@@ -1,10 +1,10 @@
 """Sparse regression: training time to the best peer's own final held-out log density.
 
-kin40k and protein: random 90/10 splits. Airline delays: 700,000 rows to train on, and every
-tenth of the 100,000 that follow them in time to score (Bonilla et al. 2019, 9.7.1, of other years). Batches
-have weak priors, and the start on 4,096 rows in their time. Shared k-means points held fixed. The
-peers' stochastic bounds (SVGP) take mini-batch steps until `--max-seconds`; their collapsed bounds
-(SGPR) are in `collapsed_sparse.py`. A dash: not reached.
+kin40k and protein: random 90/10 splits. Airline delays: 700,000 rows to train on, and every tenth
+of the 100,000 that follow them in time to score (Bonilla et al. 2019, 9.7.1, of other years).
+Batches have weak priors, and the start on 4,096 rows in their time. Shared k-means points held
+fixed. The peers' stochastic bounds (SVGP) take mini-batch steps until `--max-seconds`; their
+collapsed bounds (SGPR) are in `collapsed_sparse.py`. A dash: not reached.
 """
 
 import harness
