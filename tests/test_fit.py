@@ -267,6 +267,17 @@ def test_nuts_starts_where_precisions_of_rows_may_be_negative(monkeypatch):
     assert seen == [True]
 
 
+def test_sites_that_give_no_posterior_are_made_anew():
+    method, model = lgp.VariationalInference(FEW), classification()
+    with jax.enable_x64(True):
+        algorithm, rows = method.algorithm(model), BINARY_DATA.to_device()
+        good = FITTING._settled(algorithm, model, rows, None)
+        wild = good.sites._replace(precision=good.sites.precision - 1e6)
+        learned = hyperparameters.Learned(np.zeros(2), wild, True, "")
+        anew = FITTING._settled(algorithm, model, rows, learned)
+    np.testing.assert_allclose(anew.bound, good.bound, rtol=1e-6)
+
+
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
 def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, method):
     monkeypatch.setattr(driving, "CHECKPOINT_SECONDS", 0.0)

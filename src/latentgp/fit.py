@@ -379,16 +379,17 @@ def _settled(
     Raises:
         InputError: the log evidence is no number.
     """
-    sites = initial_sites(algorithm, model, rows)
-    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(sites.linear):
-        sites = learned.sites
-    settled = settle(algorithm, model, rows, sites)
-    if not np.isfinite(settled.bound):
-        raise InputError(
-            "The log evidence is not a finite number at these hyper-parameters; start from other "
-            "values, or change the units of the data."
-        )
-    return settled
+    starts = [initial_sites(algorithm, model, rows)]
+    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(starts[0].linear):
+        starts = [learned.sites, *starts]
+    for sites in starts:
+        settled = settle(algorithm, model, rows, sites)
+        if np.isfinite(settled.bound):
+            return settled
+    raise InputError(
+        "The log evidence is not a finite number at these hyper-parameters; start from other "
+        "values, or change the units of the data."
+    )
 
 
 def _by_batches(
@@ -463,7 +464,8 @@ def _by_batches(
             learned = _start(task, algorithm.coarse(), space, scale, rows)
             seen = _learned_model(space, learned)
             # Batches go on at once; what they need is what these sites say through all points.
-            settling = dataclasses.replace(algorithm.rough(), max_updates=0)
+            # With negative precisions that need not be proper; an update then makes it so.
+            settling = dataclasses.replace(algorithm.rough(), max_updates=int(ready.signed))
         latent = _settled(settling, seen, rows, learned).posterior
     else:
         looking = dataclasses.replace(method.algorithm(seen), representation=ready)
