@@ -25,6 +25,7 @@ from latentgp.sources import RowsInMemory
 from problems import StudentT
 
 KEY = jax.random.key(0)
+FEW = lgp.Inducing(10)
 
 
 def table(rows=1200, seed=0):
@@ -438,17 +439,25 @@ def test_learned_points_raise_the_bound():
     assert bounds[1] > bounds[2] - 5
 
 
-@pytest.mark.parametrize("classes", [1, 3], ids=["regression", "three classes"])
-def test_a_second_fit_compiles_nothing(compilations, classes):
-    method, (model, data) = lgp.CollapsedVI(lgp.Inducing(10)), regression(700)
-    if classes > 1:
-        method = lgp.VariationalInference(lgp.Inducing(10))
-        model = lgp.LatentGP(lgp.RBF(), lgp.Softmax(classes))
-        data = lgp.Data(data.X, np.arange(700.0) % classes)
-    settings = {"method": lgp.Stochastic(method, batch_size=100, epochs=2)}
-    lgp.fit(model, data, key=KEY, **settings)
+@pytest.mark.parametrize(
+    ("likelihood", "method"),
+    [
+        (lgp.Gaussian(0.1), lgp.Stochastic(lgp.CollapsedVI(FEW), batch_size=100, epochs=2)),
+        (lgp.Softmax(3), lgp.Stochastic(lgp.VariationalInference(FEW), batch_size=100, epochs=2)),
+        (
+            lgp.LogisticSoftmax(3),
+            lgp.Stochastic(lgp.AugmentedVI(FEW), batch_size=100, epochs=2, classes=2),
+        ),
+        (lgp.LogisticSoftmax(3), lgp.GibbsSampling(FEW, chains=2, warmup=4, draws=4)),
+    ],
+    ids=["regression", "classes", "drawn classes", "gibbs"],
+)
+def test_a_second_fit_compiles_nothing(compilations, likelihood, method):
+    model = lgp.LatentGP(lgp.RBF(), likelihood)
+    data = lgp.Data(np.linspace(0, 6, 700), np.arange(700.0) % 3)
+    lgp.fit(model, data, key=KEY, method=method)
     compilations.clear()
-    lgp.fit(model, data, key=jax.random.key(5), **settings)
+    lgp.fit(model, data, key=jax.random.key(5), method=method)
     assert compilations == []
 
 

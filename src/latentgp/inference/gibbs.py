@@ -367,7 +367,7 @@ def run_gibbs(
     sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, driving)
     drawn = zip(*sampled.draws, strict=True)
     columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in drawn]
-    last = algorithm._sampler(algorithm.space.to_model(sampled.state[0].vector[0]), data, sampler)
+    last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
     return Chains(
         *columns,
         centres=np.asarray(last.centres),
@@ -391,6 +391,13 @@ def _start(
     if fixed:
         sampler = algorithm._sampler(algorithm.space.model, data, None)
     return sampler, jax.vmap(lambda key: algorithm.init(data, sampler, centre, key))(keys)
+
+
+@jax.jit
+def _sampler_at(
+    algorithm: Gibbs, vector: Float[Array, "P"], data: Data, known: SiteSampler | None
+) -> SiteSampler:
+    return algorithm._sampler(algorithm.space.to_model(vector), data, known)
 
 
 @partial(jax.jit, static_argnames="settings")

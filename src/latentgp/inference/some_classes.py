@@ -187,6 +187,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
     return eqx.tree_at(lambda m: m.likelihood, model, SomeOfLogisticSoftmax(classes))
 
 
+@jax.jit
 def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
     """What is believed before any row, of the classes looked at."""
     assert isinstance(algorithm.representation, Inducing)
