@@ -115,6 +115,32 @@ def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations, model, y,
     assert compilations == []
 
 
+TEN = lgp.Inducing(10)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "method"),
+    [
+        (lgp.Gaussian(0.1), lgp.Stochastic(lgp.CollapsedVI(TEN), batch_size=100, epochs=2)),
+        (lgp.Softmax(3), lgp.Stochastic(lgp.VariationalInference(TEN), batch_size=100, epochs=2)),
+        (
+            lgp.LogisticSoftmax(3),
+            lgp.Stochastic(lgp.AugmentedVI(TEN), batch_size=100, epochs=2, classes=2),
+        ),
+        (lgp.LogisticSoftmax(3), lgp.GibbsSampling(TEN, chains=2, warmup=4, draws=4)),
+    ],
+    ids=["regression", "classes", "drawn classes", "gibbs"],
+)
+def test_a_second_fit_of_batches_or_draws_compiles_nothing(compilations, likelihood, method):
+    model = lgp.LatentGP(lgp.RBF(), likelihood)
+    data = lgp.Data(np.linspace(0, 6, 700), np.arange(700.0) % 3)
+    one, other = jax.random.split(KEY)
+    lgp.fit(model, data, key=one, method=method)
+    compilations.clear()
+    lgp.fit(model, data, key=other, method=method)
+    assert compilations == []
+
+
 @pytest.mark.parametrize(("limit", "forgets"), [("65530", False), ("100", True), ("?", False)])
 def test_programs_are_forgotten_before_there_are_too_many(
     compilations, monkeypatch, tmp_path, limit, forgets

@@ -25,7 +25,6 @@ from latentgp.sources import RowsInMemory
 from problems import StudentT
 
 KEY = jax.random.key(0)
-FEW = lgp.Inducing(10)
 
 
 def table(rows=1200, seed=0):
@@ -437,29 +436,6 @@ def test_learned_points_raise_the_bound():
     bounds = [float(posterior.log_evidence) for posterior in (*fits, best)]
     assert bounds[1] > bounds[0] + 100
     assert bounds[1] > bounds[2] - 5
-
-
-@pytest.mark.parametrize(
-    ("likelihood", "method"),
-    [
-        (lgp.Gaussian(0.1), lgp.Stochastic(lgp.CollapsedVI(FEW), batch_size=100, epochs=2)),
-        (lgp.Softmax(3), lgp.Stochastic(lgp.VariationalInference(FEW), batch_size=100, epochs=2)),
-        (
-            lgp.LogisticSoftmax(3),
-            lgp.Stochastic(lgp.AugmentedVI(FEW), batch_size=100, epochs=2, classes=2),
-        ),
-        (lgp.LogisticSoftmax(3), lgp.GibbsSampling(FEW, chains=2, warmup=4, draws=4)),
-    ],
-    ids=["regression", "classes", "drawn classes", "gibbs"],
-)
-def test_a_second_fit_compiles_nothing(compilations, likelihood, method):
-    model = lgp.LatentGP(lgp.RBF(), likelihood)
-    data = lgp.Data(np.linspace(0, 6, 700), np.arange(700.0) % 3)
-    one, other = jax.random.split(KEY)
-    lgp.fit(model, data, key=one, method=method)
-    compilations.clear()
-    lgp.fit(model, data, key=other, method=method)
-    assert compilations == []
 
 
 def test_a_bound_that_stands_still_ends_the_search():

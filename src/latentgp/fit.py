@@ -350,14 +350,18 @@ def _by_sites(
 
 
 def _start(
-    task: _Task, algorithm: SiteInference, space: ParameterSpace, scale: Scales, rows: Data
+    task: _Task,
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    rows: Data,
 ) -> Learned:
     """Hyper-parameters that another search, or a sampler, goes on from."""
     return learn(
         algorithm,
         space,
         rows,
-        bounds=search_bounds(space, scale),
+        bounds=bounds,
         restarts=0,
         tolerance=_START_TOLERANCE,
         driver=Driver(
@@ -379,17 +383,17 @@ def _settled(
     Raises:
         InputError: the log evidence is no number.
     """
-    starts = [initial_sites(algorithm, model, rows)]
-    if learned is not None and jnp.shape(learned.sites.linear) == jnp.shape(starts[0].linear):
-        starts = [learned.sites, *starts]
-    for sites in starts:
-        settled = settle(algorithm, model, rows, sites)
-        if np.isfinite(settled.bound):
-            return settled
-    raise InputError(
-        "The log evidence is not a finite number at these hyper-parameters; start from other "
-        "values, or change the units of the data."
-    )
+    settled = None
+    if learned is not None and len(learned.sites.linear) == rows.size:
+        settled = settle(algorithm, model, rows, learned.sites)
+    if settled is None or not np.isfinite(settled.bound):
+        settled = settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+    if not np.isfinite(settled.bound):
+        raise InputError(
+            "The log evidence is not a finite number at these hyper-parameters; start from other "
+            "values, or change the units of the data."
+        )
+    return settled
 
 
 def _by_batches(
@@ -461,7 +465,7 @@ def _by_batches(
     if method.classes is None:
         rows, learned, settling = sample.to_device(), None, algorithm.until_settled()
         if learns:
-            learned = _start(task, algorithm.coarse(), space, scale, rows)
+            learned = _start(task, algorithm.coarse(), space, bounds, rows)
             seen = _learned_model(space, learned)
             # Batches go on at once; what they need is what these sites say through all points.
             # With negative precisions that need not be proper; an update then makes it so.
@@ -557,7 +561,7 @@ def _sample(
         start = dataclasses.replace(method.starting_method(), representation=ready)
         algorithm = start.algorithm(model)
         rows = data.divisible(number_of_shards()).to_device()
-        learned = _start(task, algorithm, space, scale, rows)
+        learned = _start(task, algorithm, space, search_bounds(space, scale), rows)
         space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
     driving = task.driving._replace(checkpoint=kept)
     chains = method.run(ready, space, data.to_device(), key, driving)
