@@ -5,6 +5,11 @@ import subprocess
 import sys
 import time
 
+import jax
+import numpy as np
+
+import latentgp as lgp
+
 FIRST_MODEL = """
 import numpy as np
 import latentgp as lgp
@@ -19,13 +24,15 @@ assert np.all(np.abs(mean - np.sin(X[:10, 0]) - 0.1 * X[:10, 1]) < 0.1)
 BUILT_ON = "import jax, equinox, numpyro.distributions, scipy.optimize, scipy.stats"
 
 
+def without_settings():
+    """The environment less what the tests tell JAX."""
+    return {name: v for name, v in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
+
+
 def seconds_of(program):
     """Of a process that optimises what it compiles and finds nothing compiled, as a user's does."""
-    environment = {
-        name: v for name, v in os.environ.items() if not name.startswith(("JAX_", "XLA_"))
-    }
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=without_settings())
     return time.perf_counter() - started
 
 
@@ -53,3 +60,67 @@ def test_first_model_is_quick():
         seconds = seconds_of(FIRST_MODEL)
     print(f"500 rows, process start to prediction: {seconds:.1f} s")
     assert seconds < 20
+
+
+A_FIT = """
+import pathlib, sys
+import jax
+import numpy as np
+import latentgp as lgp
+
+assert lgp.keep_programs(sys.argv[1]) == pathlib.Path(sys.argv[1])
+X = np.random.default_rng(0).normal(size=(300, 2))
+model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.Bernoulli())
+method = lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(20)), batch_size=100, epochs=2)
+result = lgp.fit(model, lgp.Data(X, X[:, 0] > 0), key=jax.random.key(0), method=method)
+print(repr(result.posterior.log_evidence))
+"""
+
+
+def test_another_process_takes_compiled_programs_over(tmp_path):
+    """Whatever order its sets have."""
+
+    def run(seed):
+        environment = without_settings() | {"PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", A_FIT, str(tmp_path)]
+        process = subprocess.run(
+            command, check=True, timeout=120, env=environment, capture_output=True, text=True
+        )
+        return process.stdout, len(list(tmp_path.glob("jit_run_batches-*-cache")))
+
+    first, second = run("1"), run("6")  # by these NumPyro orders a prior differently
+    assert first == second
+    assert first[1] == 1
+
+
+def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b", comments="")
+
+    def run():
+        environment = without_settings() | {"XDG_CACHE_HOME": str(tmp_path)}
+        command = [sys.executable, "-c", "from latentgp.cli import main; main()"]
+        command += ["fit", "rows.csv", "--target", "b", "--out", "b.model"]
+        process = subprocess.run(
+            command, check=True, timeout=120, env=environment, capture_output=True, cwd=tmp_path
+        )
+        assert b"compilation cache" not in process.stderr
+        return sorted(tmp_path.glob("latentgp/programs-*/*-cache"))
+
+    kept = run()
+    assert kept
+    for file in kept:
+        os.truncate(file, 100)
+    run()
+    assert not any(file.exists() and file.stat().st_size == 100 for file in kept)
+
+
+def test_programs_are_kept_nowhere_that_cannot_be_written_to(tmp_path):
+    (tmp_path / "file").touch()
+    told = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        assert lgp.keep_programs(tmp_path / "file") is None
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", told)

@@ -95,6 +95,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
+from latentgp.programs import keep_programs
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
 from latentgp.sharding import join_processes, rows_over
 from latentgp.sources import FileRows
@@ -216,6 +217,7 @@ __all__ = [
     "check_completely_monotone",
     "fit",
     "join_processes",
+    "keep_programs",
     "load",
     "parameter",
     "parameters",

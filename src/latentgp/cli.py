@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
+from latentgp.programs import forget_programs, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
 
 _LARGE_BYTES = 50_000_000
@@ -267,7 +268,15 @@ def demo(
 
 def main() -> None:
     """Run the command line; a user's error is one sentence and a non-zero exit."""
-    warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+    programs = keep_programs()
+
+    def show(message: Warning | str, *_: Any) -> None:
+        if programs is not None and "persistent compilation cache" in str(message):
+            forget_programs(programs)  # a process was killed while it wrote one
+        else:
+            typer.echo(f"warning: {message}", err=True)
+
+    warnings.showwarning = show
     try:
         app()
     except (InputError, ProcessLost) as error:

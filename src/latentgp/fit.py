@@ -30,10 +30,17 @@ from latentgp.inference.methods import (
     default_inducing,
 )
 from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
-from latentgp.inference.profile import Settled, initial_sites, settle
-from latentgp.inference.site_inference import SiteInference
+from latentgp.inference.profile import (
+    Settled,
+    initial_sites,
+    model_at,
+    posterior_given_sites,
+    settle,
+)
+from latentgp.inference.site_inference import SiteInference, proper
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.latents import Inducing
+from latentgp.latents.base import LatentPosterior
 from latentgp.latents.inducing_posterior import InducingPosterior
 from latentgp.latents.white_sites import Remembered
 from latentgp.linalg.threads import one_blas_thread
@@ -372,7 +379,7 @@ def _start(
 
 
 def _learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
-    return jax.tree.map(np.asarray, space.to_model(jnp.asarray(learned.vector)))
+    return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
 
 
 def _settled(
@@ -394,6 +401,16 @@ def _settled(
             "values, or change the units of the data."
         )
     return settled
+
+
+def _said(
+    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned
+) -> LatentPosterior | None:
+    """What a search's sites say, if they are of these rows and leave a proper posterior."""
+    if len(learned.sites.linear) != rows.size:
+        return None
+    posterior = posterior_given_sites(algorithm, model, rows, proper(learned.sites))
+    return posterior if np.isfinite(posterior.kl) else None
 
 
 def _by_batches(
@@ -463,14 +480,14 @@ def _by_batches(
     )
     looking = algorithm
     if method.classes is None:
-        rows, learned, settling = sample.to_device(), None, algorithm.until_settled()
+        rows, latent = sample.to_device(), None
         if learns:
             learned = _start(task, algorithm.coarse(), space, bounds, rows)
             seen = _learned_model(space, learned)
             # Batches go on at once; what they need is what these sites say through all points.
-            # With negative precisions that need not be proper; an update then makes it so.
-            settling = dataclasses.replace(algorithm.rough(), max_updates=int(ready.signed))
-        latent = _settled(settling, seen, rows, learned).posterior
+            latent = _said(algorithm, seen, rows, learned)
+        if latent is None:
+            latent = _settled(algorithm.until_settled(), seen, rows, None).posterior
     else:
         looking = dataclasses.replace(method.algorithm(seen), representation=ready)
         latent = prior_of_some(looking, seen)

@@ -208,7 +208,7 @@ class ParameterSpace(eqx.Module):
     """
 
     model: Any
-    priors: tuple[Distribution, ...]
+    _priors: tuple["_InOrder", ...]
     prior_paths: tuple[str, ...] = eqx.field(static=True)
     paths: tuple[str, ...] = eqx.field(static=True)
 
@@ -230,7 +230,13 @@ class ParameterSpace(eqx.Module):
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
         chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
-        self.prior_paths, self.priors = tuple(chosen), tuple(chosen.values())
+        self.prior_paths = tuple(chosen)
+        self._priors = tuple(_InOrder(prior) for prior in chosen.values())
+
+    @property
+    def priors(self) -> tuple[Distribution, ...]:
+        """One for each of `prior_paths`."""
+        return tuple(prior.distribution for prior in self._priors)
 
     @property
     def size(self) -> int:
@@ -290,6 +296,41 @@ class ParameterSpace(eqx.Module):
             raw = vector[start:stop].reshape(shape)
             yield path, jnp.asarray(transform(raw)), raw, transform
             start = stop
+
+
+@jax.tree_util.register_pytree_node_class
+class _InOrder:
+    """A distribution whose leaves come in the same order in every process.
+
+    NumPyro flattens one in the order of a set of names; a program that takes a prior would differ
+    from process to process, and could not be taken over from another.
+    """
+
+    def __init__(self, distribution: Distribution):
+        self.distribution = distribution
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        kind = type(self.distribution)
+        if kind.tree_flatten is not Distribution.tree_flatten:
+            return (self.distribution,), None
+        values, settings = self.distribution.tree_flatten()
+        parts = dict(zip(kind.gather_pytree_data_fields(), values, strict=True))
+        fixed = dict(zip(kind.gather_pytree_aux_fields(), settings, strict=True))
+        names = tuple(sorted(parts))
+        ordered = (parts[name] for name in names)
+        inner = tuple(_InOrder(p) if isinstance(p, Distribution) else p for p in ordered)
+        return inner, (kind, names, tuple((name, fixed[name]) for name in sorted(fixed)))
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, inner: tuple[Any, ...]) -> "_InOrder":
+        if structure is None:
+            return cls(*inner)
+        kind, names, fixed = structure[0], structure[1], dict(structure[2])
+        ordered = (p.distribution if isinstance(p, _InOrder) else p for p in inner)
+        parts = dict(zip(names, ordered, strict=True))
+        values = tuple(parts[name] for name in kind.gather_pytree_data_fields())
+        settings = tuple(fixed[name] for name in kind.gather_pytree_aux_fields())
+        return cls(kind.tree_unflatten(settings, values))
 
 
 def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:

@@ -75,24 +75,24 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         if info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
-            priors[path] = LogNormal(jnp.log(typical), jnp.sqrt(3.0))
+            priors[path] = LogNormal(np.log(typical), np.sqrt(3.0))
         elif info.role == "variance":
-            priors[path] = LogNormal(jnp.full(shape, _log_variance(info, scale)), 2.0)
+            priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
         elif info.role == "factor":
-            priors[path] = LogNormal(jnp.zeros(shape), 2.0)
+            priors[path] = LogNormal(np.zeros(shape), 2.0)
         elif info.role == "noise_variance":
             typical = _log_variance(info, scale) + np.log(0.1)
-            priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
         elif info.role == "noise_scale":
             typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
-            priors[path] = LogNormal(jnp.full(shape, typical), 1.0)
+            priors[path] = LogNormal(np.full(shape, typical), 1.0)
         elif info.role == "noise_precision":
             typical = -_log_variance(info, scale) - np.log(0.05)
-            priors[path] = LogNormal(jnp.full(shape, typical), 2.0)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
         elif info.role == "loading":
-            priors[path] = Normal(jnp.zeros(shape), 1.0)
+            priors[path] = Normal(np.zeros(shape), 1.0)
         elif info.role == "degrees_of_freedom":
-            priors[path] = LogNormal(jnp.full(shape, np.log(8.0)), 1.0)
+            priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors
 
 

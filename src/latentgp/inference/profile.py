@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.arrays import Array
 from latentgp.data import Data
+from latentgp.inference.acceleration import Update
 from latentgp.inference.ascent import Ascended, ascend
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
 from latentgp.latents.base import LatentPosterior, log_evidence
@@ -47,7 +48,15 @@ class Evaluation(NamedTuple):
 @jax.jit
 def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
     """The sites that an algorithm starts from."""
-    return algorithm.init(model, data).sites
+    return algorithm.first_sites(model, data)
+
+
+@jax.jit
+def posterior_given_sites(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
+) -> LatentPosterior:
+    """Of known sites."""
+    return algorithm.resume(model, data, sites).posterior
 
 
 @jax.jit
@@ -82,14 +91,15 @@ def evaluate(
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.is_exact(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)
-    ascended = ascend(algorithm, _model_at(space, vector), data, sites)
+    ascended = ascend(algorithm, model_at(space, vector), data, sites)
     if isinstance(algorithm.rule, LaplaceRule):
         return _at_mode(algorithm, algorithm.rule, space, vector, data, ascended)
     return _at_fixed_point(algorithm, space, vector, data, ascended)
 
 
 @jax.jit
-def _model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
+def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
+    """The model whose free parameters are those of the unconstrained vector."""
     return space.to_model(vector)
 
 
@@ -190,10 +200,17 @@ def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     ascended = ascend(algorithm, model, data, sites)
     posterior, bound, _, update = ascended.best
     sites = update.sites
-    stuck = algorithm.rule.stuck(update.variance, sites.unweighted(data.weights))
+    stuck = _stuck(algorithm, update, data)
     if isinstance(algorithm.rule, LaplaceRule):
         sites, posterior, bound = _mode_of(algorithm, algorithm.rule, model, data, ascended)
-    return Settled(posterior, sites, bound, ascended.updates, ascended.change, jnp.sum(stuck))
+    return Settled(posterior, sites, bound, ascended.updates, ascended.change, stuck)
+
+
+@jax.jit
+def _stuck(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
+    """How many rows kept their sites."""
+    current = update.sites.unweighted(data.weights)
+    return jnp.sum(algorithm.rule.stuck(update.variance, current))
 
 
 @jax.jit

@@ -113,7 +113,11 @@ class SiteInference(eqx.Module):
         return replace(self.rough(), representation=self.representation.coarse())
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
-        """The state with sites made from the prior's marginals, or around likely latents."""
+        """The state with the first sites."""
+        return self.resume(model, data, self.first_sites(model, data))
+
+    def first_sites(self, model: LatentGP, data: Data) -> GaussianSites:
+        """Sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
         start = model.likelihood.latent_start(data.y, data.side_information)
         if start is None or self.rule.goal == "moments":
@@ -122,8 +126,7 @@ class SiteInference(eqx.Module):
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
         variance = self.rule.starting_variance(model.likelihood, prior)
         sites = self.sites_alone(model, rows_of(data), start, variance)
-        sites = self.rule.first(sites, start, prior)
-        return SiteState(model, sites, self._condition(model, data, sites))
+        return self.rule.first(sites, start, prior)
 
     def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
         """The state of a (new) model with sites already known."""

@@ -21,7 +21,7 @@ from latentgp.data import Data
 from latentgp.inference.profile import slope_of_sites, with_kernel
 from latentgp.inference.schedules import Schedule
 from latentgp.inference.site_inference import SiteInference, prior_mean, rows_of
-from latentgp.latents.base import latent_grams, over_latents
+from latentgp.latents.base import latent_grams
 from latentgp.latents.inducing import Inducing
 from latentgp.latents.inducing_posterior import (
     InducingPosterior,
@@ -31,7 +31,7 @@ from latentgp.latents.inducing_posterior import (
     residuals,
 )
 from latentgp.latents.white_sites import WhiteSites
-from latentgp.linalg.cholesky import Factor, lower_cholesky
+from latentgp.linalg.cholesky import Factor
 from latentgp.linalg.streaming import scan_rows
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
@@ -257,22 +257,32 @@ class StochasticInference(BatchInference):
         """The state some of the way on, and the share of the way.
 
         Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
-        stay as they are, and natural parameters go as far as they can.
+        stay as they are, and natural parameters go half as far, until there is one. Nothing moves
+        where even a billionth leads out of the cone, or what the batch says is no number.
         """
         direction, shift = ways
-        vector, points = state.vector + rate * direction, state.points
+        vector, points = rate * direction, jnp.zeros_like(state.points)
         if shift is not None:
-            points = points + rate * self.point_scale * shift
-        there = self.at(state._replace(white=state.white.towards(batch, share)), vector, points)
+            points = rate * self.point_scale * shift
 
-        def stay(state: BatchState) -> tuple[BatchState, Float[Array, ""]]:
-            inside = self.inside(state.white, batch, share)
-            white = state.white.towards(batch, inside)
-            white = jax.tree.map(lambda a, b: jnp.where(inside > 0, a, b), white, state.white)
-            return state._replace(white=white, factor=white.factor()), inside
+        def attempt(tried: tuple[Array, Array, BatchState]) -> tuple[Array, Array, BatchState]:
+            number, share, _ = tried
+            share = jnp.where(number <= 1, share, 0.5 * share)
+            there = self.at(
+                state._replace(white=state.white.towards(batch, share)),
+                state.vector + jnp.where(number == 0, vector, 0.0),
+                state.points + jnp.where(number == 0, points, 0.0),
+            )
+            return number + 1, share, there
 
-        proper = jnp.all(jnp.isfinite(there.factor.lower))
-        return jax.lax.cond(proper, lambda _: (there, share), stay, state)
+        def improper(tried: tuple[Array, Array, BatchState]) -> Bool[Array, ""]:
+            number, share, there = tried
+            proper = jnp.all(jnp.isfinite(there.factor.lower))
+            return (number == 0) | (~proper & (share > _LEAST_SHARE))
+
+        none = jnp.zeros((), jnp.int32)
+        _, share, there = jax.lax.while_loop(improper, attempt, (none, share, state))
+        return there, jnp.where(share > _LEAST_SHARE, share, 0.0)
 
     def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
         """What a state believes, given the model at its hyper-parameters."""
@@ -290,23 +300,6 @@ class StochasticInference(BatchInference):
 
     def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
         return _believed(self, state)
-
-    def inside(
-        self, white: WhiteSites, batch: WhiteSites, share: Float[Array, ""]
-    ) -> Float[Array, ""]:
-        """The share, halved until the posterior is proper, whatever signs and rounding do.
-
-        None, where even a billionth leads out of the cone or what the batch says is no number.
-        """
-        identity = jnp.eye(white.linear.shape[1], dtype=white.linear.dtype)
-
-        def improper(share: Float[Array, ""]) -> Bool[Array, ""]:
-            precision = white.towards(batch, share).precision
-            proper = jnp.all(jnp.isfinite(over_latents(lower_cholesky, identity + precision)))
-            return ~proper & (share > _LEAST_SHARE)
-
-        share = jax.lax.while_loop(improper, lambda share: 0.5 * share, share)
-        return jnp.where(share > _LEAST_SHARE, share, 0.0)
 
 
 @jax.jit

@@ -4,14 +4,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.hyperparameters import Learned
 from latentgp.inference.methods import Method
 from latentgp.inference.profile import Settled
+from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals
 from latentgp.likelihoods import Gaussian
 from latentgp.parameters import ParameterSpace
@@ -196,7 +200,7 @@ def judge(
             "use more of them if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
-    scales = np.mean(latent_diagonals(posterior.model.kernel, data.X[:_SAMPLED_ROWS]), axis=1)
+    scales = np.asarray(_prior_variances(posterior.model.kernel, data.X[:_SAMPLED_ROWS]))
     scale = float(np.max(scales))
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
@@ -204,7 +208,8 @@ def judge(
             f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
             "length-scale."
         )
-    sharpness = float(np.max(scales * np.max(settled.sites.precision, axis=0, initial=0.0)))
+    precisions = np.asarray(settled.sites.precision)
+    sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(
             f"A row says {sharpness:.0e} times more about f than the prior, more than double "
@@ -224,6 +229,12 @@ def judge(
         seconds=seconds,
         warnings=tuple(warnings),
     )
+
+
+@jax.jit
+def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"]:
+    """Of each latent function, the mean over rows."""
+    return jnp.mean(latent_diagonals(kernel, X), axis=1)
 
 
 def _at_bounds(

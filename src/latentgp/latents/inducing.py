@@ -185,7 +185,7 @@ class Inducing(Representation):
         return dataclasses.replace(self, signed=signed, power=power)
 
     def coarse(self) -> "Inducing":
-        points = self._points()
+        points = np.asarray(self._points())
         if len(points) <= _COARSE_POINTS or self.remembered is not None:
             return self
         chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)

@@ -10,13 +10,13 @@ from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.linalg.triangular import (
+    LEAF,
     inverse_of_lower,
     lower_of_blocks,
     solve_lower,
     transpose_times_itself,
 )
 
-_LEAF = 128
 _LADDER_FACTOR = 10.0
 _MAXIMAL_JITTER = 1e-2
 
@@ -91,7 +91,7 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
         [[2.0, 0.0], [0.0, 2.0]]
     """
     size = A.shape[0]
-    if size <= _LEAF:
+    if size <= LEAF:
         lower = lower_cholesky(A)
         return Factor(lower, inverse_of_lower(lower))
     half = size // 2
@@ -129,11 +129,13 @@ def climb_jitter(
         rung = state[0] + 1
         return rung, *attempt(ladder[rung] * scale)
 
-    start = jnp.zeros((), jnp.int32)
+    # The first attempt is made by the loop too, so that it is compiled once.
+    shapes = jax.eval_shape(attempt, scale)
+    nothing, refused = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     rung, result, _ = jax.lax.while_loop(
         lambda state: ~state[2] & (state[0] < ladder.size - 1),
         climb,
-        (start, *attempt(ladder[start] * scale)),
+        (jnp.full((), -1, jnp.int32), nothing, refused),
     )
     return result, ladder[rung] * scale
 

@@ -12,9 +12,8 @@ from jaxtyping import Float
 
 from latentgp.arrays import Array
 
-_LEAF = 128
-_SMALL_LEAF = 64
-_SOLVED = 32
+# Smaller leaves would save flops, but the compiler makes several kernels of each.
+LEAF = 128
 
 # jaxlib hands the matrices of one batched LAPACK call to the thread pool that the call itself
 # occupies a thread of; two such calls at once wait for each other for ever on a machine of two
@@ -66,7 +65,7 @@ def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
         [[0.25, 0.0], [0.0, 0.25]]
     """
     size = len(lower)
-    if size <= _SOLVED:
+    if size <= LEAF:
         return solve_lower(lower, jnp.eye(size, dtype=lower.dtype))
     half = size // 2
     first, second = inverse_of_lower(lower[:half, :half]), inverse_of_lower(lower[half:, half:])
@@ -76,7 +75,7 @@ def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def lower_product(A: Float[Array, "M M"], B: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """A B of lower triangular matrices: a third of a full product."""
     size = len(A)
-    if size <= _SMALL_LEAF:
+    if size <= LEAF:
         return A @ B
     half = size // 2
     corner = A[half:, :half] @ B[:half, :half] + A[half:, half:] @ B[half:, :half]
@@ -102,7 +101,7 @@ def congruence(
 def _congruence(T: Float[Array, "M M"], S: Float[Array, "M M"], upper: bool) -> Float[Array, "M M"]:
     """T S T'. In "one" half of its rows T has a single block, in the "other" it has two."""
     size = len(S)
-    if size <= _SMALL_LEAF:
+    if size <= LEAF:
         return (T @ S) @ T.T
     halves = slice(0, size // 2), slice(size // 2, size)
     one, other = halves[::-1] if upper else halves
@@ -129,7 +128,7 @@ def transpose_times_itself(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def _times_transpose(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """U U' of an upper triangular matrix."""
     size = upper.shape[0]
-    if size <= _LEAF:
+    if size <= LEAF:
         return upper @ upper.T
     half = size // 2
     corner, last = upper[:half, half:], upper[half:, half:]
