@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
 from latentgp import programs
-from latentgp.inference import driving, hyperparameters
+from latentgp.inference import driving, hyperparameters, profile
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -298,10 +298,34 @@ def test_sites_that_give_no_posterior_are_made_anew():
     with jax.enable_x64(True):
         algorithm, rows = method.algorithm(model), BINARY_DATA.to_device()
         good = FITTING._settled(algorithm, model, rows, None)
-        wild = good.sites._replace(precision=good.sites.precision - 1e6)
+        wild = good.sites._replace(linear=np.nan * good.sites.linear)
         learned = hyperparameters.Learned(np.zeros(2), wild, True, "")
         anew = FITTING._settled(algorithm, model, rows, learned)
+        assert FITTING._said(algorithm, model, rows, learned) is None
+        improper = good.sites._replace(precision=good.sites.precision - 1e6)
+        learned = learned._replace(sites=improper)
+        assert FITTING._said(algorithm, model, rows, learned) is None
     np.testing.assert_allclose(anew.bound, good.bound, rtol=1e-6)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_batches_start_from_what_sites_say_at_the_learned_hyper_parameters(exact):
+    method, data = (
+        (lgp.CollapsedVI(FEW), DATA) if exact else (lgp.VariationalInference(FEW), BINARY_DATA)
+    )
+    likelihood = lgp.Gaussian(noise_variance=1e-4) if exact else lgp.Bernoulli()
+    first = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), likelihood)
+    there = lgp.replace(first, {"likelihood.noise_variance": 0.5} if exact else {})
+    with jax.enable_x64(True):
+        algorithm, rows = method.algorithm(first), data.to_device()
+        sites = profile.initial_sites(algorithm, first, rows)
+        if not exact:
+            sites = profile.settle(algorithm.until_settled(), first, rows, sites).sites
+        learned = hyperparameters.Learned(np.zeros(2), sites, True, "")
+        said = FITTING._said(algorithm, there, rows, learned)
+        settled = FITTING._settled(algorithm.until_settled(), there, rows, None).posterior
+    np.testing.assert_allclose(said.white_mean, settled.white_mean, atol=1e-3)
+    np.testing.assert_allclose(said.white_lower, settled.white_lower, atol=1e-3)
 
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])

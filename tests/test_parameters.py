@@ -1,6 +1,10 @@
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from numpyro.distributions import Gamma, LogNormal, constraints
 
@@ -153,3 +157,33 @@ def test_summary_says_value_support_and_state():
     assert "LogNormal(0., 1.)" in lines[PATHS[1]]
     assert lines[PATHS[-1]].split() == [PATHS[-1], "0.1", "positive", "frozen"]
     assert "[0.5, 2." in lines[PATHS[0]]
+
+
+COMPOSED = [
+    dist.LogNormal(np.zeros(2), 2.0),
+    dist.Gamma(2.0, 3.0),
+    dist.TruncatedNormal(low=0.0),
+    dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.ExpTransform()),
+    dist.HalfNormal(1.0).expand([2]),
+    dist.Exponential(1.0).mask(True),
+]
+
+
+@pytest.mark.parametrize("prior", COMPOSED, ids=lambda prior: type(prior).__name__)
+def test_priors_come_out_of_a_compiled_function_as_they_went_in(prior):
+    space = ParameterSpace(lgp.RBF(lengthscale=[0.5, 0.5]), priors={"lengthscale": prior})
+    again = jax.jit(lambda space: space)(space).priors[0]
+    assert type(again) is type(prior)
+    np.testing.assert_allclose(again.log_prob(0.7), prior.log_prob(0.7), rtol=1e-6)
+    assert jax.tree.structure(space) == jax.tree.structure(jax.tree.map(lambda a: a, space))
+
+
+def test_a_prior_that_is_no_distribution_is_refused():
+    """In a process of its own, where annotations are not checked, as a user's is."""
+    program = """
+import latentgp as lgp
+from latentgp.parameters import ParameterSpace
+ParameterSpace(lgp.RBF(), priors={"lengthscale": 3.0})
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "InputError: The prior of lengthscale must be a distribution" in run.stderr

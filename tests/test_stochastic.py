@@ -262,7 +262,8 @@ def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
 
     @jax.jit
     def bound(vector, points):
-        return inference.read(inference.at(state, vector, points), rows).bound
+        there = inference.carried(state, vector, points)
+        return inference.read(there._replace(factor=there.white.factor()), rows).bound
 
     for slope, place in [(read.gradient, 0), (read.in_points, 1)]:
         here = [state.vector, state.points]
@@ -296,6 +297,29 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     for one, other in zip(jax.tree.leaves(after[:3]), jax.tree.leaves(state[:3]), strict=True):
         np.testing.assert_array_equal(one, other)
     assert not np.array_equal(fine.vector, state.vector)
+
+
+def test_natural_parameters_move_where_hyper_parameters_cannot(x64):
+    model, data = classification(200)
+    algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
+    start = algorithm.init(model, data.to_device())
+    space, batch = ParameterSpace(model), data.reweighted(np.ones(200)).to_device()
+
+    def stepped(rate):
+        rate, decay, total, number = (jnp.asarray(v) for v in (rate, 300.0, 200.0, 1.0))
+        inference = StochasticInference(
+            algorithm, space, lgp.RobbinsMonro(), rate, decay, None, total, number
+        )
+        state = inference.init(jnp.asarray(space.to_vector()), start.posterior)
+        return state, inference.step(state, batch, total)
+
+    state, (after, info) = stepped(1e4)  # e^10000
+    np.testing.assert_array_equal(after.vector, state.vector)
+    still, (_, usual) = stepped(0.0)
+    np.testing.assert_allclose(info.share, usual.share)
+    np.testing.assert_allclose(after.white.precision, stepped(0.0)[1][0].white.precision, rtol=1e-6)
+    assert float(jnp.max(jnp.abs(after.white.linear - still.white.linear))) > 0.1
+    np.testing.assert_allclose(after.factor.lower, after.white.factor().lower)
 
 
 def test_one_row_far_off_does_not_carry_hyper_parameters_away(x64):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
-from latentgp.programs import forget_programs, keep_programs
+from latentgp.programs import forget_unreadable, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
 
 _LARGE_BYTES = 50_000_000
@@ -271,9 +271,7 @@ def main() -> None:
     programs = keep_programs()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if programs is not None and "persistent compilation cache" in str(message):
-            forget_programs(programs)  # a process was killed while it wrote one
-        else:
+        if programs is None or not forget_unreadable(programs, str(message)):
             typer.echo(f"warning: {message}", err=True)
 
     warnings.showwarning = show

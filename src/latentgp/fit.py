@@ -37,7 +37,7 @@ from latentgp.inference.profile import (
     posterior_given_sites,
     settle,
 )
-from latentgp.inference.site_inference import SiteInference, proper
+from latentgp.inference.site_inference import SiteInference
 from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.latents import Inducing
 from latentgp.latents.base import LatentPosterior
@@ -407,9 +407,12 @@ def _said(
     algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned
 ) -> LatentPosterior | None:
     """What a search's sites say, if they are of these rows and leave a proper posterior."""
-    if len(learned.sites.linear) != rows.size:
+    sites = learned.sites
+    if algorithm.rule.is_exact(model.likelihood):  # the search never changes them
+        sites = initial_sites(algorithm, model, rows)
+    if len(sites.linear) != rows.size:
         return None
-    posterior = posterior_given_sites(algorithm, model, rows, proper(learned.sites))
+    posterior = posterior_given_sites(algorithm, model, rows, sites)
     return posterior if np.isfinite(posterior.kl) else None
 
 

@@ -198,7 +198,7 @@ class ParameterSpace(eqx.Module):
         priors: a NumPyro distribution by path; None for a path means no prior.
 
     Raises:
-        InputError: a path in `frozen` or `priors` names no parameter.
+        InputError: a path in `frozen` or `priors` names no parameter, or a prior is none.
 
     Example:
         >>> from latentgp import RBF
@@ -230,6 +230,12 @@ class ParameterSpace(eqx.Module):
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
         chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
+        for path, prior in chosen.items():
+            if not isinstance(prior, Distribution):
+                raise InputError(
+                    f"The prior of {path} must be a distribution of NumPyro, such as "
+                    f"LogNormal(0.0, 1.0), or None for no prior, got {prior!r}."
+                )
         self.prior_paths = tuple(chosen)
         self._priors = tuple(_InOrder(prior) for prior in chosen.values())
 

@@ -1,9 +1,10 @@
 """Compiled programs: how many a process can hold, and how others take them over."""
 
+import contextlib
 import hashlib
 import os
 import platform
-import shutil
+import re
 from pathlib import Path
 
 import jax
@@ -14,6 +15,7 @@ _MOST_MAPS = Path("/proc/sys/vm/max_map_count")
 _PROCESSORS = Path("/proc/cpuinfo")
 _MOST_BYTES = 500_000_000
 _WORTH_KEEPING = 0.1
+_ENDING = "-cache"  # of a file of JAX's
 
 
 def make_room_for_programs() -> None:
@@ -40,8 +42,9 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     times as fast. The command line does this by itself. Numbers are the same, as programs are.
 
     Args:
-        folder: by default one of the user's cache, of this kind of processor alone. It is emptied
-            once it holds more than 500 MB.
+        folder: by default one of the user's cache, of this kind of processor alone. Where programs
+            in it have come to more than 500 MB they are deleted. Whoever can write to it can have
+            this process run what they like.
 
     Returns:
         The folder; None if JAX has been told of one already, or this one cannot be written to.
@@ -55,8 +58,8 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     try:
         folder = _usual_folder() if folder is None else Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if sum(file.stat().st_size for file in folder.iterdir()) > _MOST_BYTES:
-            forget_programs(folder)
+        if sum(file.stat().st_size for file in folder.glob(f"*{_ENDING}")) > _MOST_BYTES:
+            _forget(folder, "")
     except (OSError, RuntimeError):  # no room, no rights, no home
         return None
     if not os.access(folder, os.W_OK):
@@ -67,10 +70,23 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     return folder
 
 
-def forget_programs(folder: Path) -> None:
-    """Empty a folder of programs."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+def forget_unreadable(folder: Path, message: str) -> bool:
+    """Delete the program that a warning of JAX's is about; whether it is about one.
+
+    A process that was killed while it wrote a file leaves half of it, which JAX would warn of for
+    ever.
+    """
+    about = re.search(r"persistent compilation cache entry for '([^']+)'", message)
+    if about:
+        _forget(folder, f"{about[1]}-")
+    return about is not None
+
+
+def _forget(folder: Path, beginning: str) -> None:
+    for file in folder.glob(f"*{_ENDING}"):
+        if file.name.startswith(beginning):
+            with contextlib.suppress(OSError):  # others may have been quicker
+                file.unlink()
 
 
 def _usual_folder() -> Path:

@@ -21,7 +21,7 @@ from latentgp.models import LatentGP
 class Stochastic(Method):
     """A method on batches of rows, for data of which a pass is dear or that do not fit in memory.
 
-    The search starts where the method ends on a thinned set of rows. Natural parameters of q(u) go
+    The search starts where a short one ends on a sample of the rows. Natural parameters of q(u) go
     towards those of a batch by convex combination, hyper-parameters by Adam (Kingma & Ba 2015) on
     the bound, what the rows said about u held and no derivative counted for more than five times
     its root mean square so far. Rows come in another order every epoch.

@@ -166,21 +166,22 @@ class StochasticInference(BatchInference):
         assert batch.weights is not None
         part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
+        slopes = self._learned(read.gradient, read.in_points)
+        sound = jnp.isfinite(read.bound)
+        for leaf in jax.tree.leaves((read.white, slopes)):
+            sound = sound & jnp.all(jnp.isfinite(leaf))
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
+        share = jnp.where(sound, part * share, 0.0)
         ways: Any
-        slopes = self._learned(read.gradient, read.in_points)
         ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
         rate = part * self.learning_rate / (1 + state.steps / self.decay)
-        moved, share = self._moved(state, read.white, part * share, rate, ways)
+        moved, share = self._moved(state, read.white, share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
         # A batch that leads nowhere, or out of the numbers, changes nothing.
-        sound = (share > 0) & jnp.isfinite(read.bound)
-        for slope in jax.tree.leaves(slopes):
-            sound = sound & jnp.all(jnp.isfinite(slope))
         before = state._replace(steps=state.steps + 1)
-        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
-        return after, BatchInfo(read.bound, jnp.where(sound, share, 0.0))
+        after = jax.tree.map(lambda new, old: jnp.where(share > 0, new, old), after, before)
+        return after, BatchInfo(read.bound, share)
 
     def read(self, state: BatchState, batch: Data) -> BatchRead:
         """What a batch, weighted to count as all rows, says about a state."""
@@ -219,16 +220,17 @@ class StochasticInference(BatchInference):
         bound = terms - self.copies * posterior.kl
         return BatchRead(bound, gradient, in_points, read.white)
 
-    def at(
+    def carried(
         self,
         state: BatchState,
         vector: Float[Array, "P"],
         points: Float[Array, "M D"],
     ) -> BatchState:
-        """The state at other hyper-parameters and points; what rows say about g stays."""
+        """The state at other hyper-parameters and points; what rows say about g stays.
+
+        The factor of what they say is the old one's.
+        """
         there = state._replace(vector=vector, points=points)
-        if not self._learns(state):
-            return there._replace(factor=state.white.factor())
         kernel = self.space.to_model(vector).kernel
         prior = self.representation(there).prior(kernel)
         if self.point_scale is None:
@@ -236,7 +238,7 @@ class StochasticInference(BatchInference):
         else:
             cross = latent_grams(kernel, points, state.points)
             white = state.white.moved(state.prior.factor, prior.factor, cross)
-        return there._replace(prior=prior, white=white, factor=white.factor())
+        return there._replace(prior=prior, white=white)
 
     def _learns(self, state: BatchState) -> bool:
         """Whether anything but natural parameters moves."""
@@ -261,27 +263,31 @@ class StochasticInference(BatchInference):
         where even a billionth leads out of the cone, or what the batch says is no number.
         """
         direction, shift = ways
-        vector, points = rate * direction, jnp.zeros_like(state.points)
+        vector, points = state.vector + rate * direction, state.points
         if shift is not None:
-            points = rate * self.point_scale * shift
+            points = points + rate * self.point_scale * shift
+        first = 0 if self._learns(state) else 1  # in attempt 0 hyper-parameters move too
 
         def attempt(tried: tuple[Array, Array, BatchState]) -> tuple[Array, Array, BatchState]:
             number, share, _ = tried
             share = jnp.where(number <= 1, share, 0.5 * share)
-            there = self.at(
-                state._replace(white=state.white.towards(batch, share)),
-                state.vector + jnp.where(number == 0, vector, 0.0),
-                state.points + jnp.where(number == 0, points, 0.0),
-            )
-            return number + 1, share, there
+            there = state._replace(white=state.white.towards(batch, share))
+            if first == 0:
+                there = jax.lax.cond(
+                    number == 0,
+                    lambda there: self.carried(there, vector, points),
+                    lambda there: there,
+                    there,
+                )
+            return number + 1, share, there._replace(factor=there.white.factor())
 
         def improper(tried: tuple[Array, Array, BatchState]) -> Bool[Array, ""]:
             number, share, there = tried
             proper = jnp.all(jnp.isfinite(there.factor.lower))
-            return (number == 0) | (~proper & (share > _LEAST_SHARE))
+            return (number == first) | (~proper & (share > _LEAST_SHARE))
 
-        none = jnp.zeros((), jnp.int32)
-        _, share, there = jax.lax.while_loop(improper, attempt, (none, share, state))
+        number = jnp.full((), first, jnp.int32)
+        _, share, there = jax.lax.while_loop(improper, attempt, (number, share, state))
         return there, jnp.where(share > _LEAST_SHARE, share, 0.0)
 
     def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
