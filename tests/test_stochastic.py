@@ -299,6 +299,28 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     assert not np.array_equal(fine.vector, state.vector)
 
 
+def test_a_derivative_that_is_no_number_changes_nothing_either(x64, monkeypatch):
+    """Adam would remember it for ever."""
+    model, data = classification(200)
+    algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
+    start = algorithm.init(model, data.to_device())
+    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 1.0))
+    numbers = rate, decay, None, total, number
+    inference = StochasticInference(algorithm, ParameterSpace(model), lgp.Adaptive(), *numbers)
+    state = inference.init(jnp.asarray(inference.space.to_vector()), start.posterior)
+    read = StochasticInference.read
+
+    def spoiled(self, state, batch):
+        found = read(self, state, batch)
+        return found._replace(gradient=found.gradient.at[0].set(jnp.nan))
+
+    monkeypatch.setattr(StochasticInference, "read", spoiled)
+    after, info = inference.step(state, data.reweighted(np.ones(200)).to_device(), total)
+    assert float(info.share) == 0
+    for one, other in zip(jax.tree.leaves(after[:7]), jax.tree.leaves(state[:7]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_natural_parameters_move_where_hyper_parameters_cannot(x64):
     model, data = classification(200)
     algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)

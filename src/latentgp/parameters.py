@@ -198,7 +198,7 @@ class ParameterSpace(eqx.Module):
         priors: a NumPyro distribution by path; None for a path means no prior.
 
     Raises:
-        InputError: a path in `frozen` or `priors` names no parameter, or a prior is none.
+        InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution.
 
     Example:
         >>> from latentgp import RBF
@@ -221,21 +221,20 @@ class ParameterSpace(eqx.Module):
     ):
         wanted = dict(priors or {})
         known = parameters(model)
-        for path in wanted:
+        for path, prior in wanted.items():
             if path not in known:
                 raise InputError(_no_such_path(path, known))
+            if not isinstance(prior, Distribution | None):
+                raise InputError(
+                    f"The prior of {path} must be a distribution of NumPyro, such as "
+                    f"LogNormal(0.0, 1.0), or None for no prior, got {prior!r}."
+                )
         for path in frozen:
             if not any(_is_under(name, path) for name in known):
                 raise InputError(_no_such_path(path, known))
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
         chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
-        for path, prior in chosen.items():
-            if not isinstance(prior, Distribution):
-                raise InputError(
-                    f"The prior of {path} must be a distribution of NumPyro, such as "
-                    f"LogNormal(0.0, 1.0), or None for no prior, got {prior!r}."
-                )
         self.prior_paths = tuple(chosen)
         self._priors = tuple(_InOrder(prior) for prior in chosen.values())
 

@@ -58,7 +58,7 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     try:
         folder = _usual_folder() if folder is None else Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        if sum(file.stat().st_size for file in folder.glob(f"*{_ENDING}")) > _MOST_BYTES:
+        if sum(map(_size, folder.glob(f"*{_ENDING}"))) > _MOST_BYTES:
             _forget(folder, "")
     except (OSError, RuntimeError):  # no room, no rights, no home
         return None
@@ -71,15 +71,22 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
 
 
 def forget_unreadable(folder: Path, message: str) -> bool:
-    """Delete the program that a warning of JAX's is about; whether it is about one.
+    """Whether a warning of JAX's is of a program it cannot read; those of that name are deleted.
 
     A process that was killed while it wrote a file leaves half of it, which JAX would warn of for
     ever.
     """
-    about = re.search(r"persistent compilation cache entry for '([^']+)'", message)
+    about = re.search(r"Error reading persistent compilation cache entry for '([^']+)'", message)
     if about:
         _forget(folder, f"{about[1]}-")
     return about is not None
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # another process has deleted it
+        return 0
 
 
 def _forget(folder: Path, beginning: str) -> None:
