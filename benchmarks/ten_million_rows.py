@@ -37,6 +37,8 @@ def main() -> None:
     print(f"tables written in {time.perf_counter() - started:.0f} s", flush=True)
     model = folder / "model"
     shutil.rmtree(folder / "state", ignore_errors=True)  # a search that has ended would be taken up
+    shutil.rmtree(folder / "cache", ignore_errors=True)  # programs kept would be taken over
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     fit = command(
         *("fit", learned, "--target", synthetic.TARGET, "--out", model),
         *("--n-inducing", arguments.inducing, "--batch-size", arguments.batch_size),
