@@ -573,6 +573,15 @@ class TestRowsInBatches:
         assert bounds[1] == pytest.approx(bounds[0], abs=0.01)
         np.testing.assert_allclose(means[1], means[0], atol=1e-3)
 
+    def test_the_reason_counts_the_rows_of_the_source(self):
+        X = inputs(rows=200)
+        regressor = GPRegressor(n_inducing=5, random_state=0, max_evaluations=3)
+        regressor.fit(X[:50], targets(X)[:50])
+        rows = RowsInMemory(lgp.Data(X, targets(X)))
+        regressor.continue_with(rows, batch_size=100, epochs=1)
+        beginning = "200 rows in batches, begun with 50 rows through 5 inducing points"
+        assert regressor.method_reason_.startswith(beginning)
+
 
 class TestState:
     @pytest.mark.parametrize(

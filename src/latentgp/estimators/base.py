@@ -177,7 +177,8 @@ class GPEstimator(BaseEstimator):
             verbose=verbose,
             devices=devices,
         )
-        self._keep(result, batches, f"{self.method_reason_}; rows in batches", centre, verbose)
+        reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
+        self._keep(result, batches, reason, centre, verbose)
         return self
 
     def _centred_model(self) -> tuple[LatentGP, float]:
