@@ -119,6 +119,14 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covar
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.max(np.abs(other)))
 
 
+def in_batches(algorithm, model, start, total, batches, *, rate=0.02, schedule=None, spread=None):
+    """The algorithm for batches, and its state at a model's hyper-parameters and a posterior."""
+    rate, decay, total, batches = (jnp.asarray(v) for v in (rate, 300.0, total, batches))
+    schedule, space = schedule or lgp.RobbinsMonro(), ParameterSpace(model)
+    inference = StochasticInference(algorithm, space, schedule, rate, decay, spread, total, batches)
+    return inference, inference.init(jnp.asarray(space.to_vector()), start)
+
+
 def whole_and_batches(x64):
     """An algorithm for batches of 64 of 300 rows, a state, and the epoch's batches, filled up."""
     algorithm, model, data, state = parts(*CASES["variational"])
@@ -250,14 +258,9 @@ def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
     model, data, remembered = problem(400)
     inducing = lgp.Inducing(points=data.X[:15], remembered=remembered)
     algorithm = method(inducing).algorithm(model)
-    space = ParameterSpace(model)
-    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 400.0, 1.0))
-    inference = StochasticInference(
-        algorithm, space, lgp.RobbinsMonro(), rate, decay, jnp.ones(2), total, number
-    )
     rows = data.reweighted(np.ones(data.size)).to_device()
     start = algorithm.init(model, data.select(np.arange(60)).to_device()).posterior
-    state = inference.init(jnp.asarray(space.to_vector()), start)
+    inference, state = in_batches(algorithm, model, start, 400.0, 1.0, spread=jnp.ones(2))
     read = inference.read(state, rows)
 
     @jax.jit
@@ -281,11 +284,8 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     """It ends, too: halving its share for ever would not."""
     model, data = classification(200)
     algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
-    start = algorithm.init(model, data.to_device())
-    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 2.0))
-    numbers = rate, decay, None, total, number
-    inference = StochasticInference(algorithm, ParameterSpace(model), lgp.RobbinsMonro(), *numbers)
-    state = inference.init(jnp.asarray(inference.space.to_vector()), start.posterior)
+    start = algorithm.init(model, data.to_device()).posterior
+    inference, state = in_batches(algorithm, model, start, 200.0, 2.0)
     spoiled = np.array(data.X[:100])
     spoiled[3] = np.nan
     batch = lgp.Data(data.X[:100], data.y[:100], weights=np.ones(100)).to_device()
@@ -303,11 +303,8 @@ def test_a_derivative_that_is_no_number_changes_nothing_either(x64, monkeypatch)
     """Adam would remember it for ever."""
     model, data = classification(200)
     algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
-    start = algorithm.init(model, data.to_device())
-    rate, decay, total, number = (jnp.asarray(v) for v in (0.02, 300.0, 200.0, 1.0))
-    numbers = rate, decay, None, total, number
-    inference = StochasticInference(algorithm, ParameterSpace(model), lgp.Adaptive(), *numbers)
-    state = inference.init(jnp.asarray(inference.space.to_vector()), start.posterior)
+    start = algorithm.init(model, data.to_device()).posterior
+    inference, state = in_batches(algorithm, model, start, 200.0, 1.0, schedule=lgp.Adaptive())
     read = StochasticInference.read
 
     def spoiled(self, state, batch):
@@ -315,7 +312,9 @@ def test_a_derivative_that_is_no_number_changes_nothing_either(x64, monkeypatch)
         return found._replace(gradient=found.gradient.at[0].set(jnp.nan))
 
     monkeypatch.setattr(StochasticInference, "read", spoiled)
-    after, info = inference.step(state, data.reweighted(np.ones(200)).to_device(), total)
+    after, info = inference.step(
+        state, data.reweighted(np.ones(200)).to_device(), inference.total_weight
+    )
     assert float(info.share) == 0
     for one, other in zip(jax.tree.leaves(after[:7]), jax.tree.leaves(state[:7]), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -324,22 +323,18 @@ def test_a_derivative_that_is_no_number_changes_nothing_either(x64, monkeypatch)
 def test_natural_parameters_move_where_hyper_parameters_cannot(x64):
     model, data = classification(200)
     algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[:10])).algorithm(model)
-    start = algorithm.init(model, data.to_device())
-    space, batch = ParameterSpace(model), data.reweighted(np.ones(200)).to_device()
+    start = algorithm.init(model, data.to_device()).posterior
+    batch = data.reweighted(np.ones(200)).to_device()
 
     def stepped(rate):
-        rate, decay, total, number = (jnp.asarray(v) for v in (rate, 300.0, 200.0, 1.0))
-        inference = StochasticInference(
-            algorithm, space, lgp.RobbinsMonro(), rate, decay, None, total, number
-        )
-        state = inference.init(jnp.asarray(space.to_vector()), start.posterior)
-        return state, inference.step(state, batch, total)
+        inference, state = in_batches(algorithm, model, start, 200.0, 1.0, rate=rate)
+        return state, inference.step(state, batch, inference.total_weight)
 
     state, (after, info) = stepped(1e4)  # e^10000
     np.testing.assert_array_equal(after.vector, state.vector)
-    still, (_, usual) = stepped(0.0)
+    still, (there, usual) = stepped(0.0)
     np.testing.assert_allclose(info.share, usual.share)
-    np.testing.assert_allclose(after.white.precision, stepped(0.0)[1][0].white.precision, rtol=1e-6)
+    np.testing.assert_allclose(after.white.precision, there.white.precision, rtol=1e-6)
     assert float(jnp.max(jnp.abs(after.white.linear - still.white.linear))) > 0.1
     np.testing.assert_allclose(after.factor.lower, after.white.factor().lower)
 
