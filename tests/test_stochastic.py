@@ -176,8 +176,9 @@ def test_what_rows_say_is_positive_whatever_the_rounding(x64):
     data = lgp.Data(X, y, weights=np.full(1000, 1000.0)).to_device()
     numbers = (jnp.asarray(number) for number in (0.05, 200.0, 1e6, 1000.0))
     rate, decay, total, batches = numbers
+    schedule = lgp.RobbinsMonro(power=0.7, delay=100.0)
     inference = StochasticInference(
-        algorithm, ParameterSpace(model), lgp.RobbinsMonro(), rate, decay, None, total, batches
+        algorithm, ParameterSpace(model), schedule, rate, decay, None, total, batches
     )
     sites = initial_sites(algorithm, model, data.reweighted(jnp.ones(1000)))
     posterior = algorithm.resume(model, data.reweighted(jnp.ones(1000)), sites).posterior
@@ -496,9 +497,12 @@ def test_a_round_is_a_second_of_work_and_patience_counts_batches():
     def plan(rows, columns, batch_size=1000):
         return Plan.of(rows, batch_size, 5, 1e-4, 3, columns)
 
-    few, many, short = plan(1_000_000, 100), plan(1_000_000, 500), plan(40_781, 500)
-    assert (few.round_size, few.patience) == (100, 3)
-    assert (many.round_size, many.patience) == (20, 15)
+    least, few = plan(1_000_000, 8), plan(1_000_000, 100)
+    many, short = plan(1_000_000, 500), plan(40_781, 500)
+    assert (least.round_size, least.patience) == (100, 3)
+    assert (few.round_size, few.patience) == (20, 15)
+    assert (many.round_size, many.patience) == (8, 38)
+    assert plan(1_000_000, 200, batch_size=8000).round_size == 6
     assert short.round_size * short.rounds_of(40_781) >= short.batches == 41
     assert short.patience * short.round_size >= 3 * 41
     assert plan(1000, 10_000_000).round_size == 1

@@ -23,7 +23,8 @@ from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
 
-_ROUND_BATCHES, _ROUND_NUMBERS = 100, 10_000_000
+_FEW_BATCHES, _MANY_BATCHES = 8, 100
+_FEW_NUMBERS, _MANY_NUMBERS = 2_000_000, 10_000_000
 
 
 class Round(NamedTuple):
@@ -110,16 +111,18 @@ class Plan(NamedTuple):
     ) -> "Plan":
         """Batches of nearly equal size, at most about as large as asked for.
 
-        Every device has an equal part of each. A round has at most 100 batches, and at most ten
-        million numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
-        variables: a second's work, and memory that does not matter. `patience` counts 100 batches
-        each, or epochs where these are shorter.
+        Every device has an equal part of each. A round has at most 100 batches, and two million
+        numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
+        variables, or ten million where 8 batches take more than two: a second's work at most, and
+        memory that does not matter. `patience` counts 100 batches each, or epochs where these are
+        shorter.
         """
         batches = math.ceil(rows / batch_size)
         even = math.ceil(rows / batches)
         even += -even % number_of_shards()
-        most = min(_ROUND_BATCHES, batches)
-        rounds = math.ceil(batches / max(1, min(most, _ROUND_NUMBERS // (even * columns))))
+        most, numbers = min(_MANY_BATCHES, batches), even * columns
+        fitting = max(_FEW_NUMBERS // numbers, min(_FEW_BATCHES, _MANY_NUMBERS // numbers))
+        rounds = math.ceil(batches / max(1, min(most, fitting)))
         size = math.ceil(batches / rounds)
         return cls(epochs, batches, even, size, tolerance, math.ceil(patience * most / size))
 

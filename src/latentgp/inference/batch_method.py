@@ -64,8 +64,8 @@ class Stochastic(Method):
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=20)
     schedule: Schedule | None = None
-    learning_rate: float = eqx.field(static=True, default=0.05)
-    decay: float = eqx.field(static=True, default=200.0)
+    learning_rate: float = eqx.field(static=True, default=0.1)
+    decay: float = eqx.field(static=True, default=100.0)
     classes: int | None = eqx.field(static=True, default=None)
     learn_points: bool = eqx.field(static=True, default=False)
     tolerance: float = eqx.field(static=True, default=1e-4)

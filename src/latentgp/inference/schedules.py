@@ -41,7 +41,7 @@ class RobbinsMonro(Schedule):
     """
 
     power: float = eqx.field(static=True, default=0.7)
-    delay: float = eqx.field(static=True, default=100.0)
+    delay: float = eqx.field(static=True, default=50.0)
 
     def __check_init__(self) -> None:
         if not (0.5 < self.power <= 1 and self.delay >= 1):
