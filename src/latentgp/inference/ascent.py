@@ -56,13 +56,14 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     full = algorithm.rule.step_size
     dtype = data.X.dtype
     goal, signed = algorithm.rule.goal, algorithm.rule.signed(model.likelihood)
-    tied = model.likelihood.latent_size > 1
+    latents = model.likelihood.latent_size
+    seen = algorithm.representation.seen(model.kernel, data.X, latents)
 
     def at(sites: GaussianSites) -> Read:
-        return algorithm.sweep(algorithm.resume(model, data, sites), data, 1.0)[1]
+        return algorithm.sweep(algorithm.resume(model, data, sites, seen), data, 1.0, seen)[1]
 
     def moved(history: History, update: Update, step_size: Float[Array, ""]) -> GaussianSites:
-        if goal == "mode" and not (signed or tied):  # Newton's own steps need no secants
+        if goal == "mode" and not (signed or latents > 1):  # Newton's own steps need no secants
             return update.sites.damped(update.target, step_size)
         return accelerated(history, update, step_size, signed=signed and goal != "mode")
 

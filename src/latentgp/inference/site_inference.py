@@ -6,7 +6,7 @@ step; with a Gaussian likelihood the first sites are exact.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -128,9 +128,21 @@ class SiteInference(eqx.Module):
         sites = self.sites_alone(model, rows_of(data), start, variance)
         return self.rule.first(sites, start, prior)
 
-    def resume(self, model: LatentGP, data: Data, sites: GaussianSites) -> SiteState:
-        """The state of a (new) model with sites already known."""
-        return SiteState(model, sites, self._condition(model, data, sites))
+    def resume(
+        self, model: LatentGP, data: Data, sites: GaussianSites, seen: Any = None
+    ) -> SiteState:
+        """The state of a (new) model with sites already known.
+
+        Args:
+            model: with the hyper-parameters.
+            data: the rows.
+            sites: one a row and latent.
+            seen: `representation.seen` of the rows under the model's kernel, if it is at hand.
+        """
+        about = sites.about(prior_mean(model, data))
+        seen = data.X if seen is None else seen
+        posterior = self.representation.condition(model.kernel, seen, about)
+        return SiteState(model, sites, posterior)
 
     def step(
         self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
@@ -139,9 +151,12 @@ class SiteInference(eqx.Module):
         after, read = self.sweep(state, data, self.rule.step_size)
         return after, SiteInfo(read.bound)
 
-    def sweep(self, state: SiteState, data: Data, step_size: float) -> tuple[SiteState, "Read"]:
-        """The state after a step, and what was read of the one before it."""
+    def sweep(
+        self, state: SiteState, data: Data, step_size: float, seen: Any = None
+    ) -> tuple[SiteState, "Read"]:
+        """The state after a step, and what was read of the one before it; `seen` as in `resume`."""
         model, sites, posterior = state
+        seen = data.X if seen is None else seen
         blocks = self.rule.blocks(model.likelihood)
         first = None
         for block in blocks:
@@ -165,7 +180,7 @@ class SiteInference(eqx.Module):
                 return new, (terms, mean + offset, variance)
 
             sites, after, read = self.representation.update_sites(
-                posterior, data.X, rows_of(data), sites, prior_mean(model, data), update
+                posterior, seen, rows_of(data), sites, prior_mean(model, data), update
             )
             first = first or read
             posterior = after
@@ -183,10 +198,6 @@ class SiteInference(eqx.Module):
             return "exact"
         is_bound = self.rule.is_bound(model.likelihood) and not self.representation.remembers
         return "lower bound" if is_bound else "approximation"
-
-    def _condition(self, model: LatentGP, data: Data, sites: GaussianSites) -> LatentPosterior:
-        about = sites.about(prior_mean(model, data))
-        return self.representation.condition(model.kernel, data.X, about)
 
     def new_sites(
         self,

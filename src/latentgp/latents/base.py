@@ -135,17 +135,22 @@ class Representation(eqx.Module):
         """One that costs less, for hyper-parameters to start from."""
         return self
 
+    def seen(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
+        """What passes over the same rows under the same kernel can share.
+
+        `condition` and `update_sites` take it in place of X, which it is where nothing is shared.
+        """
+        return X
+
     @abstractmethod
-    def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> LatentPosterior:
-        """Prior times sites: the posterior of g."""
+    def condition(self, kernel: LatentKernel, X: Any, sites: GaussianSites) -> LatentPosterior:
+        """Prior times sites: the posterior of g. X are the rows' inputs, or what `seen` gives."""
 
     @abstractmethod
     def update_sites(
         self,
         posterior: Any,
-        X: Float[Array, "N D"],
+        X: Any,
         rows: Rows,
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
@@ -155,7 +160,7 @@ class Representation(eqx.Module):
 
         Args:
             posterior: what `condition` gave for these X and sites.
-            X: inputs of the rows.
+            X: inputs of the rows, or what `seen` gives.
             rows: targets, weights and side information.
             sites: the sites, as functions of f.
             offset: prior means of f at the rows.

@@ -40,9 +40,27 @@ from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSi
 from latentgp.linalg.cholesky import Factor, jittered_cholesky
 from latentgp.linalg.streaming import scan_rows
 from latentgp.linalg.sums import sum_over_first
+from latentgp.sharding import number_of_shards
 from latentgp.sites.base import GaussianSites, Rows
 
 _COARSE_POINTS = 128
+# What is kept of rows that are gone over many times: 16 MiB, of 20,000 rows at most.
+_KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
+
+
+class SeenRows(NamedTuple):
+    """What the kernel says about rows that are gone over many times.
+
+    Attributes:
+        blocks: k(Z, X).
+        variances: k(x, x).
+    """
+
+    blocks: Float[Array, "#Q M N"]
+    variances: Float[Array, "#Q N"]
+
+
+Seen = Float[Array, "N D"] | SeenRows
 
 
 class Projected(NamedTuple):
@@ -191,31 +209,33 @@ class Inducing(Representation):
         chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
         return dataclasses.replace(self, number=_COARSE_POINTS, points=points[chosen])
 
-    def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> InducingPosterior:
+    def seen(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Seen:
+        points = self._points()
+        # In one chunk, which several latent functions would make too long for a core's cache.
+        numbers = max(len(points), _LEAST_COLUMNS) * len(X)
+        if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
+            return X
+        return SeenRows(*kernel_blocks(kernel, points, X))
+
+    def condition(self, kernel: LatentKernel, X: Seen, sites: GaussianSites) -> InducingPosterior:
         points, prior = self._points(), self._prior(kernel)
         precision_of_prior = None if prior is None else prior.precision
 
         def step(statistics, rows, real):
             x, linear, precision = rows
-            blocks, variances = kernel_blocks(kernel, points, x)
+            blocks, variances = _blocks_of(kernel, points, x)
             linear, precision = linear.T * real, precision.T * real
             residuals = self._residuals(precision_of_prior, blocks, variances)
             return statistics.add(blocks, *self._project(residuals, linear, precision)), None
 
-        statistics, _ = scan_rows(
-            step,
-            no_rows(sites.linear.shape[1], points),
-            (X, sites.linear, sites.precision),
-            columns=len(points),
-        )
+        start = no_rows(sites.linear.shape[1], points)
+        statistics, _ = _scan_seen(step, start, X, (sites.linear, sites.precision), len(points))
         return self._posterior(kernel, prior, statistics)
 
     def update_sites(
         self,
         posterior: InducingPosterior,
-        X: Float[Array, "N D"],
+        X: Seen,
         rows: Rows,
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
@@ -227,7 +247,7 @@ class Inducing(Representation):
 
         def step(statistics, chunk, real):
             x, rows, sites, offset = chunk
-            blocks, variances = kernel_blocks(kernel, points, x)
+            blocks, variances = _blocks_of(kernel, points, x)
             marginals = posterior.block_marginals(blocks, variances)
             residuals = self._residuals(precision_of_prior, blocks, variances)
             if self.power:
@@ -241,12 +261,9 @@ class Inducing(Representation):
             projected = self._project(residuals, linear, precision)
             return statistics.add(blocks, *projected), (sites, other)
 
-        statistics, (sites, other) = scan_rows(
-            step,
-            no_rows(sites.linear.shape[1], points),
-            (X, rows, sites, offset),
-            columns=len(points),
-        )
+        start = no_rows(sites.linear.shape[1], points)
+        rest = rows, sites, offset
+        statistics, (sites, other) = _scan_seen(step, start, X, rest, len(points))
         return sites, self._posterior(kernel, prior, statistics), other
 
     def pull_back(
@@ -544,6 +561,21 @@ class Inducing(Representation):
                 "or fit the model with latentgp.fit."
             )
         return jnp.asarray(self.points)
+
+
+def _blocks_of(kernel: LatentKernel, points: Float[Array, "M D"], seen: Seen) -> SeenRows:
+    """Of a chunk of rows; those that are kept are there already."""
+    known = isinstance(seen, SeenRows)
+    return seen if known else SeenRows(*kernel_blocks(kernel, points, seen))
+
+
+def _scan_seen(
+    step: Callable[..., tuple[Any, Any]], start: Any, seen: Seen, rest: PyTree, columns: int
+) -> tuple[Any, Any]:
+    """`scan_rows` over what is seen of rows and the rest of them, or one step if that is kept."""
+    if isinstance(seen, SeenRows):
+        return step(start, (seen, *rest), jnp.ones(seen.variances.shape[1], bool))
+    return scan_rows(step, start, (seen, *rest), columns=columns)
 
 
 def _pull_rows(

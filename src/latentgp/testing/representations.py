@@ -1,5 +1,6 @@
 """What every representation of the latent functions must satisfy."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -259,12 +260,17 @@ def _check_update(
     offset = jnp.asarray(generator.normal(size=(len(X), _LATENTS)))
     rows = Rows(jnp.asarray(generator.normal(size=len(X))), None, {})
 
-    def run(representation, kernel, sites):
-        posterior = representation.condition(kernel, X, sites)
-        outcome = representation.update_sites(posterior, X, rows, sites, offset, _update)
+    def run(representation, kernel, sites, sharing=False):
+        seen = representation.seen(kernel, jnp.asarray(X), 1) if sharing else X
+        posterior = representation.condition(kernel, seen, sites)
+        outcome = representation.update_sites(posterior, seen, rows, sites, offset, _update)
         return outcome, representation.pull_back(posterior, X, sites), posterior
 
     whole = jax.jit(run)(representation, kernel, sites)
+    shared = jax.jit(partial(run, sharing=True))(representation, kernel, sites)
+    for one, other in zip(jax.tree.leaves(shared), jax.tree.leaves(whole), strict=True):
+        what = f"{name}: results from what passes share differ from those from inputs"
+        require_equal(one, other, what, rtol=1e-7, atol=1e-8)
     (new_sites, updated, terms), _, before = whole
     mean, variance = before.marginals(X)
     expected, each = _update(rows, mean, variance, sites, offset)
