@@ -174,21 +174,17 @@ def test_what_rows_say_is_positive_whatever_the_rounding(x64):
     algorithm = lgp.VariationalInference(lgp.Inducing(points=X[:200])).algorithm(model)
     y = (rng.uniform(size=1000) < 1 / (1 + np.exp(-f))).astype(float)
     data = lgp.Data(X, y, weights=np.full(1000, 1000.0)).to_device()
-    numbers = (jnp.asarray(number) for number in (0.05, 200.0, 1e6, 1000.0))
-    rate, decay, total, batches = numbers
-    schedule = lgp.RobbinsMonro(power=0.7, delay=100.0)
-    inference = StochasticInference(
-        algorithm, ParameterSpace(model), schedule, rate, decay, None, total, batches
-    )
     sites = initial_sites(algorithm, model, data.reweighted(jnp.ones(1000)))
     posterior = algorithm.resume(model, data.reweighted(jnp.ones(1000)), sites).posterior
-    vector = jnp.asarray(inference.space.to_vector())
-    state = inference.init(vector, posterior)
+    schedule = lgp.RobbinsMonro(power=0.7, delay=100.0)
+    inference, state = in_batches(
+        algorithm, model, posterior, 1e6, 1000.0, rate=0.05, schedule=schedule
+    )
     said = inference.read(state, data).white.precision[0]
     assert np.linalg.eigvalsh(said).min() > -1e-3
     after, info = inference.step(state, data, jnp.asarray(1000.0))
     assert info.share == pytest.approx(100.0**-0.7)
-    assert np.all(after.vector != vector)
+    assert np.all(after.vector != state.vector)
 
 
 def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
