@@ -144,11 +144,13 @@ class Session:
         contestants: Sequence[Contestant] = (),
         ard: bool = True,
         finish: Callable[[Runs], None] | None = None,
+        cold: bool = True,
     ) -> None:
         """Run the contestants in turn (default: one a worker), then print their table.
 
         A contestant that fails is run no more, and its row says why. `finish` is given the runs
-        of those that did not, to add what takes several contestants' results to know.
+        of those that did not, to add what takes several contestants' results to know. `cold` says
+        whether the seconds of the first run hold what later runs are spared, as compilation.
         """
         folder = Path(self._folder.name, f"case-{len(self._report['cases'])}")
         folder.mkdir()
@@ -174,7 +176,7 @@ class Session:
                 self._write()
         if finish:
             finish({name: done for name, done in runs.items() if "failure" not in done[-1]})
-        print(f"\n{title}\n{table(runs, columns)}", flush=True)
+        print(f"\n{title}\n{table(runs, columns, cold)}", flush=True)
 
 
 def parser(description: str, peers: Sequence[str], repeats: int) -> argparse.ArgumentParser:
@@ -263,22 +265,24 @@ def machine() -> dict[str, Any]:
     }
 
 
-def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], columns: Sequence[str]) -> str:
+def table(
+    runs: Mapping[str, Sequence[Mapping[str, Any]]], columns: Sequence[str], cold: bool = True
+) -> str:
     """Plain text, a row a contestant.
 
-    `first` is the cold run and `median` that of the warm ones, in seconds; the ratios are to the
-    table's first contestant, so above 1 means slower than it. Other columns are medians over all
-    runs, a dash where a contestant has no such figure.
+    `first` is the cold run and `median` that of the warm ones, in seconds, or of all where none is
+    cold; the ratios are to the table's first contestant, so above 1 means slower than it. Other
+    columns are medians over all runs, a dash where a contestant has no such figure.
     """
-    heads = ["", "first s", "ratio", "median s", "ratio", *columns]
+    heads = ["", *(["first s", "ratio"] if cold else []), "median s", "ratio", *columns]
     rows = [heads]
-    base: tuple[float | None, float | None] | None = None
+    base: tuple[float | None, ...] | None = None
     for contestant, results in runs.items():
         if "failure" in results[-1]:
             rows.append([contestant, results[-1]["failure"]])
             continue
         seconds = [result["seconds"] for result in results]
-        times = seconds[0], median(seconds[1:])
+        times = (seconds[0], median(seconds[1:])) if cold else (median(seconds),)
         base = base or times
         cells = [contestant]
         for time, reference in zip(times, base, strict=True):
@@ -309,26 +313,34 @@ def note_time_to(result: dict[str, Any], score: str, target: float) -> None:
     result[f"lowest_{score}"] = min(point[score] for point in result["trace"])
 
 
-def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> float:
-    """Everyone's time to the best of the peers' last scores, which it returns.
+def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> None:
+    """Everyone's time to the best of the peers' last scores, turn by turn.
 
-    And to the lowest that any of them was seen at: who learns too long ends above it.
+    And to the lowest that any of them was seen at: who learns too long ends above it. The time of
+    the peer whose score it is, over a run's own, is its `times_faster`; that of whichever peer was
+    there first, its `times_first`. Both are 0 for a run that did not get there.
     """
-    peers = [run for name, results in runs.items() if not name.startswith(OURS) for run in results]
-    best = min((result[score] for result in peers), default=float("-inf"))
-    seen = (point[score] for result in peers for point in result["trace"])
-    lowest = min(seen, default=float("-inf"))
-    for results in runs.values():
-        for result in results:
-            note_time_to(result, score, best)
-            result["to_lowest_seconds"] = seconds_to(result, score, lowest)
-    return best
+    for turn in zip(*runs.values(), strict=True):
+        named = dict(zip(runs, turn, strict=True))
+        peers = [run for name, run in named.items() if not name.startswith(OURS)]
+        if not peers:
+            continue
+        best = min(peers, key=lambda run: run[score])
+        lowest = min(point[score] for run in peers for point in run["trace"])
+        for run in turn:
+            note_time_to(run, score, best[score])
+            run["to_lowest_seconds"] = seconds_to(run, score, lowest)
+        first = min(run["seconds"] for run in peers if run["seconds"] is not None)
+        for run in turn:
+            own = float("inf") if run["seconds"] is None else run["seconds"]
+            run["times_faster"], run["times_first"] = best["seconds"] / own, first / own
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """None if there is nothing to take it of, or a run did not get there."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known and len(known) == len(values) else None
+    """None, which is what a run has that did not get there, counts as more than any number."""
+    known = [float("inf") if value is None else value for value in values]
+    middle = statistics.median(known) if known else float("inf")
+    return middle if middle < float("inf") else None
 
 
 def number(value: float | None) -> str:

@@ -7,9 +7,8 @@ all at once, until their mean squared change is below its default of 1e-6.
 First the evidence and its gradient at the start of the hyper-parameters, sites from nothing:
 `evidence_difference` is in nats from the first row, `gradient_difference` relative to its gradient
 (in logarithms of the parameters), `mean_difference` the largest of the posterior means of f at the
-rows. Then the whole fit by L-BFGS: `first s` and `median s` are seconds to `--within` nats of the
-best evidence that any contestant found by the same approximation, without compilation;
-`training_seconds` until it stopped by itself, or at `--max-seconds`. GPy's EP finds new sites in
+rows. Then the whole fit by L-BFGS: `median s` are seconds to `--within` nats of the best evidence
+that any contestant found by the same approximation, without compilation; `training_seconds` until it stopped by itself, or at `--max-seconds`. GPy's EP finds new sites in
 each evaluation ("nested"), or holds them through each of ten fits ("alternated", its default; only
 its evidences from sites of their own count). One length-scale unless `--ard`.
 """
@@ -75,6 +74,7 @@ def main() -> None:
                     columns=FIT_COLUMNS,
                     contestants=fit,
                     finish=finish,
+                    cold=False,
                     **shared,
                 )
 

@@ -2,11 +2,11 @@
 
 Boston, all 506 rows, Student's noise of 3 degrees of freedom and scale 0.3; and 270 rows of the
 diabetes set, logit link. RBF kernel of variance 1 and length-scale sqrt(D), inputs and targets
-standardised. NUTS works on white latents. `first s` and `median s` are seconds for 100 effective
-samples of the latent that has the fewest, from the time of the draws alone: warm-up and
-compilation are columns of their own. Effective samples are ArviZ's bulk ESS over all f at the
-rows; `largest_z` is that of the differences of the posterior means from the first contestant's,
-in Monte Carlo standard errors (of some hundred z a largest of 3 to 4 is chance).
+standardised. NUTS works on white latents. `median s` are seconds for 100 effective samples of the
+latent that has the fewest, from the time of the draws alone: warm-up and compilation are columns of
+their own. Effective samples are ArviZ's bulk ESS over all f at the rows; `largest_z` is that of the
+differences of the posterior means from the first contestant's, in Monte Carlo standard errors (of
+some hundred z a largest of 3 to 4 is chance).
 """
 
 import numpy as np
@@ -64,6 +64,7 @@ def main() -> None:
                 contestants,
                 ard=False,
                 finish=finish,
+                cold=False,
             )
 
 

@@ -5,9 +5,9 @@ latentgp: `VariationalInference` until it stops by itself. GPflow: L-BFGS on eve
 gradients for q with Adam on the kernel; GPyTorch: the latter. All maximise the same bound: ARD RBF
 kernel, k-means points held fixed, prior mean fixed at 0, for counts at the logarithm of their mean;
 where a library's own likelihood is another (GPflow's probit, GPyTorch's Poisson) it is replaced.
-`first s` and `median s` are seconds, without compilation, to the highest bound that any peer came
-to in `--max-seconds`, less `--within` nats a row; `own_seconds` are those to the contestant's own
-highest bound, less the same, and `latentgp_seconds` latentgp's to that bound. A dash: not reached.
+`median s` are seconds, without compilation, to the highest bound that any peer came to in
+`--max-seconds`, less `--within` nats a row; `own_seconds` are those to the contestant's own highest
+bound, less the same, and `latentgp_seconds` latentgp's to that bound. A dash: not reached.
 """
 
 from functools import partial
@@ -74,6 +74,7 @@ def main() -> None:
                 },
                 contestants,
                 finish=partial(note_times, slack=arguments.within * rows),
+                cold=False,
             )
 
 

@@ -8,9 +8,11 @@ with these at 0.02 and 0.1). The peers take mini-batch steps until `--max-second
 latentgp stops by itself. With `--large`: shuttle and MNIST, nine tenths of their rows, latentgp by
 batches (softmax and robust-max, weak priors, five epochs). One kernel for all classes, 200 shared
 k-means points (the distinct rows where they are no more) held fixed unless `--learn-inducing` (the
-peers' only). Held-out rows: all others, at most 5,000. `first s` and `median s` are the training
-time to the lowest log loss that any peer ended at, `auto_seconds` and so on to those that
-latentgp's ended at, without compilation and without evaluating the scores. A dash: not reached.
+peers' only). Held-out rows: all others, at most 5,000. `median s` is the training time to the
+lowest log loss that any peer of the same turn ended at, `times_faster` that peer's own time over
+it, `times_first` that of whichever peer was there first, `auto_seconds` and so on the time to the
+losses that latentgp's ended at, without compilation and without evaluating the scores. A dash, and
+0 times: not reached.
 """
 
 import harness
@@ -29,6 +31,8 @@ BY_BATCHES = {
 }
 COLUMNS = (
     *(f"{name}_seconds" for name in OWN | BY_BATCHES),
+    "times_faster",
+    "times_first",
     "to_lowest_seconds",
     "start_seconds",
     "compile_seconds",
@@ -90,6 +94,7 @@ def main() -> None:
                 harness.training_options(arguments) | {"classes": classes},
                 contestants,
                 finish=finish,
+                cold=False,
             )
 
 
