@@ -8,9 +8,10 @@ First the evidence and its gradient at the start of the hyper-parameters, sites 
 `evidence_difference` is in nats from the first row, `gradient_difference` relative to its gradient
 (in logarithms of the parameters), `mean_difference` the largest of the posterior means of f at the
 rows. Then the whole fit by L-BFGS: `median s` are seconds to `--within` nats of the best evidence
-that any contestant found by the same approximation, without compilation; `training_seconds` until it stopped by itself, or at `--max-seconds`. GPy's EP finds new sites in
-each evaluation ("nested"), or holds them through each of ten fits ("alternated", its default; only
-its evidences from sites of their own count). One length-scale unless `--ard`.
+that any contestant found by the same approximation, without compilation; `training_seconds` until
+it stopped by itself, or at `--max-seconds`. GPy's EP finds new sites in each evaluation ("nested"),
+or holds them through each of ten fits ("alternated", its default; only its evidences from sites of
+their own count). One length-scale unless `--ard`.
 """
 
 from typing import Any
