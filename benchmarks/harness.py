@@ -8,6 +8,7 @@ processes stay alive, so that after a first, cold run (compilation included) the
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
 import statistics
@@ -323,17 +324,18 @@ def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> None:
     for turn in zip(*runs.values(), strict=True):
         named = dict(zip(runs, turn, strict=True))
         peers = [run for name, run in named.items() if not name.startswith(OURS)]
-        if not peers:
-            continue
-        best = min(peers, key=lambda run: run[score])
-        lowest = min(point[score] for run in peers for point in run["trace"])
+        peers = [run for run in peers if math.isfinite(run[score])]
+        best = min(peers, key=lambda run: run[score], default={score: float("-inf")})
+        seen = (point[score] for run in peers for point in run["trace"])
+        lowest = min(filter(math.isfinite, seen), default=float("-inf"))
         for run in turn:
             note_time_to(run, score, best[score])
             run["to_lowest_seconds"] = seconds_to(run, score, lowest)
-        first = min(run["seconds"] for run in peers if run["seconds"] is not None)
-        for run in turn:
-            own = float("inf") if run["seconds"] is None else run["seconds"]
-            run["times_faster"], run["times_first"] = best["seconds"] / own, first / own
+        if peers:
+            first = min(run["seconds"] for run in peers if run["seconds"] is not None)
+            for run in turn:
+                own = float("inf") if run["seconds"] is None else run["seconds"]
+                run["times_faster"], run["times_first"] = best["seconds"] / own, first / own
 
 
 def median(values: Sequence[float | None]) -> float | None:

@@ -1,6 +1,8 @@
+from functools import partial
 from itertools import product
 
 import jax
+import numpy as np
 import pytest
 
 import latentgp as lgp
@@ -56,16 +58,35 @@ class ForgetsTheOffset(lgp.Dense):
         return super().update_sites(posterior, X, rows, sites, 0 * offset, update)
 
 
+class KeepsTooMuch(lgp.Inducing):
+    def kept(self, kernel, X, latents):
+        blocks = super().kept(kernel, X, latents)
+        return blocks._replace(variances=1.01 * blocks.variances)
+
+
 @pytest.mark.parametrize(
     ("representation", "complaint"),
     [
         (WrongGradient(number=4), "gradient of the log evidence in the kernel"),
         (ForgetsTheOffset(), "update_sites"),
+        (KeepsTooMuch(number=4), "what is kept"),
     ],
 )
 def test_a_wrong_representation_is_caught(representation, complaint):
     with pytest.raises(AssertionError, match=complaint):
         check_representation(representation, KERNEL, X)
+
+
+@pytest.mark.parametrize(
+    ("rows", "points", "latents", "kept"),
+    [(20_000, 100, 1, True), (21_000, 10, 1, False), (4096, 513, 1, False), (100, 10, 2, False)],
+)
+def test_blocks_of_few_rows_of_one_latent_function_are_kept(rows, points, latents, kept):
+    many = np.zeros((rows, 2))
+    representation = lgp.Inducing(points=many[:points])
+    given = jax.eval_shape(partial(representation.kept, latents=latents), KERNEL, many)
+    shape = (1, points, rows) if kept else many.shape
+    assert jax.tree.leaves(given)[0].shape == shape
 
 
 @pytest.mark.parametrize(

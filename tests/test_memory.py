@@ -1,5 +1,7 @@
 """What the compiled program would take, asked of the compiler: nothing this large is run."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,6 +57,37 @@ def test_a_bound_and_its_gradient_need_no_array_of_rows_by_points(x64, method, m
     rule = [algorithm.rule] * (gradient is _at_mode)
     arguments = (algorithm, *rule, space, vector, data, ascended)
     assert bytes_needed(gradient, *arguments) < 0.35 * BLOCK
+
+
+def test_blocks_that_are_kept_bound_what_updates_need(x64):
+    """At the limit: what is kept, and what a pass makes of it; one row more, chunks again."""
+    method = lgp.VariationalInference(lgp.Inducing(points=np.zeros((100, D))))
+    needed = []
+    for rows in (20_971, 20_972):
+        algorithm = method.algorithm(classification())
+        data, column = lgp.Data(np.zeros((rows, D)), np.zeros(rows)), jnp.zeros((rows, 1))
+        sites = GaussianSites(column, column, jnp.zeros(rows))
+        needed.append(bytes_needed(ascend, algorithm, classification(), data, sites))
+    kept = 2**21 * 8
+    assert kept < needed[0] < 6 * kept
+    assert needed[1] < needed[0] - kept
+
+
+def test_kernels_of_a_kind_of_their_own_keep_no_array_of_rows_by_points_by_inputs(x64):
+    rows, points, inputs = 20_000, 100, 60
+    representation = lgp.Inducing(points=np.zeros((points, inputs)))
+    make = jax.jit(lambda kernel, X: representation.kept(kernel, X, 1))
+    needed = bytes_needed(make, Turned(jnp.eye(inputs)), np.zeros((rows, inputs)))
+    assert needed < 0.5 * rows * points * inputs * 8
+
+
+class Turned(lgp.Kernel):
+    """Of inputs after a linear map, pair by pair."""
+
+    turn: Any
+
+    def __call__(self, x, z):
+        return jnp.exp(-0.5 * jnp.sum((self.turn @ (x - z)) ** 2))
 
 
 def test_own_kernels_need_no_array_of_rows_by_points(x64):

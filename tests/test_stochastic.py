@@ -10,6 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.augmentations import GammaPoissonPolyaGamma
+from latentgp.inference import batch_driver
 from latentgp.inference.batch_driver import Plan
 from latentgp.inference.batch_method import in_batches_if_many
 from latentgp.inference.methods import choose_method
@@ -119,9 +120,11 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covar
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.max(np.abs(other)))
 
 
-def in_batches(algorithm, model, start, total, batches, *, rate=0.02, schedule=None, spread=None):
+def in_batches(
+    algorithm, model, start, total, batches, *, rate=0.02, decay=300.0, schedule=None, spread=None
+):
     """The algorithm for batches, and its state at a model's hyper-parameters and a posterior."""
-    rate, decay, total, batches = (jnp.asarray(v) for v in (rate, 300.0, total, batches))
+    rate, decay, total, batches = (jnp.asarray(v) for v in (rate, decay, total, batches))
     schedule, space = schedule or lgp.RobbinsMonro(), ParameterSpace(model)
     inference = StochasticInference(algorithm, space, schedule, rate, decay, spread, total, batches)
     return inference, inference.init(jnp.asarray(space.to_vector()), start)
@@ -130,15 +133,12 @@ def in_batches(algorithm, model, start, total, batches, *, rate=0.02, schedule=N
 def whole_and_batches(x64):
     """An algorithm for batches of 64 of 300 rows, a state, and the epoch's batches, filled up."""
     algorithm, model, data, state = parts(*CASES["variational"])
-    numbers = (jnp.asarray(number) for number in (0.05, 200.0, 300.0, 5.0))
-    rate, decay, total, batches = numbers
-    inference = StochasticInference(
-        algorithm, ParameterSpace(model), lgp.RobbinsMonro(), rate, decay, None, total, batches
+    inference, state = in_batches(
+        algorithm, model, state.posterior, 300.0, 5.0, rate=0.05, decay=200.0
     )
-    vector = jnp.asarray(inference.space.to_vector())
     rows = RowsInMemory(data.reweighted(jnp.linspace(0.5, 1.5, 300)))
     epoch = [jax.tree.map(jnp.asarray, block) for block in rows.epoch((3,), 64)]
-    return inference, inference.init(vector, state.posterior), rows.data, epoch
+    return inference, state, rows.data, epoch
 
 
 def test_batches_of_an_epoch_give_the_bound_of_all_rows_in_the_mean(x64):
@@ -342,11 +342,7 @@ def test_one_row_far_off_does_not_carry_hyper_parameters_away(x64):
     algorithm = lgp.CollapsedVI(lgp.Inducing(points=data.X[:15])).algorithm(model)
     part = data.select(np.arange(100)).to_device()
     start = algorithm.init(model, part).posterior
-    rate, decay, total, number = (jnp.asarray(v) for v in (0.05, 1e9, 1200.0, 12.0))
-    inference = StochasticInference(
-        algorithm, ParameterSpace(model), lgp.RobbinsMonro(), rate, decay, None, total, number
-    )
-    state = inference.init(jnp.asarray(inference.space.to_vector()), start)
+    inference, state = in_batches(algorithm, model, start, 1200.0, 12.0, rate=0.05, decay=1e9)
 
     @jax.jit
     def step(state, batch):
@@ -502,6 +498,8 @@ def test_a_round_is_a_second_of_work_and_patience_counts_batches():
     assert short.round_size * short.rounds_of(40_781) >= short.batches == 41
     assert short.patience * short.round_size >= 3 * 41
     assert plan(1000, 10_000_000).round_size == 1
+    looks = [p.scored_every * p.round_size for p in (least, few, many, short)]
+    assert looks == [100, 100, 104, 42]
 
 
 def test_a_start_through_fewer_points_leads_to_the_same_place(monkeypatch):
@@ -530,6 +528,20 @@ def test_held_out_rows_end_the_search():
     assert fit.diagnostics.converged
     assert np.all(np.isfinite([progress.held_out for progress in seen]))
     assert len(seen) < 40
+
+
+def test_held_out_rows_are_looked_at_once_in_a_hundred_batches_or_an_epoch(monkeypatch):
+    monkeypatch.setattr(batch_driver, "_FEW_BATCHES", 3)
+    monkeypatch.setattr(batch_driver, "_FEW_NUMBERS", 0)
+    model, data = classification(1000)
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(15)), batch_size=100, epochs=4, held_out=0.1
+    )
+    seen = []
+    lgp.fit(model, data, key=KEY, method=method, callback=seen.append)
+    scores = [progress.held_out for progress in seen]
+    assert len(scores) == 12
+    assert [a != b for a, b in itertools.pairwise(scores)] == [False, False, True] * 3 + [False] * 2
 
 
 class TestSource:

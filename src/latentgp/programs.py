@@ -56,7 +56,7 @@ def keep_programs(folder: str | Path | None = None) -> Path | None:
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return None
     try:
-        folder = _usual_folder() if folder is None else Path(folder).absolute()
+        folder = (_usual_folder() if folder is None else Path(folder)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         if sum(map(_size, folder.glob(f"*{_ENDING}"))) > _MOST_BYTES:
             _forget(folder, "")

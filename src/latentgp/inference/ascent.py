@@ -57,10 +57,10 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     dtype = data.X.dtype
     goal, signed = algorithm.rule.goal, algorithm.rule.signed(model.likelihood)
     latents = model.likelihood.latent_size
-    seen = algorithm.representation.seen(model.kernel, data.X, latents)
+    kept = algorithm.representation.kept(model.kernel, data.X, latents)
 
     def at(sites: GaussianSites) -> Read:
-        return algorithm.sweep(algorithm.resume(model, data, sites, seen), data, 1.0, seen)[1]
+        return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
     def moved(history: History, update: Update, step_size: Float[Array, ""]) -> GaussianSites:
         if goal == "mode" and not (signed or latents > 1):  # Newton's own steps need no secants

@@ -33,7 +33,8 @@ class Round(NamedTuple):
     Attributes:
         bound: mean of its steps' estimates, in nats.
         share: mean of its steps.
-        held_out: mean log density of held-out targets after it, in nats; NaN without any.
+        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
+            any.
         seconds: since the start of the search.
         steps: so far.
         epoch: which one it belonged to.
@@ -65,7 +66,8 @@ class BatchProgress(NamedTuple):
         epochs: passes over the rows so far, with the part of the present one.
         bound: of this round, in nats.
         best: of all rounds, in nats.
-        held_out: mean log density of held-out targets, in nats; NaN without any.
+        held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
+            any.
         seconds: since the search in batches began.
         posterior: gives the posterior of this moment when called.
     """
@@ -90,6 +92,7 @@ class Plan(NamedTuple):
         tolerance: nats a row by which a window of rounds must raise the bound (or the held-out log
             density) for the search to go on.
         patience: rounds of a window at least; it is a quarter of all, as noise takes that long.
+        scored_every: rounds between two looks at held-out targets.
     """
 
     epochs: int
@@ -98,6 +101,7 @@ class Plan(NamedTuple):
     round_size: int
     tolerance: float
     patience: int
+    scored_every: int
 
     @classmethod
     def of(
@@ -115,7 +119,7 @@ class Plan(NamedTuple):
         numbers in what is as long as its rows and as wide as `columns`, inputs or inducing
         variables, or ten million where 8 batches take more than two: a second's work at most, and
         memory that does not matter. `patience` counts 100 batches each, or epochs where these are
-        shorter.
+        shorter, and held-out targets are looked at as often.
         """
         batches = math.ceil(rows / batch_size)
         even = math.ceil(rows / batches)
@@ -124,7 +128,8 @@ class Plan(NamedTuple):
         fitting = max(_FEW_NUMBERS // numbers, min(_FEW_BATCHES, _MANY_NUMBERS // numbers))
         rounds = math.ceil(batches / max(1, min(most, fitting)))
         size = math.ceil(batches / rounds)
-        return cls(epochs, batches, even, size, tolerance, math.ceil(patience * most / size))
+        patience = math.ceil(patience * most / size)
+        return cls(epochs, batches, even, size, tolerance, patience, math.ceil(most / size))
 
     def rounds_of(self, rows: int) -> int:
         """Of an epoch of so many rows."""
@@ -218,11 +223,10 @@ class BatchDriver:
                 "The bound is not a finite number on any batch of a round; start from other "
                 "hyper-parameters, or change the units of the data."
             )
-        held_out = float("nan") if self.held_out is None else self.held_out(self.view(state))
         this = Round(
             float(real.mean()),
             float(np.nanmean(np.asarray(info.share))),
-            held_out,
+            self._score(state),
             time.perf_counter() - self._started,
             int(state.steps),
             epoch,
@@ -252,6 +256,14 @@ class BatchDriver:
             return f"max_seconds={limit:g} were over"
         return self._stop_if_still()
 
+    def _score(self, state: Any) -> float:
+        """Of held-out targets, now or when it was last taken."""
+        if self.held_out is None:
+            return float("nan")
+        if len(self.rounds) % self.plan.scored_every:
+            return self.rounds[-1].held_out
+        return self.held_out(self.view(state))
+
     def _stop_if_still(self) -> str | None:
         """A reason if the last rounds together are no better than as many before them.
 
@@ -260,12 +272,12 @@ class BatchDriver:
         window = max(self.plan.patience, len(self.rounds) // 4)
         if len(self.rounds) < max(2 * window, self.plan.rounds_of(self.source.size)):
             return None
+        last = self.rounds[-2 * window :]
         if self.held_out is not None:
-            values, unit = np.array([r.held_out for r in self.rounds]), 1.0
+            values, unit = np.array([r.held_out for r in last]), 1.0
         else:
-            values = np.array([r.bound for r in self.rounds])
-            unit = self.source.total_weight
-        before, after = values[-2 * window : -window], values[-window:]
+            values, unit = np.array([r.bound for r in last]), self.source.total_weight
+        before, after = values[:window], values[window:]
         return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
 
     def _recall(self, state: Any) -> Any:

@@ -129,7 +129,7 @@ class SiteInference(eqx.Module):
         return self.rule.first(sites, start, prior)
 
     def resume(
-        self, model: LatentGP, data: Data, sites: GaussianSites, seen: Any = None
+        self, model: LatentGP, data: Data, sites: GaussianSites, kept: Any = None
     ) -> SiteState:
         """The state of a (new) model with sites already known.
 
@@ -137,11 +137,11 @@ class SiteInference(eqx.Module):
             model: with the hyper-parameters.
             data: the rows.
             sites: one a row and latent.
-            seen: `representation.seen` of the rows under the model's kernel, if it is at hand.
+            kept: `representation.kept` of the rows under the model's kernel, if it is at hand.
         """
         about = sites.about(prior_mean(model, data))
-        seen = data.X if seen is None else seen
-        posterior = self.representation.condition(model.kernel, seen, about)
+        rows_read = data.X if kept is None else kept
+        posterior = self.representation.condition(model.kernel, rows_read, about)
         return SiteState(model, sites, posterior)
 
     def step(
@@ -152,11 +152,11 @@ class SiteInference(eqx.Module):
         return after, SiteInfo(read.bound)
 
     def sweep(
-        self, state: SiteState, data: Data, step_size: float, seen: Any = None
+        self, state: SiteState, data: Data, step_size: float, kept: Any = None
     ) -> tuple[SiteState, "Read"]:
-        """The state after a step, and what was read of the one before it; `seen` as in `resume`."""
+        """The state after a step, and what was read of the one before it; `kept` as in `resume`."""
         model, sites, posterior = state
-        seen = data.X if seen is None else seen
+        rows_read = data.X if kept is None else kept
         blocks = self.rule.blocks(model.likelihood)
         first = None
         for block in blocks:
@@ -180,7 +180,7 @@ class SiteInference(eqx.Module):
                 return new, (terms, mean + offset, variance)
 
             sites, after, read = self.representation.update_sites(
-                posterior, seen, rows_of(data), sites, prior_mean(model, data), update
+                posterior, rows_read, rows_of(data), sites, prior_mean(model, data), update
             )
             first = first or read
             posterior = after

@@ -135,16 +135,17 @@ class Representation(eqx.Module):
         """One that costs less, for hyper-parameters to start from."""
         return self
 
-    def seen(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
         """What passes over the same rows under the same kernel can share.
 
-        `condition` and `update_sites` take it in place of X, which it is where nothing is shared.
+        `condition` and `update_sites` take it in place of X, which it is where nothing is kept. A
+        subclass whose own of these read X must give X here.
         """
         return X
 
     @abstractmethod
     def condition(self, kernel: LatentKernel, X: Any, sites: GaussianSites) -> LatentPosterior:
-        """Prior times sites: the posterior of g. X are the rows' inputs, or what `seen` gives."""
+        """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
     @abstractmethod
     def update_sites(
@@ -160,7 +161,7 @@ class Representation(eqx.Module):
 
         Args:
             posterior: what `condition` gave for these X and sites.
-            X: inputs of the rows, or what `seen` gives.
+            X: inputs of the rows, or what `kept` gives.
             rows: targets, weights and side information.
             sites: the sites, as functions of f.
             offset: prior means of f at the rows.

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
@@ -38,18 +39,18 @@ from latentgp.latents.sampling import InducingSampler, inducing_sampler
 from latentgp.latents.selection import Selection, select_points
 from latentgp.latents.white_sites import Memory, Remembered, Statistics, WhiteSites
 from latentgp.linalg.cholesky import Factor, jittered_cholesky
-from latentgp.linalg.streaming import scan_rows
+from latentgp.linalg.streaming import in_chunks, scan_rows
 from latentgp.linalg.sums import sum_over_first
 from latentgp.sharding import number_of_shards
 from latentgp.sites.base import GaussianSites, Rows
 
 _COARSE_POINTS = 128
-# What is kept of rows that are gone over many times: 16 MiB, of 20,000 rows at most.
+# Kept of rows that are read many times: 16 MiB, of 20,000 rows at most. A pass takes as much again.
 _KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
 
 
-class SeenRows(NamedTuple):
-    """What the kernel says about rows that are gone over many times.
+class KeptBlocks(NamedTuple):
+    """What the kernel says about rows that are read many times.
 
     Attributes:
         blocks: k(Z, X).
@@ -60,7 +61,7 @@ class SeenRows(NamedTuple):
     variances: Float[Array, "#Q N"]
 
 
-Seen = Float[Array, "N D"] | SeenRows
+RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
 
 
 class Projected(NamedTuple):
@@ -209,15 +210,17 @@ class Inducing(Representation):
         chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
         return dataclasses.replace(self, number=_COARSE_POINTS, points=points[chosen])
 
-    def seen(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Seen:
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
         points = self._points()
         # In one chunk, which several latent functions would make too long for a core's cache.
         numbers = max(len(points), _LEAST_COLUMNS) * len(X)
         if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
             return X
-        return SeenRows(*kernel_blocks(kernel, points, X))
+        return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, points), X, len(points)))
 
-    def condition(self, kernel: LatentKernel, X: Seen, sites: GaussianSites) -> InducingPosterior:
+    def condition(
+        self, kernel: LatentKernel, X: RowsOrBlocks, sites: GaussianSites
+    ) -> InducingPosterior:
         points, prior = self._points(), self._prior(kernel)
         precision_of_prior = None if prior is None else prior.precision
 
@@ -229,13 +232,13 @@ class Inducing(Representation):
             return statistics.add(blocks, *self._project(residuals, linear, precision)), None
 
         start = no_rows(sites.linear.shape[1], points)
-        statistics, _ = _scan_seen(step, start, X, (sites.linear, sites.precision), len(points))
+        statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(points))
         return self._posterior(kernel, prior, statistics)
 
     def update_sites(
         self,
         posterior: InducingPosterior,
-        X: Seen,
+        X: RowsOrBlocks,
         rows: Rows,
         sites: GaussianSites,
         offset: Float[Array, "N Q"],
@@ -263,7 +266,7 @@ class Inducing(Representation):
 
         start = no_rows(sites.linear.shape[1], points)
         rest = rows, sites, offset
-        statistics, (sites, other) = _scan_seen(step, start, X, rest, len(points))
+        statistics, (sites, other) = _scan(step, start, X, rest, len(points))
         return sites, self._posterior(kernel, prior, statistics), other
 
     def pull_back(
@@ -563,19 +566,20 @@ class Inducing(Representation):
         return jnp.asarray(self.points)
 
 
-def _blocks_of(kernel: LatentKernel, points: Float[Array, "M D"], seen: Seen) -> SeenRows:
+def _blocks_of(
+    kernel: LatentKernel, points: Float[Array, "M D"], rows: RowsOrBlocks
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
     """Of a chunk of rows; those that are kept are there already."""
-    known = isinstance(seen, SeenRows)
-    return seen if known else SeenRows(*kernel_blocks(kernel, points, seen))
+    return rows if isinstance(rows, KeptBlocks) else kernel_blocks(kernel, points, rows)
 
 
-def _scan_seen(
-    step: Callable[..., tuple[Any, Any]], start: Any, seen: Seen, rest: PyTree, columns: int
+def _scan(
+    step: Callable[..., tuple[Any, Any]], start: Any, rows: RowsOrBlocks, rest: PyTree, columns: int
 ) -> tuple[Any, Any]:
-    """`scan_rows` over what is seen of rows and the rest of them, or one step if that is kept."""
-    if isinstance(seen, SeenRows):
-        return step(start, (seen, *rest), jnp.ones(seen.variances.shape[1], bool))
-    return scan_rows(step, start, (seen, *rest), columns=columns)
+    """`scan_rows` over rows and the rest of them, or one step if their blocks are kept."""
+    if isinstance(rows, KeptBlocks):
+        return step(start, (rows, *rest), jnp.ones(rows.variances.shape[1], bool))
+    return scan_rows(step, start, (rows, *rest), columns=columns)
 
 
 def _pull_rows(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
-from jaxtyping import Bool, PyTree
+from jaxtyping import Bool, Float, PyTree
 
 from latentgp.arrays import Array
 from latentgp.sharding import ROWS, number_of_shards, place, summed, whole
@@ -88,6 +88,30 @@ def _scan_own(
         lambda c, part: step(c, *part), carry, (jax.tree.map(split, rows), real)
     )
     return carry, jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:])[:size], outputs)
+
+
+def in_chunks(
+    function: Callable[[Float[Array, "B D"]], PyTree], X: Float[Array, "N D"], columns: int
+) -> PyTree:
+    """Outputs whose last axis is of the rows, of a chunk of these at a time.
+
+    The last chunk reaches back into the one before it: a row may be read twice.
+    """
+    size = len(X)
+    width = min(size, chunk_size(columns))
+    if width == size:
+        return function(X)
+
+    def write(chunk: Any, whole: PyTree) -> PyTree:
+        start = jnp.minimum(chunk * width, size - width)
+        made = function(jax.lax.dynamic_slice_in_dim(X, start, width))
+        return jax.tree.map(
+            lambda a, b: jax.lax.dynamic_update_slice_in_dim(a, b, start, -1), whole, made
+        )
+
+    shapes = jax.eval_shape(function, X[:width])
+    start = jax.tree.map(lambda a: jnp.zeros((*a.shape[:-1], size), a.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-size // width), write, start)
 
 
 _BUCKETS = (64, 512, 4096)

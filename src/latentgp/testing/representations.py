@@ -1,6 +1,5 @@
 """What every representation of the latent functions must satisfy."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -67,6 +66,7 @@ def check_representation(
     _check_against_dense(posterior, kernel, X, sites, exact, name)
     _check_derivatives(ready, kernel, X, sites, name)
     _check_update(ready, kernel, X, sites, name)
+    _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
     _check_white(ready, kernel, X, exact, name)
     _check_paths(posterior, kernel, X, name)
     narrow = as_single((ready, kernel, X, sites))
@@ -260,17 +260,12 @@ def _check_update(
     offset = jnp.asarray(generator.normal(size=(len(X), _LATENTS)))
     rows = Rows(jnp.asarray(generator.normal(size=len(X))), None, {})
 
-    def run(representation, kernel, sites, sharing=False):
-        seen = representation.seen(kernel, jnp.asarray(X), 1) if sharing else X
-        posterior = representation.condition(kernel, seen, sites)
-        outcome = representation.update_sites(posterior, seen, rows, sites, offset, _update)
+    def run(representation, kernel, sites):
+        posterior = representation.condition(kernel, X, sites)
+        outcome = representation.update_sites(posterior, X, rows, sites, offset, _update)
         return outcome, representation.pull_back(posterior, X, sites), posterior
 
     whole = jax.jit(run)(representation, kernel, sites)
-    shared = jax.jit(partial(run, sharing=True))(representation, kernel, sites)
-    for one, other in zip(jax.tree.leaves(shared), jax.tree.leaves(whole), strict=True):
-        what = f"{name}: results from what passes share differ from those from inputs"
-        require_equal(one, other, what, rtol=1e-7, atol=1e-8)
     (new_sites, updated, terms), _, before = whole
     mean, variance = before.marginals(X)
     expected, each = _update(rows, mean, variance, sites, offset)
@@ -294,6 +289,32 @@ def _check_update(
     for one, other in zip(jax.tree.leaves(pieces), jax.tree.leaves(whole), strict=True):
         what = f"{name}: results in chunks of {_CHUNK} rows differ from those in one piece"
         require_equal(one, other, what, rtol=1e-7, atol=1e-8)
+
+
+def _check_kept(
+    representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
+) -> None:
+    """What is kept for passes over the rows of one latent function tells them what inputs tell."""
+    kept = representation.kept(kernel, X, 1)
+    if kept is X:
+        return
+    one = sites._replace(linear=sites.linear[:, :1], precision=sites.precision[:, :1])
+    rows = Rows(jnp.asarray(X[:, 0]), None, {})
+
+    @jax.jit
+    def run(given):
+        posterior = representation.condition(kernel, given, one)
+        offset = jnp.zeros((len(X), 1))
+        return posterior, representation.update_sites(posterior, given, rows, one, offset, _update)
+
+    for ours, theirs in zip(*map(jax.tree.leaves, (run(kept), run(X))), strict=True):
+        what = f"{name}: results from what is kept differ from those from inputs"
+        require_equal(ours, theirs, what, rtol=1e-7, atol=1e-8)
+    with chunks_of(_CHUNK):
+        again = representation.kept(kernel, X, 1)
+    for ours, theirs in zip(*map(jax.tree.leaves, (again, kept)), strict=True):
+        what = f"{name}.kept: what is made in chunks of {_CHUNK} rows differs"
+        require_equal(ours, theirs, what, rtol=1e-12, atol=1e-12)
 
 
 def _check_white(
