@@ -339,8 +339,8 @@ def note_time_to_best_peer(runs: Runs, score: str = "log_loss") -> None:
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """None, which is what a run has that did not get there, counts as more than any number."""
-    known = [float("inf") if value is None else value for value in values]
+    """None, of a run that did not get there, and NaN count as more than any number."""
+    known = [float("inf") if v is None or math.isnan(v) else v for v in values]
     middle = statistics.median(known) if known else float("inf")
     return middle if middle < float("inf") else None
 
