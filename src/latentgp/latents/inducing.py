@@ -24,11 +24,20 @@ from latentgp.latents.base import (
     over_latents,
     over_sharing,
 )
+from latentgp.latents.inducing_derivatives import (
+    BlockRead,
+    pull_moved,
+    pull_rows,
+    slope_of_bound,
+    slope_of_held,
+    slope_of_precisions,
+    slope_of_trace,
+    without_prior,
+)
 from latentgp.latents.inducing_posterior import (
     Covariance,
     InducingPosterior,
     Prior,
-    half_reduction,
     kernel_blocks,
     no_rows,
     posterior_given,
@@ -278,12 +287,12 @@ class Inducing(Representation):
             inverse = posterior.prior_precision
             through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
-            through_rows, marginals = _pull_rows(posterior, rows)
+            through_rows, marginals = pull_rows(posterior, rows)
             if self.remembered is not None:
                 earlier = self._pull_remembered(posterior)
                 through_rows = jax.tree.map(jnp.add, through_rows, earlier)
-            precisions = over_latents(_without_prior, posterior.white_lower)
-            through_prior = over_latents(_slope_of_trace, posterior.factor, precisions)
+            precisions = over_latents(without_prior, posterior.white_lower)
+            through_prior = over_latents(slope_of_trace, posterior.factor, precisions)
         slopes = self._slope_of_evidence(posterior), through_prior
         return Pullback(*self._pull_prior(posterior, through_rows, *slopes), *marginals)
 
@@ -317,7 +326,7 @@ class Inducing(Representation):
         """
 
         def step(carry, chunk, real):
-            read = _Block.of(posterior, chunk.X)
+            read = BlockRead.of(posterior, chunk.X)
             chunk = chunk.reweighted(chunk.weights * real)
             sites, here = update(chunk, read.mean.T, read.variance.T)
             linear, precision = sites.linear.T, sites.precision.T
@@ -339,14 +348,14 @@ class Inducing(Representation):
         known = posterior.white_mean, posterior.white_root, held, white
         if self.covariance == "full":
             inputs = posterior.mean_weights, *known
-            slopes = [over_latents(_slope_of_bound, posterior.factor, *inputs)]
+            slopes = [over_latents(slope_of_bound, posterior.factor, *inputs)]
         else:
-            through_prior = over_latents(_slope_of_trace, posterior.factor, white.precision)
+            through_prior = over_latents(slope_of_trace, posterior.factor, white.precision)
             slopes = [self._slope_of_evidence(posterior), through_prior]
         in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
         if moving:
-            slope = over_latents(_slope_of_held, posterior.factor, *known)
-            change = _pull_moved(posterior, slope)
+            slope = over_latents(slope_of_held, posterior.factor, *known)
+            change = pull_moved(posterior, slope)
             places = eqx.tree_at(lambda r: r.points, places, places.points + change)
         return RowsRead(white, sums, in_kernel, places)
 
@@ -356,7 +365,7 @@ class Inducing(Representation):
             in_determinant = 0.5 * posterior.reduction
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
-            in_determinant = over_latents(_slope_of_precisions, *white)
+            in_determinant = over_latents(slope_of_precisions, *white)
         return over_latents(
             lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
             in_determinant,
@@ -580,145 +589,3 @@ def _scan(
     if isinstance(rows, KeptBlocks):
         return step(start, (rows, *rest), jnp.ones(rows.variances.shape[1], bool))
     return scan_rows(step, start, (rows, *rest), columns=columns)
-
-
-def _pull_rows(
-    posterior: InducingPosterior, rows: tuple[Array, Array, Array]
-) -> tuple[Any, tuple[Array, Array]]:
-    """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
-
-    def step(slopes, chunk, real):
-        x, linear, precision = chunk
-        read = _Block.of(posterior, x)
-        here = read.pull(linear.T * real, precision.T * real)
-        return jax.tree.map(jnp.add, slopes, here), (read.mean.T, read.variance.T)
-
-    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
-    return scan_rows(step, start, rows, columns=len(posterior.points))
-
-
-class _Block(NamedTuple):
-    """Kernel blocks of some rows, and what a posterior says about them.
-
-    Attributes:
-        blocks: k(Z, X), shape (#Q, M, B).
-        prior: variances, shape (#Q, B).
-        products: reduction times block, shape (Q, M, B).
-        mean: of g at the rows, shape (Q, B).
-        variance: of g at the rows, shape (Q, B).
-        weights: the posterior's `mean_weights`.
-        pull_blocks: from derivatives in blocks and prior to those in kernel and points.
-    """
-
-    blocks: Float[Array, "#Q M B"]
-    prior: Float[Array, "#Q B"]
-    products: Float[Array, "Q M B"]
-    mean: Float[Array, "Q B"]
-    variance: Float[Array, "Q B"]
-    weights: Float[Array, "Q M"]
-    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Array]]
-
-    @classmethod
-    def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "_Block":
-        (blocks, prior), pull_blocks = jax.vjp(
-            lambda kernel, points: kernel_blocks(kernel, points, X),
-            posterior.kernel,
-            posterior.points,
-        )
-
-        def read(block, prior, weights, reduction):
-            product = reduction @ block
-            left = prior - sum_over_first(product * block)
-            top = jnp.inf if posterior.signed else prior
-            return product, weights @ block, jnp.clip(left, 0.0, top)
-
-        weights = posterior.mean_weights
-        products, mean, variance = over_latents(read, blocks, prior, weights, posterior.reduction)
-        return cls(blocks, prior, products, mean, variance, weights, pull_blocks)
-
-    def pull(
-        self, linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
-    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
-        """Derivatives of the log evidence through the blocks, given the rows' sites."""
-
-        def in_block(product, mean, weights, linear, precision):
-            # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
-            return product * precision + weights[:, None] * (linear - precision * mean)
-
-        through = over_latents(in_block, self.products, self.mean, self.weights, linear, precision)
-        in_prior = over_sharing(-0.5 * precision, self.prior)
-        return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
-
-
-def _slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
-    return -0.5 * factor.inverse.T @ precision @ factor.inverse
-
-
-def _rest(mean: Float[Array, "M"], held: WhiteSites, rows: WhiteSites) -> Float[Array, "M"]:
-    """By how much the rows' linear term is not what is held, less D m, D that of precisions."""
-    return rows.linear - held.linear - (rows.precision - held.precision) @ mean
-
-
-def _slope_of_bound(
-    factor: Factor,
-    weights: Float[Array, "M"],
-    mean: Float[Array, "M"],
-    root: Float[Array, "M M"],
-    held: WhiteSites,
-    rows: WhiteSites,
-) -> Float[Array, "M M"]:
-    """In K_mm, of the bound of a posterior N(m, S), S = R'R, whose sites are not those of the rows.
-
-    With what is held, H, as a function of u, it is in units of the prior
-    -(Y (I + P) Y + (m + 2 Y r) m') / 2, made symmetric, where Y = I - S, S = (I + H)^-1, P is the
-    rows' precision, and r their linear term less that of H and (P - H) m.
-    """
-    half = half_reduction(root, factor.inverse)
-    inner = half @ (rows.precision + jnp.eye(len(mean), dtype=mean.dtype)) @ half.T
-    cross = jnp.outer(half @ _rest(mean, held, rows), weights)
-    return -0.5 * (inner + jnp.outer(weights, weights) + cross + cross.T)
-
-
-def _slope_of_held(
-    factor: Factor,
-    mean: Float[Array, "M"],
-    root: Float[Array, "M M"],
-    held: WhiteSites,
-    rows: WhiteSites,
-) -> Float[Array, "M M"]:
-    """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
-
-    It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held, D = P - H.
-    """
-    covariance = root.T @ root
-    rest = covariance @ _rest(mean, held, rows)
-    cross = jnp.outer(rest, mean)
-    inner = covariance @ (rows.precision - held.precision) @ covariance - cross - cross.T
-    slope = held.precision @ inner + jnp.outer(held.linear, rest)
-    return factor.inverse.T @ slope @ factor.inverse
-
-
-def _pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Float[Array, "M D"]:
-    """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
-    kernel, points = posterior.kernel, posterior.points
-
-    def worth(moved: Float[Array, "M D"]) -> Float[Array, ""]:
-        change = latent_grams(kernel, points, moved) - latent_grams(kernel, moved)
-        return jnp.sum(over_sharing(slope, change) * change)
-
-    return jax.grad(worth)(points)
-
-
-def _slope_of_precisions(
-    factor: Factor, white_lower: Float[Array, "M M"], white_root: Float[Array, "M M"]
-) -> Float[Array, "M M"]:
-    """Of -sum_j log(1 + A_jj) / 2 in K_mm, through dL = L Phi(L^-1 dK L^-T) (Murray 2016, 8)."""
-    inner = jnp.diagonal(white_root)[:, None] ** 2 * _without_prior(white_lower)
-    inner = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
-    return 0.5 * factor.inverse.T @ (inner + inner.T) @ factor.inverse
-
-
-def _without_prior(white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """A from the factor of I + A."""
-    return white_lower @ white_lower.T - jnp.eye(len(white_lower), dtype=white_lower.dtype)
