@@ -14,7 +14,6 @@ from latentgp.latents.inducing_posterior import InducingPosterior, half_reductio
 from latentgp.latents.white_sites import WhiteSites
 from latentgp.linalg.cholesky import Factor
 from latentgp.linalg.streaming import scan_rows
-from latentgp.linalg.sums import sum_over_first
 
 
 def pull_rows(
@@ -63,9 +62,7 @@ class BlockRead(NamedTuple):
 
         def read(block, prior, weights, reduction):
             product = reduction @ block
-            left = prior - sum_over_first(product * block)
-            top = jnp.inf if posterior.signed else prior
-            return product, weights @ block, jnp.clip(left, 0.0, top)
+            return product, weights @ block, posterior.variance_left(prior, block, product)
 
         weights = posterior.mean_weights
         products, mean, variance = over_latents(read, blocks, prior, weights, posterior.reduction)

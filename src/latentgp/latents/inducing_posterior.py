@@ -72,12 +72,18 @@ class InducingPosterior(LatentPosterior):
         """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
 
         def variance(block, prior, reduction):
-            explained = sum_over_first((reduction @ block) * block)
-            # Rows of negative precision can leave more variance than the prior has.
-            return jnp.clip(prior - explained, 0.0, jnp.inf if self.signed else prior)
+            return self.variance_left(prior, block, reduction @ block)
 
         variances = over_latents(variance, blocks, prior, self.reduction)
         return block_means(blocks, self.mean_weights), variances.T
+
+    def variance_left(
+        self, prior: Float[Array, "B"], block: Float[Array, "M B"], product: Float[Array, "M B"]
+    ) -> Float[Array, "B"]:
+        """Of one latent function's prior variances at rows; `product` is reduction times block."""
+        # Rows of negative precision can leave more variance than the prior has.
+        top = jnp.inf if self.signed else prior
+        return jnp.clip(prior - sum_over_first(product * block), 0.0, top)
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         cross = latent_grams(self.kernel, self.points, X)
