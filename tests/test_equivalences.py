@@ -557,6 +557,19 @@ def test_variational_inference_finds_great_counts(factor, other):
     np.testing.assert_allclose(np.sqrt(variational.variance) / sd, 1, atol=0.3)
 
 
+def test_first_sites_of_the_largest_latent_are_better_than_none(x64):
+    """All rows' slopes together, and no curvature, would lead past where any likelihood is."""
+    inputs = np.linspace(0, 6, 1200)
+    data = lgp.Data(inputs, np.floor(inputs / 2.001))
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.RobustMax(3))
+    algorithm = lgp.VariationalInference(lgp.Inducing(points=data.X[::100])).algorithm(model)
+    first = initial_sites(algorithm, model, data)
+    none = GaussianSites.none(first.linear)
+    known, unknown = (algorithm.resume(model, data, sites) for sites in (first, none))
+    known, unknown = (algorithm.sweep(state, data, 1.0)[1].bound for state in (known, unknown))
+    assert known > 0.5 * unknown  # both are negative
+
+
 @pytest.mark.parametrize("scale", [0.1, 0.01])
 def test_laplace_ends_at_a_mode_under_narrow_noise_with_outliers(x64, scale):
     inputs = np.linspace(0, 6, 40)[:, None]

@@ -223,6 +223,42 @@ def test_negative_precisions_stay_inside_the_cone():
     assert np.all(fit.posterior.predict_f(X).variance > 0)
 
 
+def largest_of_three(rows=1200):
+    """Three classes, nearly certain, by the largest of three latent functions."""
+    X, f, _ = table(rows)
+    latents = np.stack([f, 2 * np.cos(X[:, 1]) - 0.5, -f], axis=1)
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0]), lgp.RobustMax(3))
+    return model, lgp.Data(X, np.argmax(latents, axis=1).astype(float))
+
+
+def test_negative_precisions_do_not_carry_the_mean_off():
+    model, data = largest_of_three()
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(points=data.X[:40])), batch_size=40, epochs=8
+    )
+    losses = []
+
+    def look(progress):
+        probabilities = progress.posterior().predict(data.X).probabilities
+        own = np.take_along_axis(probabilities, data.y.astype(int)[:, None], axis=1)
+        losses.append(-np.mean(np.log(own)))
+
+    lgp.fit(model, data, key=KEY, method=method, callback=look)
+    assert max(losses) < 1.5 * losses[0]
+    assert losses[-1] < losses[0]
+
+
+def test_half_of_what_is_known_is_kept(x64):
+    rng = np.random.default_rng(0)
+    root = jnp.asarray(rng.normal(size=(2, 6, 6)))
+    known = WhiteSites(jnp.zeros((2, 6)), root @ root.mT)
+    least = WhiteSites(known.linear, 0.5 * known.precision - 0.5 * jnp.eye(6))
+    for shift, kept in ((1e-6, True), (-1e-6, False)):
+        one = jnp.zeros((2, 6, 6)).at[1, 2, 2].set(shift)
+        other = WhiteSites(known.linear, least.precision + 1e-9 * jnp.eye(6) + one)
+        assert known.keeps_half(other) == kept
+
+
 def softmax_with_memory(rows):
     """Three latent functions that share a kernel, after rows that are gone."""
     model, data = classification(rows)

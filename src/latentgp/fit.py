@@ -490,7 +490,8 @@ def _by_batches(
             # Batches go on at once; what they need is what these sites say through all points.
             latent = _said(algorithm, seen, rows, learned)
         if latent is None:
-            latent = _settled(algorithm.until_settled(), seen, rows, None).posterior
+            enough = algorithm.rough() if learns else algorithm.until_settled()
+            latent = _settled(enough, seen, rows, None).posterior
     else:
         looking = dataclasses.replace(method.algorithm(seen), representation=ready)
         latent = prior_of_some(looking, seen)

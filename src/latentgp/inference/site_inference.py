@@ -226,13 +226,14 @@ class SiteInference(eqx.Module):
         likelihood is, however narrow it is.
         """
         once = rows._replace(weights=None)
+        rule = self.rule.opening(model.likelihood)
 
         def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
             own_variance = variance / (1 + sites.precision * variance)
             own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
-            return proper(self.new_sites(model, once, own_mean, own_variance, sites))
+            return proper(rule.sites(model.likelihood, once, own_mean, own_variance, sites))
 
-        rounds = _ROUNDS_ALONE if self.rule.goal == "moments" else 1
+        rounds = _ROUNDS_ALONE if rule.goal == "moments" else 1
         sites = jax.lax.fori_loop(0, rounds, update, GaussianSites.none(mean))
         return sites.weighted(rows.weights)
 

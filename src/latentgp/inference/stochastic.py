@@ -261,8 +261,19 @@ class StochasticInference(BatchInference):
         Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
         stay as they are, and natural parameters go half as far, until there is one. Nothing moves
         where even a billionth leads out of the cone, or what the batch says is no number.
+        Negative precisions of rows never take more than half of the posterior's in a step: what is
+        left of hardly any would carry the next mean off.
         """
         direction, shift = ways
+        if self.representation(state).signed:
+            share = jax.lax.while_loop(
+                lambda share: (
+                    (share > _LEAST_SHARE)
+                    & ~state.white.keeps_half(state.white.towards(batch, share))
+                ),
+                lambda share: 0.5 * share,
+                share,
+            )
         vector, points = state.vector + rate * direction, state.points
         if shift is not None:
             points = points + rate * self.point_scale * shift

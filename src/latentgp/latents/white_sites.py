@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from latentgp.arrays import Array
 from latentgp.kernels import LatentKernel
@@ -126,6 +126,15 @@ class WhiteSites(NamedTuple):
     def plus(self, other: "WhiteSites") -> "WhiteSites":
         """What both say."""
         return WhiteSites(*map(jnp.add, self, other))
+
+    def keeps_half(self, other: "WhiteSites") -> Bool[Array, ""]:
+        """Whether another's I + A is in no direction less than half of this one's."""
+        half = 0.5 * jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
+
+        def lower(ours, others):
+            return cholesky(others - 0.5 * ours + half).lower
+
+        return jnp.all(jnp.isfinite(over_latents(lower, self.precision, other.precision)))
 
     def factor(self) -> Factor:
         """Of I + A, shapes (Q, M, M)."""

@@ -163,6 +163,10 @@ class SiteRule(eqx.Module):
     def is_exact(self, likelihood: Likelihood) -> bool:
         """Whether the sites are the likelihood itself, whatever is believed about f."""
 
+    def opening(self, likelihood: Likelihood) -> "SiteRule":
+        """The rule that makes the first sites; this one unless overridden."""
+        return self
+
     def starting_variance(
         self, likelihood: Likelihood, prior: Float[Array, "N Q"]
     ) -> Float[Array, "N Q"]:

@@ -11,6 +11,7 @@ from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.quadrature import training_nodes
 from latentgp.linalg.streaming import scan_rows
 from latentgp.sites.base import GaussianSites, Rows, SiteRule
+from latentgp.sites.moments import MomentRule
 
 _FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
 
@@ -62,6 +63,14 @@ class VariationalRule(SiteRule):
         """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
         own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
         return likelihood.latent_size <= 2 or own
+
+    def opening(self, likelihood: Likelihood) -> SiteRule:
+        """Matched moments, where a log density may curve upwards.
+
+        There its slope says nothing of how far to go: many rows of one side by side, as of
+        `RobustMax`, lead from the prior to where all are worse off.
+        """
+        return MomentRule() if self.signed(likelihood) and likelihood.is_normalised else self
 
     def first(
         self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
