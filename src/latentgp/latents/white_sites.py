@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from latentgp.arrays import Array
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_grams, over_latents
-from latentgp.linalg.cholesky import Factor, cholesky
+from latentgp.linalg.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.linalg.triangular import congruence, lower_product
 
 
@@ -132,7 +132,7 @@ class WhiteSites(NamedTuple):
         half = 0.5 * jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
 
         def lower(ours, others):
-            return cholesky(others - 0.5 * ours + half).lower
+            return lower_cholesky(others - 0.5 * ours + half)
 
         return jnp.all(jnp.isfinite(over_latents(lower, self.precision, other.precision)))
 

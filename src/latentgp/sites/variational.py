@@ -65,12 +65,12 @@ class VariationalRule(SiteRule):
         return likelihood.latent_size <= 2 or own
 
     def opening(self, likelihood: Likelihood) -> SiteRule:
-        """Matched moments, where a log density may curve upwards.
+        """Matched moments, where a density has steps.
 
-        There its slope says nothing of how far to go: many rows of one side by side, as of
-        `RobustMax`, lead from the prior to where all are worse off.
+        There slopes say nothing of how far to go: those of many rows side by side, from a prior
+        that spans a step, lead to where all are worse off.
         """
-        return MomentRule() if self.signed(likelihood) and likelihood.is_normalised else self
+        return self if likelihood.is_continuous else MomentRule()
 
     def first(
         self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
