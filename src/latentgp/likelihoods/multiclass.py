@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erfc, log_ndtr
-from jaxtyping import Bool, Float, Key
+from jax.scipy.special import erfc
+from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
@@ -251,7 +251,7 @@ class LargestLatent(ClassLikelihood):
         variance: Float[Array, "N Q"],
         side: SideInformation,
     ) -> Float[Array, "N"]:
-        return jnp.log(self._given_largest(self._log_largest(y, mean, variance), 1.0))
+        return jnp.log(self._given_largest(self._largest(y, mean, variance), 1.0))
 
     def log_expected_power(
         self,
@@ -263,50 +263,31 @@ class LargestLatent(ClassLikelihood):
         near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
     ) -> Float[Array, "N"]:
         # Nodes would see no slope of a step.
-        return jnp.log(self._given_largest(self._log_largest(y, mean, variance), power))
+        return jnp.log(self._given_largest(self._largest(y, mean, variance), power))
 
     def predictive_probabilities(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
     ) -> Float[Array, "N K"]:
         labels = jnp.broadcast_to(jnp.arange(self.classes), mean.shape).astype(mean.dtype)
-        over_classes = jax.vmap(self._log_largest, (1, None, None), 1)
-        largest = jnp.exp(over_classes(labels, mean, variance))
-        largest = largest / jnp.sum(largest, axis=1, keepdims=True)
-        return self._given_largest(jnp.log(largest), 1.0)
+        largest = jax.vmap(self._largest, (1, None, None), 1)(labels, mean, variance)
+        return self._given_largest(largest / jnp.sum(largest, axis=1, keepdims=True), 1.0)
 
     @abstractmethod
-    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
-        """E p(class | f)^power, given the log probability that its latent is the largest."""
-
-    def _log_largest(
-        self, y: Float[Array, "N"], mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        """Log P(f_y is the largest), f ~ N(mean, diag(variance)), by quadrature over f_y."""
-        above, own, weights = self._above(y, mean, variance)
-        others = jnp.sum(jnp.where(own, 0.0, log_ndtr(above)), axis=2)
-        return jax.nn.logsumexp(others, axis=1, b=weights)
+    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        """E p(class | f)^power, given the probability that its latent is the largest."""
 
     def _largest(
         self, y: Float[Array, "N"], mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
     ) -> Float[Array, "N"]:
-        """P(f_y is the largest), in a third of the time of its logarithm; tiny ones are zero."""
-        above, own, weights = self._above(y, mean, variance)
-        return jnp.prod(jnp.where(own, 1.0, 0.5 * erfc(-above / np.sqrt(2))), axis=2) @ weights
-
-    def _above(
-        self, y: Float[Array, "N"], mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-    ) -> tuple[Float[Array, "N S Q"], Bool[Array, "N 1 Q"], Float[Array, "S"]]:
-        """How far above each latent's mean nodes of f_y are, in its standard deviations.
-
-        With them, which latent is f_y, and the nodes' weights.
-        """
+        """P(f_y is the largest), f ~ N(mean, diag(variance)), by quadrature over f_y."""
         nodes, weights = prediction_nodes(1)
         own = jnp.arange(self.classes) == y.astype(int)[:, None]
         spread = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
         own_mean, own_spread = (jnp.sum(jnp.where(own, a, 0.0), axis=1) for a in (mean, spread))
         f = own_mean[:, None] + own_spread[:, None] * jnp.asarray(nodes[:, 0], mean.dtype)
         above = (f[:, :, None] - mean[:, None]) / spread[:, None]
-        return above, own[:, None], jnp.asarray(weights, mean.dtype)
+        below = jnp.where(own[:, None], 1.0, 0.5 * erfc(-above / np.sqrt(2)))
+        return jnp.prod(below, axis=2) @ jnp.asarray(weights, mean.dtype)
 
 
 class RobustMax(LargestLatent):
@@ -327,7 +308,7 @@ class RobustMax(LargestLatent):
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         largest = jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
-        return self._mixed(largest, 1.0)
+        return self._given_largest(largest, 1.0)
 
     def expected_log_prob(
         self,
@@ -340,10 +321,7 @@ class RobustMax(LargestLatent):
         other = self.epsilon / (self.classes - 1)
         return largest * jnp.log1p(-self.epsilon) + (1 - largest) * jnp.log(other)
 
-    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
-        return self._mixed(jnp.exp(log_largest), power)
-
-    def _mixed(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
         other = self.epsilon / (self.classes - 1)
         return (1 - self.epsilon) ** power * largest + other**power * (1 - largest)
 
@@ -359,5 +337,5 @@ class HeavisideMulticlass(LargestLatent):
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
 
-    def _given_largest(self, log_largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
-        return jnp.exp(log_largest)
+    def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
+        return largest
