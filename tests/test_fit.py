@@ -486,10 +486,15 @@ kernel, classes = lgp.RBF(lengthscale=0.8), np.digitize(X[:, 0], [-2.0, -1.0, 0.
 of_classes = lgp.LatentGP(kernel, lgp.LogisticSoftmax(5))
 some = lgp.Stochastic(lgp.AugmentedVI(points), batch_size=50, epochs=8, tolerance=0.0, classes=2)
 chains = lgp.GibbsSampling(points, chains=2, draws=150, warmup=50)
+scale = 1.5
+custom = lgp.LatentGP(
+    kernel, lgp.CustomLikelihood(lambda y, f: jax.nn.log_sigmoid(scale * (2 * y - 1) * f[0]))
+)
 model, y, method = {
     "whole": (lgp.LatentGP(kernel, lgp.Bernoulli()), target, lgp.VariationalInference(points)),
     "classes": (of_classes, classes, some),
     "chains": (lgp.LatentGP(kernel, lgp.Bernoulli()), target, chains),
+    "function": (custom, target, lgp.VariationalInference(points)),
 }[name]
 
 def run(checkpoint):
@@ -517,7 +522,7 @@ print(json.dumps([run(checkpoint), run(None)]))
 """
 
 
-@pytest.mark.parametrize("name", ["whole", "classes", "chains"])
+@pytest.mark.parametrize("name", ["whole", "classes", "chains", "function"])
 def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path, name):
     def start(hangs_at):
         command = [sys.executable, "-c", KILLED, name, tmp_path / "checkpoint", hangs_at]

@@ -56,6 +56,17 @@ class TestOIPS:
         np.testing.assert_array_equal(points[:2], earlier)
         assert len(select_points(X, None, self.KERNEL, 12, "oips", KEY, earlier)) <= 12
 
+    @pytest.mark.parametrize("before", [None, 12])
+    def test_where_they_are_too_few_they_are_everywhere(self, x64, before):
+        """Not the first ones that come, nor those of earlier rows alone."""
+        X = np.random.default_rng(0).uniform(-8, 8, (600, 2))
+        earlier = None if before is None else X[X[:, 0] < 0][:before]
+        points = select_points(X, None, self.KERNEL, 12, "oips", KEY, earlier)
+        assert len(points) == 12
+        for side in (X[:, 0] < 0, X[:, 0] > 0, X[:, 1] < 0, X[:, 1] > 0):
+            assert np.isin(points[:, 0], X[side, 0]).sum() >= 4
+        assert np.abs(points).max() > 6
+
 
 def test_a_grid_covers_the_rows_with_equal_steps(x64):
     X = np.random.default_rng(0).uniform(-2, 2, (300, 2))

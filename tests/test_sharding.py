@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
@@ -147,14 +148,43 @@ def test_an_error_in_one_process_ends_the_others(alone, tmp_path, how):
     assert load_file(tmp_path / f"{name}.search")
 
 
-def test_the_command_line_does_not_wait_for_others_after_an_error(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(lgp.InputError("no"), 1), (lgp.ProcessLost("lost"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_the_command_line_does_not_wait_for_others_after_an_error(monkeypatch, error, code):
     codes = []
+
+    def fail(*_):
+        raise error
+
     monkeypatch.setattr(sys, "argv", ["latentgp", "info", "nowhere"])
+    monkeypatch.setattr("latentgp.cli._table_model", fail)
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(os, "_exit", codes.append)
     with pytest.raises(SystemExit):
         main()
-    assert codes == [1]
+    assert codes == [code]
+
+
+def test_processes_that_see_other_files_refuse(alone, tmp_path):
+    """Node 1 has a copy that lacks rows."""
+    shutil.copy(alone[0] / "rows.parquet", tmp_path)
+    (tmp_path / "none").mkdir()
+    frame = pd.read_parquet(tmp_path / "rows.parquet")
+    frame.iloc[:400].to_parquet(tmp_path / "none" / "rows.parquet", row_group_size=100)
+    codes, errors = disturbed(tmp_path, "files", "yes")
+    assert codes == [1, 1]
+    assert all("do not see the same rows" in error for error in errors)
+
+
+def test_files_are_read_by_all_devices_or_none(alone, monkeypatch):
+    rows = lgp.FileRows(alone[0] / "rows.parquet", target="y")
+    model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(sys.modules["latentgp.fit"]._Task, "agreed", lambda task: task)
+    with pytest.raises(lgp.InputError, match=r"give devices=jax\.devices"):
+        lgp.fit(model, rows, key=jax.random.key(0))
 
 
 def test_a_checkpoint_that_one_process_refuses_is_refused_by_all(alone, tmp_path):

@@ -11,6 +11,7 @@ import time
 import jax
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 import latentgp as lgp
@@ -254,7 +255,7 @@ def test_a_failure_while_reading_keeps_what_was_learned(tmp_path):
         learned.append(progress.steps)
         path.write_bytes(content[:-100])
 
-    with pytest.raises(lgp.InputError, match=r"2\.parquet cannot be read"):
+    with pytest.raises(lgp.InputError, match=r"2\.parquet has changed since"):
         fit("search", spoil)
     assert learned
     path.write_bytes(content)
@@ -399,3 +400,87 @@ def test_a_search_with_another_buffer_does_not_go_on(tmp_path):
     run(300)
     with pytest.raises(lgp.InputError, match="made with another set of rows"):
         run(200)
+
+
+def test_an_index_of_pandas_is_no_input(tmp_path):
+    """The number of a row, where a table was shuffled before it was written, would be one."""
+    frame = table(100)
+    shuffled = frame.sample(frac=1.0, random_state=0)
+    shuffled.to_parquet(tmp_path / "numbered.parquet")
+    shuffled.set_index("count").to_parquet(tmp_path / "named.parquet")
+    assert lgp.FileRows(tmp_path / "numbered.parquet", target="y").inputs == ("a", "b", "count")
+    assert lgp.FileRows(tmp_path / "named.parquet", target="y").inputs == ("a", "b")
+    asked = lgp.FileRows(tmp_path / "named.parquet", target="y", inputs=["a", "count"])
+    np.testing.assert_array_equal(asked.sample(100).X[:, 1], shuffled["count"])
+
+
+def test_what_a_column_is_for_tells_rows_from_others(tmp_path):
+    table(100).to_parquet(tmp_path / "rows.parquet")
+    roles = {"weights": "count"}, {"exposure": "count"}, {"noise_variance": "count"}, {}
+    known = [
+        lgp.FileRows(tmp_path / "rows.parquet", target="y", inputs=["a", "b"], **role).identity()
+        for role in roles
+    ]
+    X, y, count = np.ones((5, 1)), np.ones(5), np.arange(1.0, 6.0)
+    known += [
+        RowsInMemory(lgp.Data(X, y, **{name: count})).identity()
+        for name in ("weights", "noise_variance")
+    ]
+    assert len(set(known)) == len(known)
+
+
+def test_equal_files_elsewhere_have_an_equal_layout(tmp_path):
+    for name, rows in (("one", 300), ("other", 300), ("less", 200)):
+        (tmp_path / name).mkdir()
+        table(rows).to_parquet(tmp_path / name / "rows.parquet", row_group_size=100)
+    one, other, less = (
+        lgp.FileRows(tmp_path / name, target="y") for name in ("one", "other", "less")
+    )
+    assert one.layout() == other.layout() != less.layout()
+    assert one.identity() != other.identity()
+
+
+def test_the_footer_of_a_file_is_read_once(tmp_path, monkeypatch):
+    table(1000).to_parquet(tmp_path / "rows.parquet", row_group_size=20)
+    opened, known = [], pyarrow.parquet.ParquetFile
+
+    def open_file(path, metadata=None):
+        opened.append(metadata is None)
+        return known(path, metadata=metadata)
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", open_file)
+    source = lgp.FileRows(tmp_path / "rows.parquet", target="y")
+    assert sum(block.size for block in source.epoch((0,), 100)) == 1000
+    assert len(opened) > 50
+    assert sum(opened) == 1
+
+
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
+    path = tmp_path / "rows.parquet"
+    table(1000).to_parquet(path, row_group_size=100)
+    source = lgp.FileRows(path, target="y")
+    table(1000, seed=1).to_parquet(path, row_group_size=100)
+    with pytest.raises(lgp.InputError, match="has changed since it was opened; open it again"):
+        list(source.epoch((0,), 100))
+
+
+def test_names_of_folders_are_not_read(tmp_path):
+    (tmp_path / "carrier=AA").mkdir()
+    table(50).to_parquet(tmp_path / "carrier=AA" / "rows.parquet")
+    with pytest.warns(UserWarning, match="carrier=AA, whose names are not read"):
+        lgp.FileRows(tmp_path, target="y")
+
+
+def test_a_quote_that_never_ends_is_named(tmp_path):
+    (tmp_path / "rows.csv").write_text('"a,y\n' + "1,2\n" * 50_000)
+    with pytest.raises(lgp.InputError, match=r"rows\.csv cannot be read"):
+        lgp.FileRows(tmp_path / "rows.csv", target="y")
+
+
+def test_an_empty_checkpoint_is_refused(tmp_path):
+    """As a loss of power may leave it: whoever has it should know."""
+    (tmp_path / "search").write_bytes(b"")
+    model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+    data = lgp.Data(np.arange(5.0), np.arange(5.0))
+    with pytest.raises(lgp.InputError, match=r"cannot be read \(it is empty"):
+        lgp.fit(model, data, key=KEY, checkpoint=tmp_path / "search")

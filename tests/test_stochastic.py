@@ -156,6 +156,73 @@ def test_batches_of_an_epoch_give_the_bound_of_all_rows_in_the_mean(x64):
         np.testing.assert_allclose(mean, told[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("schedule", [lgp.RobbinsMonro(), lgp.RobbinsMonro(0.9, 10.0)])
+def test_batches_that_weigh_more_count_as_much_more(schedule):
+    """One row that stands for half of all."""
+    X, f, rng = table(400)
+    weights = np.ones(400)
+    weights[7] = 400.0
+    y = f + 0.3 * rng.normal(size=400)
+    y[7] += 1.0
+    model = lgp.LatentGP(lgp.RBF(lengthscale=[0.8, 2.0]), lgp.Gaussian(4.0))
+    data, points = lgp.Data(X, y, weights=weights), lgp.Inducing(points=X[:25])
+    batches = lgp.Stochastic(
+        lgp.CollapsedVI(points), batch_size=20, epochs=100, tolerance=0.0, schedule=schedule
+    )
+    settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
+    known, found = (
+        lgp.fit(model, data, method=method, **settings).posterior.mean_f(X)
+        for method in (lgp.CollapsedVI(points), batches)
+    )
+    light = lgp.fit(
+        model, data.reweighted(np.ones(400)), method=lgp.CollapsedVI(points), **settings
+    ).posterior.mean_f(X)
+    assert np.abs(light - known).max() > 0.5
+    np.testing.assert_allclose(found, known, atol=0.05)
+
+
+class Dented(lgp.RBF):
+    """Its derivative at distance zero is no number."""
+
+    def gram(self, X, Z):
+        distance = jnp.sqrt(jnp.sum((X[:, None] - Z[None]) ** 2, axis=-1))
+        return super().gram(X, Z) * jnp.exp(-0.1 * distance)
+
+
+def test_a_search_that_cannot_move_has_not_converged():
+    X, f, rng = table(200)
+    model = lgp.LatentGP(Dented(lengthscale=1.0), lgp.Gaussian(0.1))
+    data, points = lgp.Data(X, f + 0.3 * rng.normal(size=200)), lgp.Inducing(points=X[:15])
+    method = lgp.Stochastic(lgp.CollapsedVI(points), batch_size=50, learn_points=True)
+    told = lgp.fit(
+        model, data, key=jax.random.key(0), method=method, learn_hyperparameters=False
+    ).diagnostics
+    assert not told.converged
+    assert told.ending == "no batch led anywhere"
+    assert any("steps on batches changed nothing" in warning for warning in told.warnings)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: lgp.Adaptive(window=0.5), "at least 1 step"),
+        (lambda: lgp.Stochastic(epochs=0), "whole numbers of at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(make, says):
+    with pytest.raises(lgp.InputError, match=says):
+        make()
+
+
+def test_targets_of_density_zero_have_no_bound_for_batches():
+    X, f, _ = table(60)
+    model = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
+    data = lgp.Data(X, np.digitize(f, [-0.5, 0.5]).astype(float))
+    method = lgp.Stochastic(lgp.ExpectationPropagation(lgp.Inducing(10)))
+    with pytest.raises(lgp.InputError, match=r"density of zero.*RobustMax"):
+        lgp.fit(model, data, key=jax.random.key(0), method=method)
+
+
 def test_rows_that_fill_a_batch_up_change_nothing(x64):
     inference, state, _, epoch = whole_and_batches(x64)
     filled = epoch[-1]

@@ -1,10 +1,13 @@
 """Posteriors that go on with further rows: what they must equal, and what they say."""
 
+import warnings
+
 import jax
 import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.sources import RowsInMemory
 
 KEY = jax.random.key(0)
 
@@ -153,6 +156,33 @@ def test_hyper_parameters_are_learned_on_the_way_and_the_mean_is_not():
     assert not np.allclose(after.model.kernel.lengthscale, start.model.kernel.lengthscale)
     held = fitted(start.model, second, method)
     assert float(after.posterior.log_evidence) > float(held.log_evidence)
+
+
+def test_one_row_more_says_nothing_about_scales():
+    """Nor does a part in which an input is constant."""
+    _, data = regression()
+    units = lgp.Data(1e-4 * data.X, 1e6 * data.y)
+    kernel = lgp.RBF(lengthscale=[0.8e-4, 2e-4], variance=1e12)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.05e12), lgp.ConstantMean(0.3e6))
+    start = lgp.fit(model, units, key=KEY, method=lgp.CollapsedVI(lgp.Inducing(30))).posterior
+    inducing = lgp.Inducing(30, remembered=start.remembered(), selection="greedy-variance")
+    usual = start.mean_f(units.X[:1]) + np.sqrt(start.model.likelihood.noise_variance)
+    one = lgp.Data(units.X[:1], usual)
+    after = lgp.fit(start.model, one, key=KEY, method=lgp.CollapsedVI(inducing)).model
+    for path in ("kernel.variance", "kernel.lengthscale", "likelihood.noise_variance"):
+        before, now = (lgp.parameters(m)[path].value for m in (start.model, after))
+        np.testing.assert_allclose(now, before, rtol=0.3, err_msg=path)
+
+
+def test_an_update_says_what_it_lost():
+    model, data = regression()
+    first = fitted(model, data, lgp.ExactGP())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = first.update([[0.5, 0.5]], [0.1], key=KEY)
+    assert len(kept.latent.points) >= data.size
+    with pytest.warns(UserWarning, match="leave about .* nats"):
+        first.update([[0.5, 0.5]], [0.1], key=KEY, n_inducing=5)
 
 
 def test_batches_go_on_from_what_is_remembered():
@@ -354,6 +384,23 @@ class TestEstimators:
         for estimator in (stream, again):
             estimator.partial_fit(X[:50], y[:50])
         np.testing.assert_allclose(again.predict(X), stream.predict(X), rtol=1e-12)
+
+    def test_the_size_of_the_first_part_bounds_nothing(self):
+        _, data = regression()
+        regressor = lgp.GPRegressor(method="collapsed", random_state=0)
+        regressor.partial_fit(data.X[:20], data.y[:20])
+        regressor.partial_fit(data.X[20:], data.y[20:])
+        assert len(regressor.posterior_.latent.points) > 100
+
+    def test_few_rows_go_on_with_many(self):
+        """From one coefficient a row to batches through inducing points."""
+        _, data = classification()
+        classifier = lgp.GPClassifier(n_inducing=20, method="variational", random_state=0)
+        classifier.set_params(n_inducing=None).fit(data.X[:60], data.y[:60])
+        assert isinstance(classifier.method_.representation, lgp.Dense)
+        rows = RowsInMemory(lgp.Data(data.X, data.y.astype(float)))
+        classifier.set_params(n_inducing=20).continue_with(rows, batch_size=50, epochs=2)
+        assert len(classifier.posterior_.latent.points) == 20
 
     def test_draws_cannot_go_on(self):
         X, f, _ = table(60)

@@ -258,6 +258,62 @@ class TestPrediction:
         found = read_table(tmp_path / "out.csv")
         np.testing.assert_array_equal(found["number"], frame["number"])
 
+    def test_predictions_do_not_take_the_name_of_a_column(self, model, tmp_path):
+        table(30).to_csv(tmp_path / "rows.csv", index=False)
+        first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+        predict_files(model, tmp_path / "rows.csv", first, with_inputs=True)
+        with pytest.raises(lgp.InputError, match="has a column 'predicted_mean' already"):
+            predict_files(model, first, second, with_inputs=True)
+
+    @pytest.mark.parametrize("large", [True, False])
+    def test_an_index_with_a_name_is_kept(self, model, tmp_path, monkeypatch, large):
+        monkeypatch.setattr("latentgp.table_prediction._LARGE_NUMBERS", 0 if large else 1000)
+        lgp.save(model, tmp_path / "model")
+        named = table(30).assign(id=np.arange(100, 130)).set_index("id")
+        named.to_parquet(tmp_path / "rows.parquet")
+        command = ["predict", tmp_path / "model", tmp_path / "rows.parquet", "--with-inputs"]
+        CliRunner().invoke(
+            app, [*map(str, command), "--out", str(tmp_path / "out.csv")], catch_exceptions=False
+        )
+        found = read_table(tmp_path / "out.csv")
+        np.testing.assert_array_equal(found["id"], named.index)
+        assert "predicted_mean" in found
+
+    def test_what_cannot_be_written_is_said(self, model, folder, tmp_path, monkeypatch):
+        (tmp_path / "out.csv").mkdir()
+        with pytest.raises(lgp.InputError, match="is a folder: name a file"):
+            predict_files(model, folder, tmp_path / "out.csv")
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("latentgp.table_prediction._join", full)
+        with pytest.raises(lgp.InputError, match="No space left on device"):
+            predict_files(model, folder, tmp_path / "other.csv")
+        monkeypatch.undo()
+        assert predict_files(model, folder, tmp_path / "other.csv") == 1300  # what is done is kept
+
+    def test_parts_of_other_labels_are_left_alone(self, tmp_path, folder):
+        """Fitted again with labels written in another way, the posterior is the same."""
+        words = table(150, target="label")
+        numbers = words.assign(label=np.where(words["label"] == "yes", "1", "0"))
+        settings = {"n_inducing": 10, "random_state": 0, "task": "classification"}
+        one, other = (TableModel.fit(frame, "label", **settings) for frame in (words, numbers))
+        with pytest.raises(KeyboardInterrupt):
+            predict_files(one, folder, tmp_path / "out.csv", callback=self.interrupt)
+        with pytest.raises(lgp.InputError, match="holds parts of other predictions"):
+            predict_files(other, folder, tmp_path / "out.csv")
+
+    def test_parts_that_end_elsewhere_are_not_read_twice(self, folder):
+        whole = pd.concat([part.batch.to_pandas() for part in Frames(folder).after(0)])
+        parts = list(Frames(folder).after(333))
+        rest = pd.concat([part.batch.to_pandas() for part in parts])
+        np.testing.assert_array_equal(rest["size"], whole["size"].to_numpy()[333:])
+        first = parts[0]
+        rows = first.convert(lambda frame: frame)
+        read = pd.read_parquet(first.path)["size"]
+        np.testing.assert_array_equal(rows["size"], read[rows.index])
+
     def test_an_interrupted_run_goes_on(self, model, folder, tmp_path, monkeypatch):
         out = tmp_path / "predicted.parquet"
 
@@ -431,7 +487,8 @@ class TestCommandLine:
         frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
         found = []
         for limit in (1, 10**9):
-            monkeypatch.setattr("latentgp.cli._LARGE_BYTES", limit)
+            for name in ("_LARGE_BYTES", "_LARGE_NUMBERS"):
+                monkeypatch.setattr(f"latentgp.table_prediction.{name}", limit)
             out = tmp_path / f"{limit}.{ending}"
             command = ["predict", tmp_path / "model", tmp_path / f"rows.{ending}"]
             result = self.run(*command, "--with-inputs", "--out", out)
@@ -458,3 +515,6 @@ class TestCommandLine:
         command = ["fit", tmp_path / "rows.csv", "--target", "amount", "--out", tmp_path / "model"]
         result = self.run(*command, "--checkpoint", tmp_path / "state")
         assert "--batch-size" in str(result.exception)
+        (tmp_path / "state").write_text("")
+        options = ["--batch-size", 10, "--checkpoint", tmp_path / "state"]
+        assert "cannot be made" in str(self.run(*command, *options).exception)

@@ -11,7 +11,6 @@ from latentgp.errors import InputError, ProcessLost
 from latentgp.programs import forget_unreadable, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
 
-_LARGE_BYTES = 50_000_000
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
 
@@ -102,7 +101,12 @@ def fit(
     if checkpoint is not None:
         if not in_batches:
             raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        try:
+            checkpoint.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"the folder {checkpoint} cannot be made ({error}): name another one"
+            ) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
     more: dict[str, Any] = {"restarts": restarts}
@@ -156,13 +160,13 @@ def predict(
     ] = False,
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
-    from latentgp.table_prediction import beside, predict_files
+    from latentgp.table_prediction import beside, is_large, predict_files
     from latentgp.tables import read_table, write_table
 
     if not 0 < level < 1:
         raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
     table_model = _table_model(model)
-    if data.is_dir() or (data.is_file() and data.stat().st_size > _LARGE_BYTES):
+    if is_large(data):
         settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
         rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
@@ -280,6 +284,10 @@ def main() -> None:
     except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
         leave()
+    except SystemExit as ended:  # of Typer, after Ctrl-C too
+        if ended.code:
+            leave(ended.code)
+        raise
 
 
 def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:

@@ -1,7 +1,6 @@
 """`fit`: a model, data and a method in; the learned model, its posterior and a verdict out."""
 
 import dataclasses
-import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
 from latentgp.data import Data
+from latentgp.digests import digest
 from latentgp.errors import InputError
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.driver import Driver
@@ -29,7 +29,7 @@ from latentgp.inference.methods import (
     choose_method,
     default_inducing,
 )
-from latentgp.inference.priors import Scales, scales, search_bounds, weak_priors
+from latentgp.inference.priors import Scales, around, scales, search_bounds, weak_priors
 from latentgp.inference.profile import (
     Settled,
     initial_sites,
@@ -51,7 +51,14 @@ from latentgp.precision import double_precision
 from latentgp.programs import make_room_for_programs
 from latentgp.questions import check_data, check_outputs_seen
 from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
-from latentgp.sharding import agreed, number_of_shards, rows_over, whole
+from latentgp.sharding import (
+    agreed,
+    is_same_everywhere,
+    number_of_shards,
+    rows_over,
+    spans_processes,
+    whole,
+)
 from latentgp.sources import RowsInMemory, RowSource
 from latentgp.sources.base import blocks_of
 
@@ -124,12 +131,14 @@ def fit(
             the diagnostics.
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior.
         priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
-            variances; a mapping changes them by path (None: no prior there); None means none.
+            variances (after rows that are remembered, around the model's values); a mapping
+            changes them by path (None: no prior there); None means none.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
-        max_evaluations: of the bound, each run.
+        max_evaluations: of the bound, each run; `Stochastic` has its epochs instead.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
-        tolerance: nats a row by which an iteration must raise the bound for a run to go on.
+        tolerance: nats a row by which an iteration must raise the bound for a run to go on;
+            `Stochastic` has one of its own.
         callback: called, in every process, with a `Progress` after every evaluation, a
             `BatchProgress` after every round, or a `ChainProgress` now and then; true ends the
             search or the sampling with what there is.
@@ -266,6 +275,20 @@ def _check_spread(method: Method) -> None:
         )
 
 
+def _check_processes(source: RowSource) -> None:
+    """Raise unless several processes can share the rows out among them."""
+    if jax.process_count() > 1 and not source.is_everywhere and not spans_processes():
+        raise InputError(
+            "Each of several processes reads a part of the files, which takes the devices of all "
+            "of them; give devices=jax.devices()."
+        )
+    if not is_same_everywhere(source.layout):
+        raise InputError(
+            "The processes do not see the same rows; give all of them the same files, or the same "
+            "arrays."
+        )
+
+
 class _Task(NamedTuple):
     """What is to be fitted, checked and merged, whatever the method."""
 
@@ -284,11 +307,16 @@ class _Task(NamedTuple):
         key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
         return self._replace(model=model, key=key)
 
+    def scales(self, data: Data) -> Scales:
+        """Of some of the rows, and of what is remembered."""
+        return scales(self.model, data, _remembered(self.method))
+
     def space(self, scale: Scales) -> ParameterSpace:
         """The hyper-parameters that are learned, with their priors."""
         chosen: dict[str, Distribution | None] = {}
         if self.priors is not None:
-            chosen |= weak_priors(self.model, scale)
+            weak = weak_priors(self.model, scale)
+            chosen |= weak if _remembered(self.method) is None else around(self.model, weak)
         if isinstance(self.priors, Mapping):
             chosen |= self.priors
         return ParameterSpace(self.model, frozen=self.frozen, priors=chosen)
@@ -309,7 +337,7 @@ def _by_sites(
     algorithm = method.algorithm(model)
     ready = agreed(algorithm.representation.initialise(data.X, data.weights, model.kernel, key))
     algorithm = dataclasses.replace(algorithm, representation=ready)
-    scale = scales(model, data)
+    scale = task.scales(data)
     space = task.space(scale)
     bounds = search_bounds(space, scale)
     rows = data.divisible(number_of_shards()).to_device()
@@ -435,6 +463,7 @@ def _by_batches(
         bound_of_rows,
     )
 
+    _check_processes(source)
     model, key = task.model, task.key
     all_rows, held_out = source, None
     if method.held_out:
@@ -448,7 +477,7 @@ def _by_batches(
     few = max(_SAMPLED_ROWS, source.size // _ROWS_A_SAMPLED_ONE)
     sample = RowsInMemory(candidates).sample(few).divisible(number_of_shards())
     algorithm = dataclasses.replace(algorithm, representation=ready)
-    scale = scales(model, sample)
+    scale = task.scales(sample)
     space = task.space(scale)
     learns = learn_hyperparameters and space.size > 0
     if not learns:
@@ -527,8 +556,8 @@ def _by_batches(
         algorithm, representation=inference.representation(searched.state)
     )
     bound, deficit = -latent.kl, latent.deficit
-    rows = _BLOCK_ROWS + -_BLOCK_ROWS % number_of_shards()
-    for block in blocks_of(source, (0,), rows):
+    rows = min(_BLOCK_ROWS, source.size)
+    for block in blocks_of(source, (0,), rows + -rows % number_of_shards()):
         worth, lost = bound_of_rows(algorithm, model, latent, block)
         bound, deficit = bound + worth, deficit + lost
     latent = dataclasses.replace(latent, deficit=deficit)
@@ -543,6 +572,7 @@ def _by_batches(
         method=method,
         reason=task.reason,
         data=sample,
+        passed_over=sum(r.passed_over for r in searched.rounds),
         learned=ended,
         records=searched.rounds,
         space=space,
@@ -570,7 +600,7 @@ def _sample(
     Chains that sample hyper-parameters start around the most probable ones by coordinate ascent.
     """
     model, data, key = task.model, task.data, task.key
-    scale = scales(model, data)
+    scale = task.scales(data)
     space = task.space(scale)
     learns = learn_hyperparameters and space.size > 0
     method.check(model, learns)
@@ -622,18 +652,10 @@ def _checkpoint(
         "another kind of method": type(task.method).__name__,
         "another set of rows (or buffer)": source.identity(),
         **settings,
-        "another key": _digest(jax.random.key_data(task.key)),
-        "another model": _digest(task.model),
+        "another key": digest(jax.random.key_data(task.key)),
+        "another model": digest(task.model),
         "another set of learned hyper-parameters": space.paths,
         "another prior": priors,
-        "another method": _digest(method),
+        "another method": digest(method),
     }
     return Checkpoint(path, {name: f"{value}" for name, value in made_with.items()})
-
-
-def _digest(tree: Any) -> str:
-    leaves, structure = jax.tree.flatten(tree)
-    digest = hashlib.sha256(f"{structure}".encode())
-    for leaf in leaves:
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()

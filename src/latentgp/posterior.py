@@ -4,6 +4,7 @@ Names say what is answered: `_f` is about the latent functions, `predict` about 
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 
+import warnings
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -177,7 +178,8 @@ class Posterior(eqx.Module):
             y: their targets.
             key: random key, for inducing points.
             weights: of the new rows, shape (N,).
-            n_inducing: at most so many inducing points afterwards; None takes what "auto" does.
+            n_inducing: at most so many inducing points afterwards; None takes as many as there are,
+                or what "auto" does if that is more.
             selection: how they are chosen among the new rows and the points so far, as in
                 `Inducing`; "oips" keeps these and adds rows that resemble none.
             side_information: what the likelihood reads a row, as in `Data`.
@@ -196,22 +198,21 @@ class Posterior(eqx.Module):
         """
         # `fit` makes posteriors and imports this module.
         from latentgp.fit import fit
-        from latentgp.inference.methods import choose_method, remembering
+        from latentgp.inference.methods import choose_method, default_inducing, remembering
 
         data = Data(X, y, weights=weights, **side_information)
         like = choose_method(self.model, data.size).method
-        method = remembering(like, self.model, self.remembered(), n_inducing, selection)
+        number = n_inducing or max(default_inducing(self.model), len(self.latent.centres))
+        method = remembering(like, self.model, self.remembered(), number, selection)
         result = fit(self.model, data, key=key, method=method, learn_hyperparameters=False)
         assert isinstance(result.posterior, Posterior)
+        for warning in result.diagnostics.warnings:
+            warnings.warn(warning, stacklevel=2)
         return result.posterior
 
     @double_precision
     def remembered(self) -> Remembered:
-        """What the rows said, for `Inducing(remembered=...)` on rows to come.
-
-        Raises:
-            InputError: negative precisions of sites on `Dense`.
-        """
+        """What the rows said, for `Inducing(remembered=...)` on rows to come."""
         return jax.tree.map(np.asarray, self.latent.remembered(float(self.log_evidence)))
 
     def _joint_draws(

@@ -4,6 +4,7 @@ While a mesh is set, `linalg.streaming.scan_rows` sums over each device's own ro
 the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -126,16 +127,16 @@ def join_processes(
     sys.excepthook = show_and_leave
 
 
-def leave() -> NoReturn:
-    """End after an error, one of several processes without the wait that JAX makes at its end.
+def leave(code: Any = 1) -> NoReturn:
+    """End with a code after an error, one of several processes without JAX's wait at its end.
 
     It waits minutes for the others, which wait for this one.
     """
     if jax.process_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
-    sys.exit(1)
+        os._exit(code if isinstance(code, int) else 1)
+    sys.exit(code)
 
 
 def number_of_shards() -> int:
@@ -247,6 +248,23 @@ def of_first_process(read: Callable[[], bytes]) -> bytes:
     if refusal:
         raise InputError(refusal.decode())
     return found
+
+
+def spans_processes() -> bool:
+    """Whether rows are spread over devices of every process."""
+    mesh = jax.sharding.get_mesh()
+    over = set() if mesh.empty else {device.process_index for device in mesh.devices.flat}
+    return len(over) == jax.process_count()
+
+
+def is_same_everywhere(describe: Callable[[], str]) -> bool:
+    """Whether all processes say the same of something; all of them get the same answer."""
+    if jax.process_count() == 1:
+        return True
+    from jax.experimental.multihost_utils import process_allgather
+
+    own = np.frombuffer(hashlib.sha256(describe().encode()).digest(), np.uint8)
+    return bool(np.ptp(np.asarray(process_allgather(own)), axis=0).max() == 0)
 
 
 def is_first_process() -> bool:

@@ -1,15 +1,18 @@
 """Predictions for tables larger than memory: part by part, each written whole or not at all."""
 
-import hashlib
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from latentgp._version import __version__
+from latentgp.digests import digest
 from latentgp.errors import InputError
 from latentgp.inference.driving import ProgressLine
+from latentgp.sources.pieces import TableFiles
 from latentgp.table_model import TableModel
 from latentgp.table_rows import Frames
 from latentgp.tables import once, write_table
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MARK = "made-of.txt"
+_LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
 
 class PredictionProgress(NamedTuple):
@@ -64,9 +68,11 @@ def predict_files(
 
     Raises:
         InputError: files that cannot be read or predicted, with file and row; an ending that is
-            not known, `out` among the rows, parts of other predictions.
+            not known, `out` among the rows, parts of other predictions; nothing can be written.
     """
     out, path = Path(out), Path(path)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: name a file to write")
     if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{out} does not end in .csv, .parquet or .pq: pass one of these")
     if path.resolve() in (out.resolve(), *out.resolve().parents):
@@ -75,7 +81,8 @@ def predict_files(
         )
     frames = Frames(path)
     parts = out.with_name(out.name + ".parts")
-    _claim(parts, _identity(model, frames, level, mean_only, with_inputs))
+    with _writing(parts):
+        _claim(parts, _identity(model, frames, level, mean_only, with_inputs))
     files = _files_in(parts)
     done = int(files[-1].stem) if files else 0
     predict = partial(model.predict, level=level, mean_only=mean_only, tell=once())
@@ -88,24 +95,57 @@ def predict_files(
             # Written whole or not at all; its name says how many rows are done.
             file = parts / f"{part.done:012d}{out.suffix.lower()}"
             unfinished = write_table(predictions, file.with_name(f"partial-{file.name}"))
-            unfinished.replace(file)
+            with _writing(file):
+                unfinished.replace(file)
             line.show(f"{part.done:,} of {frames.size:,} rows", time.monotonic() - started)
             if callback is not None:
                 callback(PredictionProgress(part.done, frames.size))
     finally:
         line.close()
     unfinished = out.with_name("partial-" + out.name)
-    _join(_files_in(parts), unfinished)
-    unfinished.replace(out)
-    _remove(parts)
+    with _writing(out):
+        _join(_files_in(parts), unfinished)
+        unfinished.replace(out)
+        _remove(parts)
     return frames.size
 
 
+def is_large(path: Path) -> bool:
+    """Whether a table is better predicted part by part: a folder, or one of many numbers."""
+    if path.is_dir():
+        return True
+    if path.suffix.lower() == ".csv" or not path.is_file():
+        return path.is_file() and path.stat().st_size > _LARGE_BYTES
+    files = TableFiles(path)
+    return files.size * len(files.names) > _LARGE_NUMBERS
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise what a disk refuses as the user's error."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error}; make room for it, or name another file to write"
+        ) from error
+
+
 def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
-    """A table's own columns, and its predictions under names that are not among them."""
+    """A table's own columns, and its predictions under names that are not among them.
+
+    Raises:
+        InputError: they are, as of predictions kept from another model.
+    """
     import pandas as pd
 
+    index = [name for name in inputs.index.names if name is not None]
+    inputs = inputs.reset_index(index) if index else inputs  # pandas', a column of the file
     predictions = predictions.add_prefix("predicted_").set_axis(inputs.index)
+    for name in predictions.columns.intersection(inputs.columns):
+        raise InputError(
+            f"the table has a column {name!r} already: rename it, or predict without its columns"
+        )
     return pd.concat([inputs, predictions], axis=1)
 
 
@@ -118,13 +158,9 @@ def _as_read(batch: "pa.RecordBatch") -> "pd.DataFrame":
 
 def _identity(model: TableModel, frames: Frames, *settings: Any) -> str:
     """A digest of what the parts must agree with."""
-    import jax
-    import numpy as np
-
-    digest = hashlib.sha256(f"{frames.identity()} {settings}".encode())
-    for leaf in jax.tree.leaves(model.estimator.posterior_):
-        digest.update(np.ascontiguousarray(leaf).tobytes())
-    return digest.hexdigest()
+    estimator = model.estimator
+    kind = type(estimator).__name__, getattr(estimator, "classes_", None), estimator.posterior_
+    return digest(__version__, frames.identity(), settings, kind, model.encoder, model.side_columns)
 
 
 def _claim(parts: Path, identity: str) -> None:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.sources.files import FileSource, located
-from latentgp.sources.pieces import TableFiles
+from latentgp.sources.pieces import TableFiles, thinned
 from latentgp.tables.values import column_of, numbers_in, rows_listed
 
 if TYPE_CHECKING:
@@ -116,19 +116,24 @@ class Frames:
             if row + piece.rows <= done:
                 continue
             for batch in self._files.batches(piece, self._files.names):
-                first, row = piece.first + row - piece.before, row + batch.num_rows
+                new = max(0, done - row)  # the first of the batch that is not done
+                first, row = piece.first + row + new - piece.before, row + batch.num_rows
                 if row > done:
-                    done = row
-                    yield Part(piece.path, first, row, batch)
+                    yield Part(piece.path, first, row, batch.slice(new))
 
 
 def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":
-    """About so many rows of a table, evenly spaced over all of its files."""
+    """About so many rows of a table, evenly spaced over all of its files.
+
+    Of many millions of rows the sample is of some pieces only, so that not all are read.
+    """
     import pyarrow as pa
 
-    every, seen, parts = max(1, files.size // rows), 0, []
-    for piece in files.pieces:
-        for batch in files.batches(piece, files.names):
+    counts = np.array([piece.rows for piece in files.pieces])
+    pieces = thinned(counts)
+    every, seen, parts = max(1, counts[pieces].sum() // rows), 0, []
+    for index in pieces:
+        for batch in files.batches(files.pieces[index], files.names):
             parts.append(batch.take(np.arange(-seen % every, batch.num_rows, every)))
             seen += batch.num_rows
     return pa.Table.from_batches(parts).to_pandas().reset_index(drop=True)

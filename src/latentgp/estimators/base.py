@@ -24,10 +24,9 @@ from latentgp.fit import Fit, fit
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.methods import (
     Choice,
-    CollapsedVI,
-    ExactGP,
     Method,
     MethodName,
+    SiteMethod,
     default_inducing,
     method_from_name,
     remembering,
@@ -123,8 +122,10 @@ class GPEstimator(BaseEstimator):
                 f"{type(self.method_).__name__} keeps draws, which no further rows can be added "
                 'to; use method="variational" or another that makes sites.'
             )
-        remembered = posterior.remembered()
-        method = remembering(self._in_one_pass(), self.model_, remembered, self.n_inducing)
+        remembered, number = posterior.remembered(), self.n_inducing
+        if number is None and not isinstance(self.method, Method):
+            number = default_inducing(self.model_)  # the first rows may have been few
+        method = remembering(self._in_one_pass(), self.model_, remembered, number)
         model, centre = self._centred_model()
         result = fit(
             model,
@@ -164,8 +165,9 @@ class GPEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         method = self._in_one_pass()
-        if isinstance(method, ExactGP):
-            method = CollapsedVI(Inducing(self.n_inducing or default_inducing(self.model_)))
+        if isinstance(method, SiteMethod) and not isinstance(method.representation, Inducing):
+            number = self.n_inducing
+            method = remembering(method, self.model_, None, number, selection="k-means++")
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
         model, centre = self._centred_model()
         result = fit(

@@ -182,7 +182,7 @@ class GPClassifier(LabelEstimator):
             "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run.
+        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.
 

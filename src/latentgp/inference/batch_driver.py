@@ -35,9 +35,11 @@ class Round(NamedTuple):
         share: mean of its steps.
         held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
             any.
-        seconds: since the start of the search.
+        seconds: since the fit began.
         steps: so far.
         epoch: which one it belonged to.
+        passed_over: how many of its steps changed nothing, as they led to no number or to no
+            proper posterior.
     """
 
     bound: float
@@ -46,6 +48,7 @@ class Round(NamedTuple):
     seconds: float
     steps: int
     epoch: int
+    passed_over: int
 
     @property
     def value(self) -> float:
@@ -68,7 +71,7 @@ class BatchProgress(NamedTuple):
         best: of all rounds, in nats.
         held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
             any.
-        seconds: since the search in batches began.
+        seconds: since the fit began.
         posterior: gives the posterior of this moment when called.
     """
 
@@ -200,7 +203,7 @@ class BatchDriver:
             self._save()
             self._line.close()
         reason = reason or f"epochs={self.plan.epochs} were made"
-        return Searched(self._state, self.rounds, reason == _STILL, reason)
+        return Searched(self._state, self.rounds, reason == self._still, reason)
 
     def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
         """Blocks of the rounds that are left, each read while the device works on the last."""
@@ -216,7 +219,7 @@ class BatchDriver:
 
     def _report(self, state: Any, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
-        bounds = np.asarray(agreed(info.bound))
+        bounds, shares = map(np.asarray, agreed((info.bound, info.share)))
         real = bounds[np.isfinite(bounds)]
         if not real.size:
             raise InputError(
@@ -225,11 +228,12 @@ class BatchDriver:
             )
         this = Round(
             float(real.mean()),
-            float(np.nanmean(np.asarray(info.share))),
+            float(np.nanmean(shares)),
             self._score(state),
             time.perf_counter() - self._started,
             int(state.steps),
             epoch,
+            int(np.sum(shares == 0)),
         )
         self._state = state
         self.rounds.append(this)
@@ -262,7 +266,13 @@ class BatchDriver:
             return float("nan")
         if len(self.rounds) % self.plan.scored_every:
             return self.rounds[-1].held_out
-        return self.held_out(self.view(state))
+        return float(agreed(self.held_out(self.view(state))))
+
+    @property
+    def _still(self) -> str:
+        """Why a search ends that has converged."""
+        rising = "bound" if self.held_out is None else "log density of held-out targets"
+        return f"the {rising} stood still"
 
     def _stop_if_still(self) -> str | None:
         """A reason if the last rounds together are no better than as many before them.
@@ -273,12 +283,16 @@ class BatchDriver:
         if len(self.rounds) < max(2 * window, self.plan.rounds_of(self.source.size)):
             return None
         last = self.rounds[-2 * window :]
+        steps = last[-1].steps - last[0].steps
+        if steps and steps == sum(r.passed_over for r in last[1:]):
+            return "no batch led anywhere"
         if self.held_out is not None:
             values, unit = np.array([r.held_out for r in last]), 1.0
         else:
             values, unit = np.array([r.bound for r in last]), self.source.total_weight
         before, after = values[:window], values[window:]
-        return _STILL if after.mean() - before.mean() <= self.plan.tolerance * unit else None
+        rose = after.mean() - before.mean() > self.plan.tolerance * unit
+        return None if rose else self._still
 
     def _recall(self, state: Any) -> Any:
         def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], Any]:
@@ -306,6 +320,3 @@ class BatchDriver:
             f"{progress.bound:,.2f} nats, {progress.seconds:.0f} s",
             progress.seconds,
         )
-
-
-_STILL = "the bound stood still"

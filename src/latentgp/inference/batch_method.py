@@ -1,5 +1,7 @@
 """The method for rows a batch at a time."""
 
+from numbers import Integral
+
 import equinox as eqx
 
 from latentgp.augmentations import NegativeMultinomialPolyaGamma
@@ -73,10 +75,16 @@ class Stochastic(Method):
     held_out: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self) -> None:
-        if min(self.batch_size, self.epochs, self.patience) < 1:
+        numbers = self.batch_size, self.epochs, self.patience
+        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
             raise InputError(
-                "Stochastic needs a batch_size, epochs and patience of at least 1, got "
-                f"{self.batch_size}, {self.epochs} and {self.patience}."
+                "Stochastic needs a batch_size, epochs and patience that are whole numbers of at "
+                f"least 1, got {self.batch_size}, {self.epochs} and {self.patience}."
+            )
+        if not isinstance(self.schedule, Schedule | None):
+            raise InputError(
+                "Stochastic.schedule must be RobbinsMonro(...), Adaptive() or None, got "
+                f"{self.schedule!r}."
             )
         if not (self.learning_rate >= 0 and self.decay > 0 and self.tolerance >= 0):
             raise InputError(
@@ -119,6 +127,12 @@ class Stochastic(Method):
             InputError: the method cannot be used on the model, or not on batches.
         """
         algorithm = self.method.algorithm(model)
+        if not model.likelihood.is_positive:
+            raise InputError(
+                f"{type(model.likelihood).__name__} gives some targets a density of zero, so there "
+                "is no bound that batches could raise; fit all rows at once, or use a likelihood "
+                "that is positive, such as RobustMax for classes."
+            )
         if algorithm.rule.goal != "bound":
             raise InputError(
                 f"{type(self.method).__name__} keeps something of every row, which batches cannot; "

@@ -1,6 +1,7 @@
 """What every loop does around its work: limits, callback, progress line, checkpoint."""
 
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -62,11 +63,16 @@ class Checkpoint:
         """What the file holds; nothing if there is none yet."""
         assert self.path is not None
         try:
-            return self.path.read_bytes() if self.path.exists() else b""
+            found = self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
         except OSError as error:
             raise self._unreadable(error) from error
+        if not found:
+            raise self._unreadable("it is empty")
+        return found
 
-    def _unreadable(self, error: Exception) -> InputError:
+    def _unreadable(self, error: Exception | str) -> InputError:
         return InputError(
             f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh, or "
             "name another file."
@@ -121,6 +127,8 @@ class Checkpoint:
         partial = self.path.with_name(self.path.name + ".partial")
         try:
             save_file({**tensors, "made_with": made_with}, partial)
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
             partial.replace(self.path)
         except (OSError, SafetensorError) as error:
             warnings.warn(

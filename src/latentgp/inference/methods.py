@@ -471,16 +471,16 @@ def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense
 def remembering(
     method: Method,
     model: LatentGP,
-    remembered: Remembered,
+    remembered: Remembered | None,
     n_inducing: int | None = None,
     selection: Selection = "greedy-variance",
 ) -> SiteMethod:
-    """A method for rows to come, after those that a posterior remembers.
+    """A method through inducing points for rows to come, after those that a posterior remembers.
 
     Args:
         method: what it is like: `ExactGP` becomes `CollapsedVI`.
         model: the posterior's.
-        remembered: what was said so far.
+        remembered: what was said so far; None for nothing.
         n_inducing: at most so many points; None takes the method's own number, or what "auto" does.
             Points that were given stay.
         selection: how points are chosen among rows and earlier points.

@@ -10,6 +10,8 @@ from numpyro.distributions.transforms import biject_to
 
 from latentgp.data import Data
 from latentgp.errors import InputError
+from latentgp.latents.base import latent_diagonals
+from latentgp.latents.white_sites import Remembered
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterInfo, ParameterSpace, parameters
 
@@ -25,14 +27,23 @@ class Scales(NamedTuple):
     latent: Float[np.ndarray, "Q"]
 
 
-def scales(model: LatentGP, data: Data) -> Scales:
+def scales(model: LatentGP, data: Data, remembered: Remembered | None = None) -> Scales:
     """Weighted standard deviations of the inputs (one if constant) and of the latent functions.
 
-    The latter are what the likelihood makes of the standard deviation of y.
+    The latter are what the likelihood makes of the standard deviation of y. Of rows that go on
+    after others neither is what all rows would give: the points that are remembered then count as
+    much as the new rows, and latent functions are as large as the model says by now.
 
     Raises:
         InputError: values so large or small that their squares leave double precision.
     """
+    if remembered is not None:
+        points = np.asarray(remembered.points)
+        weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+        both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
+        variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
+        latent = np.broadcast_to(np.sqrt(variances), (model.likelihood.latent_size,))
+        return Scales(_spread("X", np.concatenate([points, data.X]), both), latent)
     spread = spread_of(data)
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
@@ -94,6 +105,20 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         elif info.role == "degrees_of_freedom":
             priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors
+
+
+def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The log-normal ones of some priors, around the model's own values.
+
+    For rows that go on after others: what these said about hyper-parameters is nowhere else.
+    """
+    known = parameters(model)
+    return {
+        path: LogNormal(np.log(known[path].value), prior.scale)
+        if isinstance(prior, LogNormal)
+        else prior
+        for path, prior in priors.items()
+    }
 
 
 def search_bounds(

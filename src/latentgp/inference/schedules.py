@@ -75,10 +75,17 @@ class Adaptive(Schedule):
     eqs. 16 to 19).
 
     Args:
-        window: of the running means at the start, in steps.
+        window: of the running means at the start, in steps; at least 1.
+
+    Raises:
+        InputError: a window that is shorter.
     """
 
     window: float = eqx.field(static=True, default=10.0)
+
+    def __check_init__(self) -> None:
+        if not self.window >= 1:
+            raise InputError(f"Adaptive needs a window of at least 1 step, got {self.window}.")
 
     def init(self, like: PyTree) -> AdaptiveState:
         zero = jax.tree.map(jnp.zeros_like, like)

@@ -128,7 +128,7 @@ class StochasticInference(BatchInference):
             them where they are.
         total_weight: what all rows count as.
         batches: of an epoch. One that counts as less than its part of the rows, such as the last,
-            moves everything by so much less.
+            moves everything by so much less, one that counts as more by so much more.
         copies: how many latent functions each one stands for, where only some are looked at.
     """
 
@@ -164,18 +164,18 @@ class StochasticInference(BatchInference):
         self, state: BatchState, batch: Data, weight: Float[Array, ""]
     ) -> tuple[BatchState, BatchInfo]:
         assert batch.weights is not None
-        part = jnp.minimum(weight * self.batches / self.total_weight, 1.0)
+        part = weight * self.batches / self.total_weight
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
-        slopes = self._learned(read.gradient, read.in_points)
+        slopes = self._learned(part * read.gradient, part * read.in_points)
         sound = jnp.isfinite(read.bound)
         for leaf in jax.tree.leaves((read.white, slopes)):
             sound = sound & jnp.all(jnp.isfinite(leaf))
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
-        share = jnp.where(sound, part * share, 0.0)
+        share = jnp.where(sound, jnp.minimum(part * share, 1.0), 0.0)
         ways: Any
         ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
-        rate = part * self.learning_rate / (1 + state.steps / self.decay)
+        rate = self.learning_rate / (1 + state.steps / self.decay)
         moved, share = self._moved(state, read.white, share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
         # A batch that leads nowhere, or out of the numbers, changes nothing.
@@ -379,17 +379,15 @@ def bound_of_rows(
 
     def add(carry, chunk, real):
         bound, deficit = carry
-        data, offset = chunk
-        blocks, prior = kernel_blocks(model.kernel, posterior.points, data.X)
+        blocks, prior = kernel_blocks(model.kernel, posterior.points, chunk.X)
         mean, variance = posterior.block_marginals(blocks, prior)
-        mean = mean + offset
+        mean = mean + prior_mean(model, chunk)
         none = GaussianSites.none(mean)
-        sites = algorithm.new_sites(model, rows_of(data), mean, variance, none)
+        sites = algorithm.new_sites(model, rows_of(chunk), mean, variance, none)
         terms = jnp.where(real, sites.expected(mean, variance), 0.0)
         left = residuals(precision, blocks, prior)
         lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
         return (bound + jnp.sum(terms), deficit + lost), None
 
     zero = jnp.zeros((), data.X.dtype)
-    rows = data, prior_mean(model, data)
-    return scan_rows(add, (zero, zero), rows, columns=len(posterior.points))[0]
+    return scan_rows(add, (zero, zero), data, columns=len(posterior.points))[0]

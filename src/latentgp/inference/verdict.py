@@ -26,6 +26,7 @@ _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
 _SETTLED = 1e-4
 _DEFICIT_A_ROW = 0.02
+_PASSED_OVER = 0.05
 _NOISE_RATIO = 1e-2
 _R_HAT = 1.01
 _EFFECTIVE_A_CHAIN = 100
@@ -41,9 +42,10 @@ class Diagnostics:
         method: the method used.
         reason: why it was chosen.
         ending: why the search ended, in words.
-        evaluations: of the bound.
-        site_updates: in the last round.
-        site_change: relative change of the bound in the last site update.
+        evaluations: of the bound; of `Stochastic` the rounds of batches.
+        site_updates: in the last round; of `Stochastic` the steps.
+        site_change: relative change of the bound in the last site update; zero of `Stochastic`,
+            whose steps make their sites anew.
         jitter: added to the diagonal of the factorised prior covariance; units of f squared.
         deficit: nats of the bound lost to too few inducing points (an estimate from the prior
             variance that they leave).
@@ -170,13 +172,22 @@ def judge(
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
     settled: Settled,
     seconds: float,
+    passed_over: int = 0,
 ) -> Diagnostics:
     """Look at a finished fit."""
     warnings = []
     if learned is not None and not learned.converged:
+        of = " for hyper-parameters" if space.size else ""
         warnings.append(
-            f"The search for hyper-parameters ended early because {learned.reason}; "
+            f"The search{of} ended early because {learned.reason}; "
             "allow more, or continue from the model it returned."
+        )
+    updates = int(settled.updates)
+    if passed_over > _PASSED_OVER * updates:
+        warnings.append(
+            f"{passed_over} of {updates} steps on batches changed nothing, as they led to no "
+            "number or to no proper posterior; start from other hyper-parameters, or look for a "
+            "kernel or likelihood whose derivatives are no numbers."
         )
     change = float(settled.change)
     if not change <= _SETTLED:
@@ -222,7 +233,7 @@ def judge(
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
         evaluations=len(records),
-        site_updates=int(settled.updates),
+        site_updates=updates,
         site_change=change,
         jitter=jitter,
         deficit=deficit,

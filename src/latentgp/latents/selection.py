@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
@@ -36,7 +36,7 @@ def select_points(
 
     Rows are put in an order of their own first, so the choice does not depend on theirs, and
     thinned evenly to 10,000 candidates (or twice `number`). Points of earlier rows that are
-    remembered are all candidates too; "oips" keeps them as they are.
+    remembered are all candidates too; "oips" keeps them as they are while there is room.
     """
     if weights is not None:
         X, weights = X[weights > 0], weights[weights > 0]
@@ -101,13 +101,14 @@ def _novel(
 
     A row is added if some latent function correlates less than `resemblance` with itself at every
     point so far.
-    Where `number` points are not enough, they are thinned by their prior variance.
+    Where `number` points are not enough, those of the largest remaining variance are taken of all
+    rows, and of the earlier points: the first ones would leave the rest of the inputs without any.
     """
     kept = 0 if earlier is None else len(earlier)
     rows = jnp.asarray(X)
     most = max(number, kept)
-    chosen, count = _sift(kernel, rows, jnp.asarray(resemblance), most, kept)
-    points = np.asarray(rows[chosen[: int(count)]])
+    chosen, count, refused = _sift(kernel, rows, jnp.asarray(resemblance), most, kept)
+    points = X if refused else X[np.asarray(chosen[: int(count)])]
     if len(points) <= number:
         return points
     return points[np.asarray(_greedy_variance(kernel, jnp.asarray(points), number))]
@@ -120,22 +121,27 @@ def _sift(
     resemblance: Float[Array, ""],
     most: int,
     kept: int,
-) -> tuple[Int[Array, "M"], Int[Array, ""]]:
-    """Indices of the first rows, which are kept, and of those that no point so far resembles."""
+) -> tuple[Int[Array, "M"], Int[Array, ""], Bool[Array, ""]]:
+    """Indices of the first rows, which are kept, and of those that no point so far resembles.
+
+    Further, how many these are, and whether there was no room for another.
+    """
     roots = jnp.sqrt(latent_diagonals(kernel, rows))
 
     def visit(index, state):
-        chosen, count = state
+        chosen, count, refused = state
         gram = latent_grams(kernel, rows[index][None], rows[chosen])[:, 0]
         scale = roots[:, index, None] * roots[:, chosen]
         # Without prior variance there is nothing new.
         correlation = jnp.where(scale > 0, gram / jnp.where(scale > 0, scale, 1.0), 1.0)
         known = jnp.where(jnp.arange(most) < count, correlation, -jnp.inf)
-        novel = (jnp.min(jnp.max(known, axis=1)) < resemblance) & (count < most)
-        place = jnp.where(novel, count, most)
-        return chosen.at[place].set(index, mode="drop"), count + novel
+        novel = jnp.min(jnp.max(known, axis=1)) < resemblance
+        added = novel & (count < most)
+        place = jnp.where(added, count, most)
+        return chosen.at[place].set(index, mode="drop"), count + added, refused | (novel & ~added)
 
-    start = jnp.where(jnp.arange(most) < kept, jnp.arange(most), 0), jnp.asarray(kept)
+    first = jnp.where(jnp.arange(most) < kept, jnp.arange(most), 0)
+    start = first, jnp.asarray(kept), jnp.asarray(False)
     return jax.lax.fori_loop(kept, len(rows), visit, start)
 
 

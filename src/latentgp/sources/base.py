@@ -54,6 +54,10 @@ class RowSource(ABC):
         """A digest of what the rows are, and of all but a seed that fixes their order."""
 
     @abstractmethod
+    def layout(self) -> str:
+        """How the rows lie, in words that are the same wherever the same rows are read."""
+
+    @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         """All rows in an order of the seed's own, in blocks of so many; the last filled up.
 

@@ -42,5 +42,8 @@ class CentredRows(RowSource):
     def identity(self) -> str:
         return f"{self.rows.identity()} less {self.centre}"
 
+    def layout(self) -> str:
+        return f"{self.rows.layout()} less {self.centre}"
+
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         return (centred(block, self.centre) for block in self.rows.epoch(seed, rows, start))

@@ -1,6 +1,5 @@
 """Rows in Parquet or CSV files, of which each process reads a part."""
 
-import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -11,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from latentgp.data import Data
+from latentgp.digests import digest
 from latentgp.errors import InputError
 from latentgp.sources.base import (
     RowSource,
@@ -21,13 +21,12 @@ from latentgp.sources.base import (
     refuse_one_side,
     share_of,
 )
-from latentgp.sources.pieces import Piece, TableFiles
+from latentgp.sources.pieces import Piece, TableFiles, thinned
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Made = TypeVar("Made")
-_SAMPLED_AT_MOST, _SAMPLED_PIECES = 2_000_000, 50
 
 
 class _Own(NamedTuple):
@@ -127,15 +126,16 @@ class FileSource(RowSource):
         return rest, joined(list(held._read(range(len(self._counts)))))
 
     def identity(self) -> str:
-        settings = self.columns, self._share, self.buffer_rows
-        return hashlib.sha256(f"{self.files.stamps()} {settings}".encode()).hexdigest()
+        settings = self.columns, self._deciding, self._share, self.buffer_rows
+        return digest(self.files.stamps(), settings)
+
+    def layout(self) -> str:
+        return f"{self.files.layout()} {self.columns} {self._counts.tolist()} {self.total_weight}"
 
     def sample(self, rows: int) -> Data:
         source = copy(self)
         source._part = None  # of all rows, whichever part this is
-        pieces = np.flatnonzero(self._counts)
-        step = min(self.size // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
-        pieces = pieces[:: max(1, step)]
+        pieces = thinned(self._counts)
         every = max(1, self._counts[pieces].sum() // rows)
         return counting_as(joined(list(source._read(pieces, every))), self.total_weight)
 
@@ -205,7 +205,8 @@ class FileRows(FileSource):
     Args:
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
         target: the column to predict.
-        inputs: the columns to predict from; None takes all that are not named otherwise.
+        inputs: the columns to predict from; None takes all that are not named otherwise, nor a
+            table's index.
         weights: a column of row weights.
         buffer_rows: how many rows are mixed at a time, which bounds the memory.
         side_information: columns of what the likelihood reads a row, by its name for it.
@@ -241,7 +242,7 @@ class FileRows(FileSource):
         deciding = [weights] if weights else []
         apart = [target, *deciding, *side_information.values()]
         if inputs is None:
-            inputs = [name for name in files.names if name not in apart]
+            inputs = [name for name in files.names if name not in (*apart, *files.index_names)]
         self.inputs = tuple(inputs)
         if not self.inputs:
             raise InputError(f"{files.path} has no column to predict from; add one.")
@@ -249,6 +250,10 @@ class FileRows(FileSource):
         for name in columns:
             _refuse_text(files, name)
         super().__init__(files, columns=columns, deciding=deciding, buffer_rows=buffer_rows)
+
+    def identity(self) -> str:
+        roles = self.inputs, self.target, self.weights, self.side_information
+        return digest(super().identity(), roles)
 
     def _weights(
         self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]

@@ -1,12 +1,11 @@
 """Rows that are in memory."""
 
-import hashlib
 from collections.abc import Iterator
 
-import jax
 import numpy as np
 
 from latentgp.data import Data
+from latentgp.digests import digest
 from latentgp.sources.base import (
     RowSource,
     counting_as,
@@ -37,10 +36,10 @@ class RowsInMemory(RowSource):
         return RowsInMemory(self.data.select(~held)), self.data.select(held)
 
     def identity(self) -> str:
-        digest = hashlib.sha256()
-        for leaf in jax.tree.leaves(self.data):
-            digest.update(np.ascontiguousarray(leaf).tobytes())
-        return digest.hexdigest()
+        return digest(self.data)
+
+    def layout(self) -> str:
+        return self.identity()
 
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         order = np.random.default_rng(seed).permutation(self.size)

@@ -1,10 +1,16 @@
 """Tables in Parquet or CSV files, read through PyArrow a piece at a time."""
 
+import csv
 import difflib
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
 
 from latentgp.errors import InputError
 from latentgp.sources.csv_files import Header, batches_of, contents_of, header_of, wider
@@ -14,6 +20,8 @@ if TYPE_CHECKING:
 
 KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 _PIECE_ROWS = 65_536
+_SAMPLED_AT_MOST, _SAMPLED_PIECES = 2_000_000, 50
+_Stamp = tuple[int, int]  # size and time of the last change
 
 
 class Piece(NamedTuple):
@@ -57,6 +65,7 @@ class TableFiles:
         self.path = Path(path)
         self.kind, self.paths = _files_of(self.path)
         self._headers: dict[Path, Header] = {}
+        self._opened: dict[Path, tuple[_Stamp, Any]] = {}
         self.names = self._names_of(self.paths[0])
         for path in self.paths[1:]:
             for name in set(self.names) ^ set(self._names_of(path)):
@@ -107,9 +116,22 @@ class TableFiles:
                     known[name], origin[name] = both, path
         return known
 
-    def stamps(self) -> list[tuple[str, int, int]]:
+    @cached_property
+    def index_names(self) -> list[str]:
+        """Columns that pandas wrote as the index of its tables."""
+        if self.kind == "csv":
+            return []
+        metadata = self._parquet(self.paths[0]).schema_arrow.pandas_metadata or {}
+        return [name for name in metadata.get("index_columns", []) if isinstance(name, str)]
+
+    def stamps(self) -> list[tuple[str, _Stamp]]:
         """What tells these files from others, and from what becomes of them."""
-        return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in self.paths]
+        return [(str(path), _stamp(path)) for path in self.paths]
+
+    def layout(self) -> list[tuple[str, int]]:
+        """Where which piece has how many rows, whatever folder they are in."""
+        within = self.path if self.path.is_dir() else self.path.parent
+        return [(str(piece.path.relative_to(within)), piece.rows) for piece in self.pieces]
 
     def batches(self, piece: Piece, columns: list[str]) -> Iterator["pa.RecordBatch"]:
         """The rows of a piece, a part at a time.
@@ -121,26 +143,34 @@ class TableFiles:
 
         types = {name: self.types[name] for name in columns}
         read = 0
-        try:
+        with _reading(piece.path):
             if self.kind == "csv":
                 text = {n: pa.string() if pa.types.is_null(t) else t for n, t in types.items()}
                 batches = batches_of(piece.path, self._headers[piece.path], text)
             else:
-                batches = _parquet(piece.path).iter_batches(
+                batches = self._parquet(piece.path).iter_batches(
                     _PIECE_ROWS, row_groups=[piece.group], columns=columns
                 )
             for batch in batches:
                 read += batch.num_rows
                 yield _cast(batch, types) if self.kind == "parquet" else batch
-        except (pa.ArrowException, OSError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise _unreadable(piece.path, error) from error
         if read != piece.rows:
             raise InputError(
                 f"{piece.path} has changed since it was opened: {read} rows where there were "
                 f"{piece.rows}; open it again."
             )
+
+    def _parquet(self, path: Path) -> Any:
+        """A file, whose footer is read once: of many row groups it is long."""
+        import pyarrow.parquet
+
+        stamp = _stamp(path)
+        before, metadata = self._opened.get(path, (stamp, None))
+        if before != stamp:
+            raise InputError(f"{path} has changed since it was opened; open it again.")
+        file = pyarrow.parquet.ParquetFile(path, metadata=metadata)
+        self._opened[path] = stamp, file.metadata
+        return file
 
     @cached_property
     def _contents(self) -> dict[Path, _Content]:
@@ -150,32 +180,24 @@ class TableFiles:
         return contents
 
     def _content_of(self, path: Path) -> _Content:
-        import pyarrow as pa
-
-        try:
+        with _reading(path):
             if self.kind == "csv":
                 rows, types = contents_of(path, self._headers[path])
                 return _Content([rows], types)
-            file = _parquet(path)
+            file = self._parquet(path)
             groups = range(file.metadata.num_row_groups)
             return _Content(
                 [file.metadata.row_group(n).num_rows for n in groups],
                 {field.name: field.type for field in file.schema_arrow},
             )
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _unreadable(path, error) from error
 
     def _names_of(self, path: Path) -> list[str]:
-        import pyarrow as pa
-
-        try:
+        with _reading(path):
             if self.kind == "csv":
                 self._headers[path] = header_of(path)
                 names = self._headers[path].names
             else:
-                names = list(_parquet(path).schema_arrow.names)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise _unreadable(path, error) from error
+                names = list(self._parquet(path).schema_arrow.names)
         if not names:
             raise InputError(f"{path} is empty; give a file with names of columns and rows.")
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -199,24 +221,49 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
         raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
     if len(kinds) > 1:
         raise InputError(f"{path} holds both Parquet and CSV files; keep one kind.")
+    folders = (folder for f in files for folder in f.relative_to(path).parent.parts)
+    named = next((folder for folder in folders if "=" in folder), None)
+    if named is not None:
+        warnings.warn(
+            f"{path} has folders such as {named}, whose names are not read: if that is a column to "
+            "learn from, write it into the files",
+            stacklevel=4,
+        )
     return str(kinds.pop()), files
 
 
-def _parquet(path: Path) -> Any:
-    import pyarrow.parquet
+def thinned(rows: Int[np.ndarray, "P"]) -> Int[np.ndarray, "S"]:
+    """The pieces that a sample is of, given how many rows each has.
 
-    return pyarrow.parquet.ParquetFile(path)
+    All that have any; of many millions of rows some of the pieces, evenly spaced.
+    """
+    pieces = np.flatnonzero(rows)
+    step = min(rows.sum() // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
+    return pieces[:: max(1, step)]
+
+
+def _stamp(path: Path) -> _Stamp:
+    return path.stat().st_size, path.stat().st_mtime_ns
 
 
 def _cast(batch: "pa.RecordBatch", types: dict[str, "pa.DataType"]) -> "pa.RecordBatch":
     """The batch in columns of these types."""
     import pyarrow as pa
 
-    fields = [field.with_type(types[field.name]) for field in batch.schema]
+    fields = [pa.field(name, types[name]) for name in batch.schema.names]
     schema = pa.schema(fields, batch.schema.metadata)
     return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
-    reason = " ".join(str(error).split())
-    return InputError(f"{path} cannot be read: {reason}; mend or replace the file.")
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise what readers raise as the user's error."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read: {reason}; mend or replace the file.") from error
