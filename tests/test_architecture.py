@@ -29,7 +29,7 @@ LEVELS = {
     room: level
     for level, rooms in enumerate(
         [
-            ["errors", "arrays", "precision", "programs", "_version"],
+            ["errors", "arrays", "digests", "precision", "programs", "_version"],
             ["sharding"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],

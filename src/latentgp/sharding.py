@@ -4,7 +4,6 @@ While a mesh is set, `linalg.streaming.scan_rows` sums over each device's own ro
 the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
 """
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, PyTree
 
 from latentgp.arrays import Array
+from latentgp.digests import digest
 from latentgp.errors import InputError, ProcessLost
 
 ROWS = "rows"
@@ -263,7 +263,7 @@ def is_same_everywhere(describe: Callable[[], str]) -> bool:
         return True
     from jax.experimental.multihost_utils import process_allgather
 
-    own = np.frombuffer(hashlib.sha256(describe().encode()).digest(), np.uint8)
+    own = np.frombuffer(bytes.fromhex(digest(describe())), np.uint8)
     return bool(np.ptp(np.asarray(process_allgather(own)), axis=0).max() == 0)
 
 
