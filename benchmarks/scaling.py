@@ -4,7 +4,8 @@ One epoch of `Stochastic` from Parquet files of 28 inputs, hyper-parameters fixe
 `--learn-hyperparameters`, compilation left out: the first of at least two rounds is not counted.
 Every N is a process of its own, held to one core. Strong scaling: the same rows by one process on
 one core, and by two that talk through gloo, on a core each; what the machine allows is told by two
-that do not talk, each with half of the rows. The three in turn, and the median of each.
+that do not talk, each with half of the rows. The three in turn, and the median of each, with each
+size of batches: the messages of an epoch are as many as its batches.
 """
 
 import argparse
@@ -104,47 +105,60 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of picture and figures")
     parser.add_argument("--rows", type=int, nargs="+", default=[250_000, 500_000, 10**6, 2 * 10**6])
     parser.add_argument("--batch-size", type=int, default=8_000)
+    parser.add_argument("--strong-batch-sizes", type=int, nargs="+", default=[8_000, 32_000])
     parser.add_argument("--learn-hyperparameters", action="store_true")
     parser.add_argument("--repeats", type=int, default=3, help="of strong scaling")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    settings = (arguments.batch_size, arguments.learn_hyperparameters)
+    learn = arguments.learn_hyperparameters
     with tempfile.TemporaryDirectory() as scratch:
         passes = []
         for number in arguments.rows:
             folder = Path(scratch, str(number))
             synthetic.write(folder, number)
-            passes.append({"rows": number} | run(folder, *settings, ["0"]))
+            passes.append({"rows": number} | run(folder, arguments.batch_size, learn, ["0"]))
             print(passes[-1], flush=True)
         half = Path(scratch, "half")
         synthetic.write(half, arguments.rows[-1] // 2)
-        apart = (arguments.batch_size // 2, arguments.learn_hyperparameters)
         turns = []
         for _ in range(arguments.repeats):
-            turns.append(
-                {
-                    "one process": run(folder, *settings, ["0"])["seconds"],
-                    "two": run(folder, *settings, ["0", "1"])["seconds"],
-                    "two that do not talk": run(half, *apart, ["0", "1"], False)["seconds"],
-                }
-            )
-            print(turns[-1], flush=True)
+            for batch in arguments.strong_batch_sizes:
+                turns.append(
+                    {
+                        "batch": batch,
+                        "one process": run(folder, batch, learn, ["0"])["seconds"],
+                        "two": run(folder, batch, learn, ["0", "1"])["seconds"],
+                        "two that do not talk": run(half, batch // 2, learn, ["0", "1"], False)[
+                            "seconds"
+                        ],
+                    }
+                )
+                print(turns[-1], flush=True)
     N, seconds, memory = (
         np.array([p[name] for p in passes]) for name in ("rows", "seconds", "peak MiB")
     )
     slope = float(np.polyfit(np.log(N), np.log(seconds), 1)[0])
-    medians = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
     report = {
         "passes": passes,
         "log-log slope of time": slope,
         "MiB a million rows": float(np.polyfit(N / 1e6, memory, 1)[0]),
-        "seconds on a core each": medians,
-        "strong scaling": medians["one process"] / medians["two"],
-        "the machine's own": medians["one process"] / medians["two that do not talk"],
+        "strong scaling": [
+            strong_scaling([turn for turn in turns if turn["batch"] == batch])
+            for batch in arguments.strong_batch_sizes
+        ],
     }
     print(json.dumps(report, indent=1))
     (arguments.out / "scaling.json").write_text(json.dumps(report, indent=1))
     picture(N, seconds, memory, slope, arguments.out / "scaling.png")
+
+
+def strong_scaling(turns: list[dict[str, float]]) -> dict[str, float]:
+    """Medians of turns with one size of batches, seconds, and their ratios."""
+    medians = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
+    return medians | {
+        "times": medians["one process"] / medians["two"],
+        "the machine's own": medians["one process"] / medians["two that do not talk"],
+    }
 
 
 def picture(

@@ -25,7 +25,7 @@ import pandas as pd  # noqa: E402
 import latentgp as lgp  # noqa: E402
 from latentgp.inference import driving  # noqa: E402
 from latentgp.sharding import ROWS as ROWS_AXIS  # noqa: E402
-from latentgp.sharding import summed_in_pairs  # noqa: E402
+from latentgp.sharding import agreed, summed_in_pairs  # noqa: E402
 
 ROWS, TOLD = 480, {}
 DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
@@ -99,7 +99,28 @@ def figures(devices, cases=CASES):
             *np.concatenate([marginals.mean, marginals.variance, answers]).tolist(),
         ]
         TOLD[name] = len(told)
+    if cases == "all":
+        found["agreed"] = what_is_agreed()
     return found
+
+
+def what_is_agreed():
+    """Numbers of several kinds, of each process its own, as the first has them."""
+    own = {
+        "yes": PROCESS == 0,
+        "none": np.zeros(0),
+        "whole": 7 - PROCESS,
+        "single": np.full((2, 1), 0.1 + PROCESS, np.float32),
+        "double": jax.numpy.arange(3.0) / (3 + PROCESS),
+        "not a number": "left as it is",
+    }
+    told = agreed(own)
+    assert told["not a number"] == own["not a number"]
+    for name, value in own.items():
+        assert np.asarray(told[name]).dtype == np.asarray(value).dtype, name
+        assert np.shape(told[name]) == np.shape(value), name
+    numbers = [told[name] for name in own if name != "not a number"]
+    return np.concatenate([np.ravel(value) for value in numbers]).tolist()
 
 
 def sums_in_pairs():

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Float, PyTree
+from jaxtyping import Float, PyTree, Shaped
 
 from latentgp.arrays import Array
 from latentgp.digests import digest
@@ -153,6 +153,22 @@ def summed(parts: PyTree) -> PyTree:
     return unpack(summed_in_pairs(vector))
 
 
+def sum_over_rows(values: Shaped[Array, "N ..."]) -> Shaped[Array, "..."]:
+    """The sum over the first axis, cut over the devices; left to XLA it goes round Gloo's ring."""
+    if number_of_shards() == 1:
+        return jnp.sum(values, axis=0)
+    cut = PartitionSpec(ROWS)
+    return jax.shard_map(
+        lambda own: summed(jnp.sum(own, axis=0, dtype=own.dtype)),
+        in_specs=cut,
+        out_specs=PartitionSpec(),
+        check_vma=False,
+    )(values)
+
+
+_summed_rows = jax.jit(sum_over_rows)
+
+
 def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
     """The sum over devices of which partners swap what they have, at doubling distances.
 
@@ -223,11 +239,23 @@ def agreed(values: PyTree) -> PyTree:
     """
     if jax.process_count() == 1:
         return values
-    from jax.experimental.multihost_utils import broadcast_one_to_all
-
     numbers, rest = eqx.partition(values, eqx.is_array_like)
-    told = broadcast_one_to_all(jax.tree.map(np.asarray, numbers))
-    return eqx.combine(jax.tree.map(np.asarray, told), rest)
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.asarray, numbers))
+    said = np.frombuffer(b"".join(leaf.tobytes() for leaf in leaves), np.uint8)
+    told = _told(said if is_first_process() else np.zeros_like(said)).tobytes()
+    ends = np.cumsum([leaf.nbytes for leaf in leaves], dtype=int)
+    heard = [
+        np.frombuffer(told[end - leaf.nbytes : end], leaf.dtype).reshape(leaf.shape)
+        for leaf, end in zip(leaves, ends, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, heard), rest)
+
+
+def _told(said: np.ndarray) -> np.ndarray:
+    """The sum of what the processes say, each on a device of its own."""
+    devices = {device.process_index: device for device in reversed(jax.devices())}
+    with jax.set_mesh(Mesh([devices[i] for i in sorted(devices)], (ROWS,))):
+        return np.asarray(_summed_rows(place_own(said[None])).addressable_data(0))
 
 
 def of_first_process(read: Callable[[], bytes]) -> bytes:

@@ -219,7 +219,14 @@ class BatchDriver:
 
     def _report(self, state: Any, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
-        bounds, shares = map(np.asarray, agreed((info.bound, info.share)))
+        driving, bounds, shares = self.driving, np.asarray(info.bound), np.asarray(info.share)
+        held_out, seconds = self._score(state), time.perf_counter() - self._started
+        over = driving.max_seconds is not None and seconds > driving.max_seconds
+        due, heard = driving.checkpoint.is_due(), driving.callback is not None
+        # Every message is waited for: all goes in one, and what a callback says in another.
+        bounds, shares, held_out, over, due, heard = agreed(
+            (bounds, shares, held_out, over, due, heard)
+        )
         real = bounds[np.isfinite(bounds)]
         if not real.size:
             raise InputError(
@@ -229,8 +236,8 @@ class BatchDriver:
         this = Round(
             float(real.mean()),
             float(np.nanmean(shares)),
-            self._score(state),
-            time.perf_counter() - self._started,
+            float(held_out),
+            seconds,
             int(state.steps),
             epoch,
             int(np.sum(shares == 0)),
@@ -247,17 +254,14 @@ class BatchDriver:
             partial(self.view, state),
         )
         self._show(progress)
-        asked = self.driving.callback is not None and bool(self.driving.callback(progress))
-        limit = self.driving.max_seconds
-        over = limit is not None and this.seconds > limit
-        due = self.driving.checkpoint.is_due()
-        asked, over, due = map(bool, agreed((asked, over, due)))
+        asked = driving.callback is not None and bool(driving.callback(progress))
+        asked = heard and bool(agreed(asked))
         if due:
             self._save()
         if asked:
             return "the callback asked for it"
         if over:
-            return f"max_seconds={limit:g} were over"
+            return f"max_seconds={driving.max_seconds:g} were over"
         return self._stop_if_still()
 
     def _score(self, state: Any) -> float:
@@ -266,7 +270,7 @@ class BatchDriver:
             return float("nan")
         if len(self.rounds) % self.plan.scored_every:
             return self.rounds[-1].held_out
-        return float(agreed(self.held_out(self.view(state))))
+        return self.held_out(self.view(state))
 
     @property
     def _still(self) -> str:

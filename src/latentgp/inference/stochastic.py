@@ -35,6 +35,7 @@ from latentgp.linalg.cholesky import Factor
 from latentgp.linalg.streaming import scan_rows
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace
+from latentgp.sharding import sum_over_rows
 from latentgp.sites.base import GaussianSites
 
 _LEAST_SHARE = 1e-9
@@ -367,7 +368,7 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
         )
 
     assert block.weights is not None
-    return jax.lax.scan(step, state, (block, jnp.sum(block.weights, axis=1)))
+    return jax.lax.scan(step, state, (block, sum_over_rows(block.weights.T)))
 
 
 @jax.jit
