@@ -52,17 +52,17 @@ def select_points(
         X = np.concatenate([earlier, X])
         weights = None if weights is None else np.append(np.ones(len(earlier)), weights)
     scaled = (X - centre) / spread
-    distinct = np.unique(X, axis=0)
+    distinct = _distinct(X)
     if selection == "oips":
         return _novel(kernel, X, number, earlier, resemblance)
     if len(distinct) <= number:
         return distinct
-    if selection == "greedy-variance":
-        chosen = _greedy_variance(kernel, jnp.asarray(X), number)
-        return X[np.asarray(chosen)]
-    if selection == "k-dpp":
-        chosen = _greedy_variance(kernel, jnp.asarray(distinct), number)
-        return distinct[np.asarray(_swapped(kernel, jnp.asarray(distinct), chosen, key))]
+    if selection in ("greedy-variance", "k-dpp"):
+        rows = jnp.asarray(distinct)
+        chosen = _greedy_variance(kernel, rows, number)
+        if selection == "k-dpp":
+            chosen = _swapped(kernel, rows, chosen, key)
+        return distinct[np.asarray(chosen)]
     if selection == "k-means++":
         from sklearn.cluster import KMeans
 
@@ -74,6 +74,11 @@ def select_points(
     raise InputError(
         f"selection must be one of {', '.join(get_args(Selection))}, got {selection!r}."
     )
+
+
+def _distinct(X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "M D"]:
+    """Every row once, where it is met first."""
+    return X[np.sort(np.unique(X, axis=0, return_index=True)[1])]
 
 
 def _grid(X: Float[np.ndarray, "N D"], number: int) -> Float[np.ndarray, "M D"]:
@@ -108,7 +113,7 @@ def _novel(
     rows = jnp.asarray(X)
     most = max(number, kept)
     chosen, count, refused = _sift(kernel, rows, jnp.asarray(resemblance), most, kept)
-    points = X if refused else X[np.asarray(chosen[: int(count)])]
+    points = _distinct(X) if refused else X[np.asarray(chosen[: int(count)])]
     if len(points) <= number:
         return points
     return points[np.asarray(_greedy_variance(kernel, jnp.asarray(points), number))]
