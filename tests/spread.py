@@ -2,13 +2,15 @@
 
 Arguments: number of this process, how many there are, port, folder, names of the fits ("all"), and
 whether they keep a checkpoint: "no", "yes", or for example "exit:1:batches", by which process 1
-ends in the third round of the fit of that name; "raise:1:batches" raises an error there.
+ends in the third round of the fit of that name; "raise:1:batches" raises an error there, and with
+"freeze:1:batches" it stops without an end.
 
 What the processes may differ in, in keys, starts, choices of points and disks, they do differ in.
 """
 
 import json
 import os
+import signal
 import sys
 
 PROCESS, PROCESSES, PORT, FOLDER, CASES, CHECKPOINT = sys.argv[1:]
@@ -139,6 +141,8 @@ def disturb(name, told):
     if len(told) == 3 and CHECKPOINT.endswith(f":{PROCESS}:{name}"):
         if CHECKPOINT.startswith("exit"):
             os._exit(9)
+        if CHECKPOINT.startswith("freeze"):
+            os.kill(os.getpid(), signal.SIGSTOP)
         raise ArithmeticError("disturbed")
 
 

@@ -129,6 +129,25 @@ def test_a_process_that_dies_ends_the_others_and_new_ones_go_on(alone, tmp_path,
         same(found, one, LIMITS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("silent", [1, 0])
+def test_a_process_that_is_silent_ends_the_others_and_new_ones_go_on(alone, tmp_path, silent):
+    folder, one, *_ = alone
+    shutil.copy(folder / "rows.parquet", tmp_path)
+    started = time.monotonic()
+    running = start(tmp_path, 2, "batches", f"freeze:{silent}:batches")
+    try:
+        _, errors = running[1 - silent].communicate(timeout=100)
+    finally:
+        for process in running:
+            process.kill()
+    assert time.monotonic() - started < 60
+    assert "eartbeat" in errors
+    for (found,), told in results(start(tmp_path, 2, "batches", "yes")):
+        assert told["batches"] < 8
+        same(found, one, LIMITS)
+
+
 @pytest.mark.parametrize(
     "how",
     [
