@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import latentgp as lgp
+from latentgp.sharding import place
 from latentgp.sources import RowsInMemory, base, read_ahead
 
 KEY = jax.random.key(0)
@@ -116,6 +117,21 @@ def test_a_share_is_held_out(where, most, tmp_path, monkeypatch):
     assert np.max(np.diff(held.X[:, 0])) < 10 * 2000 / held.size  # from all over
     both = np.concatenate([rows_of(rest.epoch((1,), 100)), held.X])
     np.testing.assert_array_equal(np.sort(both[:, 0]), np.arange(2000))
+
+
+def test_rows_in_an_order_are_taken_by_a_cpu_as_they_are(x64):
+    X = np.arange(30.0).reshape(10, 3)
+    data = lgp.Data(X, X[:, 0], weights=np.ones(10), trials=np.arange(10.0))
+    order = np.array([9, 0, 3, 3, 5, 1, 2, 7])
+    made = base.in_order(data, order)
+    np.testing.assert_array_equal(made.X, X[order])
+    np.testing.assert_array_equal(made.side_information["trials"], order)
+    shared, copied = place(made, shared=True), place(made)
+    for ours, theirs in zip(*map(jax.tree.leaves, (made, shared)), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert ours.ctypes.data == theirs.unsafe_buffer_pointer()
+    made.X[:] = 0.0
+    np.testing.assert_array_equal(copied.X, X[order])
 
 
 @pytest.mark.parametrize("where", ["files", "memory"])
@@ -378,7 +394,7 @@ def test_processes_read_every_row_that_counts_in_as_many_blocks(
     frame.loc[1000 - rows :, "count"] = 1.0
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
     source = lgp.FileRows(tmp_path, target="y", weights="count", inputs=["a"])
-    monkeypatch.setattr(base, "place_own", lambda column, axis: column)
+    monkeypatch.setattr(base, "place_own", lambda column, axis, shared: column)
     monkeypatch.setattr(base.jax, "process_count", lambda: processes)
     parts = [source.part(number, processes) for number in range(processes)]
     own = [list(base.blocks_of(part, (0,), 10 * processes)) for part in parts]

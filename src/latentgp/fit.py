@@ -64,7 +64,7 @@ from latentgp.sources.base import blocks_of
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
-_CANDIDATES, _BLOCK_ROWS = 10_000, 65_536
+_CANDIDATES = 10_000
 _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
 
 
@@ -556,8 +556,7 @@ def _by_batches(
         algorithm, representation=inference.representation(searched.state)
     )
     bound, deficit = -latent.kl, latent.deficit
-    rows = min(_BLOCK_ROWS, source.size)
-    for block in blocks_of(source, (0,), rows + -rows % number_of_shards()):
+    for block in blocks_of(source, (0,), plan.rows_a_round):
         worth, lost = bound_of_rows(algorithm, model, latent, block)
         bound, deficit = bound + worth, deficit + lost
     latent = dataclasses.replace(latent, deficit=deficit)

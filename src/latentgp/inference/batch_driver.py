@@ -134,9 +134,14 @@ class Plan(NamedTuple):
         patience = math.ceil(patience * most / size)
         return cls(epochs, batches, even, size, tolerance, patience, math.ceil(most / size))
 
+    @property
+    def rows_a_round(self) -> int:
+        """Of all its batches, on all devices together."""
+        return self.round_size * self.batch_size
+
     def rounds_of(self, rows: int) -> int:
         """Of an epoch of so many rows."""
-        return math.ceil(rows / (self.round_size * self.batch_size))
+        return math.ceil(rows / self.rows_a_round)
 
 
 class Searched(NamedTuple):
@@ -208,7 +213,7 @@ class BatchDriver:
     def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
         """Blocks of the rounds that are left, each read while the device works on the last."""
         plan = self.plan
-        rounds, rows = plan.rounds_of(self.source.size), plan.round_size * plan.batch_size
+        rounds, rows = plan.rounds_of(self.source.size), plan.rows_a_round
         for epoch in range(done // rounds, plan.epochs):
             start = done % rounds if epoch == done // rounds else 0
             blocks = blocks_of(

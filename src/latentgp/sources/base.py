@@ -1,5 +1,6 @@
 """What a source of rows gives to inference from batches."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from queue import Full, Queue
@@ -8,11 +9,12 @@ from typing import Any, ClassVar, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
+from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.sharding import place, place_own
+from latentgp.sharding import ALIGNMENT, place, place_own
 
 Part = TypeVar("Part")
 
@@ -91,6 +93,23 @@ def refuse_one_side(asked: float, left: int, held: int) -> None:
         )
 
 
+def in_order(data: Data, order: Int[np.ndarray, "K"]) -> Data:
+    """Rows of an order, in memory that a CPU's programs take as it is (`place`).
+
+    A copy costs little itself; that its memory is met for the first time is what takes long.
+    """
+
+    def gather(column: Array) -> np.ndarray:
+        shape = (len(order), *column.shape[1:])
+        raw = np.empty(math.prod(shape) * column.itemsize + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        found = raw[start : start + raw.size - ALIGNMENT].view(column.dtype).reshape(shape)
+        # With mode="raise" it would be copied once more.
+        return np.take(np.asarray(column), order, axis=0, out=found, mode="clip")
+
+    return jax.tree.map(gather, data)
+
+
 def filled(data: Data, rows: int) -> Data:
     """A block with weights, filled up with rows of weight zero."""
     missing = rows - data.size
@@ -126,7 +145,8 @@ def blocks_of(
     put = place if source.is_everywhere else place_own
 
     def cut(column: np.ndarray) -> Any:
-        return put(column.reshape(*axes, -1, *column.shape[1:]), axis=len(axes))
+        cut = column.reshape(*axes, -1, *column.shape[1:])
+        return put(cut, axis=len(axes), shared=True)
 
     reading = read_ahead(source.epoch(seed, own, start))
     block = None

@@ -16,6 +16,7 @@ from latentgp.sources.base import (
     RowSource,
     counting_as,
     cut_into_blocks,
+    in_order,
     is_held_out,
     joined,
     refuse_one_side,
@@ -142,7 +143,7 @@ class FileSource(RowSource):
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         generator = np.random.default_rng(seed)
         buffers = self._buffers(generator.permutation(len(self._counts)))
-        mixed = (buffer.select(generator.permutation(buffer.size)) for buffer in buffers)
+        mixed = (in_order(buffer, generator.permutation(buffer.size)) for buffer in buffers)
         for number, block in enumerate(cut_into_blocks(mixed, rows)):
             if number >= start:
                 yield block

@@ -10,6 +10,7 @@ from latentgp.sources.base import (
     RowSource,
     counting_as,
     filled,
+    in_order,
     is_held_out,
     refuse_one_side,
     share_of,
@@ -44,4 +45,4 @@ class RowsInMemory(RowSource):
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
         order = np.random.default_rng(seed).permutation(self.size)
         for first in range(start * rows, self.size, rows):
-            yield filled(self.data.select(order[first : first + rows]), rows)
+            yield filled(in_order(self.data, order[first : first + rows]), rows)
