@@ -30,7 +30,14 @@ from latentgp.inference.methods import (
     choose_method,
     default_inducing,
 )
-from latentgp.inference.priors import Scales, around, scales, search_bounds, weak_priors
+from latentgp.inference.priors import (
+    Scales,
+    around,
+    scales,
+    search_bounds,
+    stretched_start,
+    weak_priors,
+)
 from latentgp.inference.profile import (
     Settled,
     initial_sites,
@@ -427,6 +434,7 @@ def _by_sites(
             space,
             rows,
             bounds=bounds,
+            second=stretched_start(space, scale),
             restarts=restarts,
             tolerance=tolerance,
             driver=driver,
@@ -448,6 +456,7 @@ def _by_sites(
         bounds=bounds,
         settled=settled,
         seconds=time.perf_counter() - task.driving.started,
+        input_names=task.input_names,
     )
     return Fit(model, posterior, _history(driver.records), diagnostics)
 
@@ -646,6 +655,7 @@ def _by_batches(
         bounds=bounds,
         settled=settled,
         seconds=time.perf_counter() - task.driving.started,
+        input_names=task.input_names,
     )
     return Fit(model, posterior, _history(searched.rounds), diagnostics)
 

@@ -200,6 +200,7 @@ class GPEstimator(BaseEstimator):
 
     def _run(self, model: LatentGP, data: Data | RowSource, method: Method, **settings: Any) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
+        names = getattr(self, "feature_names_in_", None)
         own = {
             "priors": self.priors,
             "frozen": self.frozen,
@@ -207,7 +208,7 @@ class GPEstimator(BaseEstimator):
             "max_seconds": self.max_seconds,
             "callback": self.callback,
             "verbose": self.verbose,
-            "input_names": getattr(self, "feature_names_in_", None),
+            "input_names": None if names is None else list(names),
         }
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
