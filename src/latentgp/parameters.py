@@ -20,6 +20,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
+from latentgp.modules import Module, as_call
 
 Role = Literal[
     "lengthscale",
@@ -85,7 +86,7 @@ def _check_value(name: str, value: Any, support: constraints.Constraint) -> None
         )
 
 
-class Parametrised(eqx.Module):
+class Parametrised(Module):
     """Base of everything that holds parameters; checks values against their supports."""
 
     def __check_init__(self) -> None:
@@ -126,6 +127,9 @@ class OwnParts(Parametrised):
                 f"{type(self).__name__} takes one {self.part_type.__name__} for each latent "
                 f"function as its arguments, got {self.parts!r}."
             )
+
+    def __repr__(self) -> str:
+        return as_call(type(self), map(repr, self.parts))
 
 
 class ParameterInfo(NamedTuple):
