@@ -30,11 +30,11 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
-            ["sharding", "modules"],
+            ["sharding", "modules", "networks"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],
-            ["augmentations", "latents"],
+            ["augmentations", "latents", "model_checks"],
             ["sites"],
             ["inference", "posterior"],
             ["sampled_posterior", "augmentation_gap"],

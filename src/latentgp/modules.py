@@ -1,4 +1,4 @@
-"""What models, methods and their parts have in common: they print as code, and know their arguments.
+"""What models, methods and their parts share: they print as code, and know their arguments.
 
 A module is written out by its fields: `RBF(lengthscale=[1.9, 92.0], variance=1.0)`.
 """
@@ -109,6 +109,17 @@ def _arguments(kind: type) -> tuple[str, ...] | None:
         return None
     by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     return tuple(argument.name for argument in arguments if argument.kind in by_name)
+
+
+def takes(function: Callable, number: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as can be known."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except TypeError:
+        return False
+    except ValueError:  # of those that are not written in Python
+        return True
+    return True
 
 
 def _goes_without_saying(value: Any, field: dataclasses.Field) -> bool:

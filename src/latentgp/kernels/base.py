@@ -174,6 +174,17 @@ class Scaled(Kernel):
         return f"{as_code(self.scale)} * {_written(self.kernel, Sum, Product, Scaled)}"
 
 
+def _columns(dimensions: Iterable[int]) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, dimensions))
+    except TypeError:
+        named = dimensions if isinstance(dimensions, str) else tuple(dimensions)
+        raise InputError(
+            f"A kernel knows the input columns by their numbers from 0, got {named!r}; give whole "
+            'numbers, such as list(table.columns).index("age") for the column of that name.'
+        ) from None
+
+
 class ActiveDimensions(SeesColumns, Kernel):
     """A kernel that looks only at some input dimensions.
 
@@ -182,7 +193,7 @@ class ActiveDimensions(SeesColumns, Kernel):
     """
 
     kernel: Kernel
-    dimensions: tuple[int, ...] = eqx.field(static=True, converter=lambda d: _columns(d))
+    dimensions: tuple[int, ...] = eqx.field(static=True, converter=_columns)
 
     def __check_init__(self) -> None:
         d = self.dimensions
@@ -193,36 +204,26 @@ class ActiveDimensions(SeesColumns, Kernel):
             )
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.kernel(self._select(x), self._select(z))
+        return self.kernel(self.select(x), self.select(z))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return self.kernel.gram(self._select(X), self._select(Z))
+        return self.kernel.gram(self.select(X), self.select(Z))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return self.kernel.diagonal(self._select(X))
+        return self.kernel.diagonal(self.select(X))
 
     def __repr__(self) -> str:
         columns = ", ".join(map(str, self.dimensions))
         return f"{_written(self.kernel, Sum, Product, Scaled)}.on({columns})"
 
-    def _select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+    def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+        """The columns of the inputs that the kernel looks at."""
         if max(self.dimensions) >= points.shape[-1]:
             raise InputError(
                 f"The kernel looks at column {max(self.dimensions)} but the inputs have "
                 f"{points.shape[-1]} columns, counted from 0; name columns that exist."
             )
         return points[..., np.array(self.dimensions)]
-
-
-def _columns(dimensions: Iterable[int]) -> tuple[int, ...]:
-    try:
-        return tuple(map(operator.index, dimensions))
-    except TypeError:
-        named = dimensions if isinstance(dimensions, str) else tuple(dimensions)
-        raise InputError(
-            f"A kernel knows the input columns by their numbers from 0, got {named!r}; give whole "
-            'numbers, such as list(table.columns).index("age") for the column of that name.'
-        ) from None
 
 
 def _written(kernel: Kernel, *bracketed: type[Kernel]) -> str:
