@@ -30,7 +30,8 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
-            ["sharding", "modules", "networks"],
+            ["sharding", "modules"],
+            ["networks"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],

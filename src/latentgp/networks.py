@@ -37,11 +37,8 @@ class Network(Module):
         return self.original()(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in (
-            "weights",
-            "others",
-            "rest",
-        ):  # of an object in the making
+        # Fields are missing of an object in the making.
+        if name.startswith("__") or name in ("weights", "others", "rest"):
             raise AttributeError(name)
         return getattr(self.original(), name)
 
@@ -51,9 +48,11 @@ class Network(Module):
 
     def __reduce__(self) -> tuple[Callable[..., "Network"], tuple[Any, ...]]:
         # JAX's functions cannot be pickled, their names can.
-        rest = jax.tree.map(
-            lambda part: _Named(name_of(part)) if name_of(part) else part, self.rest
-        )
+        def named(part: Any) -> Any:
+            name = name_of(part)
+            return part if name is None else _Named(name)
+
+        rest = jax.tree.map(named, self.rest)
         return _unpickled, (self.weights, self.others, rest)
 
     def original(self) -> Any:

@@ -1,7 +1,7 @@
 """Saving and loading without pickle: arrays as safetensors, structure as JSON in its header.
 
-A file can only bring back classes of latentgp, layers of `equinox.nn` with functions of `jax.nn`, and
-what a user registers; it never runs code.
+A file can only bring back classes of latentgp, layers of `equinox.nn` with functions of `jax.nn`,
+and what a user registers; it never runs code.
 """
 
 import dataclasses

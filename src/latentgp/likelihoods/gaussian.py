@@ -42,8 +42,8 @@ class Gaussian(Likelihood):
         value = self.noise_variance
         if isinstance(value, np.ndarray) and np.any(value == 0):
             raise InputError(
-                "Gaussian.noise_variance must be positive, got 0; for targets without noise give a "
-                "small one, such as a millionth of the variance of y."
+                "Gaussian.noise_variance must satisfy positive, got 0.0; for targets without noise "
+                "give a small one, such as a millionth of the variance of y."
             )
 
     def log_prob(
