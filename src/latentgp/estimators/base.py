@@ -44,7 +44,7 @@ from latentgp.sources import RowSource
 from latentgp.sources.centred import CentredRows, centred
 
 # For messages about what belongs to a row.
-ROUTED = " (in cross-validation, after sklearn.set_config(enable_metadata_routing=True), as params={...})"
+ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
