@@ -518,7 +518,13 @@ def _in_days(dates: ArrayLike | None) -> NDArray[np.float64] | None:
     """Dates as Matplotlib counts them, NaN for what is missing."""
     from matplotlib.dates import date2num
 
-    return None if dates is None else np.asarray(date2num(np.asarray(dates)), np.float64)
+    if dates is None:
+        return None
+    dates = np.asarray(dates)
+    there = dates == dates  # unlike pandas's NaT, of which Matplotlib makes no date
+    days = np.full(dates.shape, np.nan)
+    days[there] = date2num(dates[there])
+    return days
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

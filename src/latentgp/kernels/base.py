@@ -3,6 +3,7 @@
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -65,8 +66,11 @@ class Kernel(Parametrised):
             )
         return value
 
-    def on(self, *dimensions: int | Iterable[int]) -> "ActiveDimensions":
+    def on(self, *dimensions: Any) -> "ActiveDimensions":
         """This kernel looking only at the given input dimensions (columns, counted from 0).
+
+        Args:
+            dimensions: whole numbers, one by one or in a sequence.
 
         Raises:
             InputError: what is not a distinct whole number from 0, such as the name of a column.
@@ -77,7 +81,7 @@ class Kernel(Parametrised):
             ((0, 2), (0, 2))
         """
         if len(dimensions) == 1 and isinstance(dimensions[0], Iterable):
-            (dimensions,) = dimensions  # pyright: ignore
+            (dimensions,) = dimensions
         return ActiveDimensions(kernel=self, dimensions=dimensions)  # pyright: ignore
 
     def __add__(self, other: "Kernel | float") -> "Sum":
@@ -97,7 +101,7 @@ class Kernel(Parametrised):
     def __rmul__(self, other: float) -> "Kernel":
         return self * other
 
-    def __pow__(self, exponent: float) -> "Kernel":
+    def __pow__(self, exponent: object) -> "Kernel":
         raise InputError(
             f"A kernel has no power, got {type(self).__name__} ** {exponent!r}; multiply kernels "
             "(the factors are learned one by one), or take Polynomial(degree=...) of the inputs."
@@ -174,7 +178,7 @@ class Scaled(Kernel):
         return f"{as_code(self.scale)} * {_written(self.kernel, Sum, Product, Scaled)}"
 
 
-def _columns(dimensions: Iterable[int]) -> tuple[int, ...]:
+def _columns(dimensions: Any) -> tuple[int, ...]:
     try:
         return tuple(map(operator.index, dimensions))
     except TypeError:
