@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import latentgp as lgp
 from latentgp import persistence
@@ -94,6 +95,13 @@ def test_files_and_pickles_bring_back_the_same_bits(fitted, tmp_path):
     again = pickle.loads(pickle.dumps(fitted[1]))
     np.testing.assert_array_equal(bits_of(again), bits_of(fitted[1]))
     assert jax.tree.structure(again.model) == jax.tree.structure(fitted[1].model)
+
+
+def test_scikit_learn_copies_a_deep_kernel(fitted):
+    kernel = fitted[0].kernel
+    again = clone(lgp.GPRegressor(kernel)).kernel
+    assert again is not kernel
+    np.testing.assert_array_equal(again(X[0], X[1]), kernel(X[0], X[1]))
 
 
 def doubled(x):

@@ -62,10 +62,13 @@ def test_the_score_of_censored_times_is_the_concordance_index(fitted):
     expected = metrics.concordance_index(TIME, median, censored=CENSORED)
     assert fitted.score(X, TIME, censored=CENSORED) == expected
     assert expected > 0.65
-    density = fitted.log_predictive_density(X, TIME, censored=CENSORED)
-    seen = fitted.predict_survival(X[:1], TIME[:1])[0, 0]
-    assert density[CENSORED == 1].max() <= 0  # log probabilities of surviving
-    assert CENSORED[0] or seen < 1
+
+
+def test_the_density_of_a_censored_time_is_the_probability_of_surviving_it(fitted):
+    rows = np.flatnonzero(CENSORED)[:3]
+    density = fitted.log_predictive_density(X[rows], TIME[rows], censored=np.ones(3))
+    survival = np.diag(fitted.predict_survival(X[rows], TIME[rows]))
+    np.testing.assert_allclose(density, np.log(survival), rtol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,17 @@ def test_the_score_of_censored_times_is_the_concordance_index(fitted):
 def test_what_a_survival_model_refuses(fitted, call, sentence):
     with pytest.raises(lgp.InputError, match=sentence):
         call(fitted)
+
+
+def test_censored_rows_that_come_later_count_too():
+    seen = CENSORED == 0
+    stream = lgp.GPRegressor(
+        likelihood="weibull", random_state=0, n_inducing=8, max_evaluations=10
+    ).fit(X[seen], TIME[seen])
+    assert 0 < stream.score(X[seen], TIME[seen]) < 1  # R^2, as no row was censored
+    stream.partial_fit(X[~seen], TIME[~seen], censored=CENSORED[~seen])
+    with pytest.raises(lgp.InputError, match="The fit had censored"):
+        stream.score(X, TIME)
 
 
 def test_a_gaussian_fit_scores_as_before_and_knows_no_censoring():

@@ -8,7 +8,7 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -29,7 +29,7 @@ class Module(eqx.Module):
         InputError: an argument that the class does not have.
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "Module":
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         check_argument_names(cls, kwargs)
         return super().__new__(cls, *args, **kwargs)
 

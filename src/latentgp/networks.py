@@ -109,7 +109,7 @@ def _unpickled(weights: Any, others: Any, rest: Any) -> Network:
     return Network(weights, others, rest)
 
 
-def _holds(module: eqx.Module) -> bool:
+def _holds(module: Any) -> bool:
     """Whether a module is of the library of networks, or has a part that is."""
 
     def is_layer(node: Any) -> bool:

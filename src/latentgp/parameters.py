@@ -95,7 +95,7 @@ class Parametrised(Module):
 
     def __check_init__(self) -> None:
         for field in dataclasses.fields(self):
-            if not field.metadata.get("static", False):
+            if not field.metadata.get("static", False) and not declared(field):
                 # As Equinox does for the converters of fields.
                 object.__setattr__(self, field.name, with_networks(getattr(self, field.name)))
         for field in _parameter_fields(self):

@@ -85,7 +85,9 @@ def prediction_bands(
     inputs = {"x": x, "observed_x": observed_x, "inducing_x": inducing_x}
     has_dates = _have_dates(inputs)
     if has_dates:
-        x, observed_x, inducing_x = map(_in_days, inputs.values())
+        x = _in_days(x)
+        observed_x = None if observed_x is None else _in_days(observed_x)
+        inducing_x = None if inducing_x is None else _in_days(inducing_x)
     x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
     order = np.argsort(x, kind="stable")
     ax = _axes(ax, (6.4, 3.8))
@@ -514,16 +516,14 @@ def _is_date(values: NDArray) -> bool:
     return values.dtype.kind == "M"
 
 
-def _in_days(dates: ArrayLike | None) -> NDArray[np.float64] | None:
+def _in_days(dates: ArrayLike) -> NDArray[np.float64]:
     """Dates as Matplotlib counts them, NaN for what is missing."""
     from matplotlib.dates import date2num
 
-    if dates is None:
-        return None
-    dates = np.asarray(dates)
-    there = dates == dates  # unlike pandas's NaT, of which Matplotlib makes no date
-    days = np.full(dates.shape, np.nan)
-    days[there] = date2num(dates[there])
+    array = np.asarray(dates)
+    there = array == array  # unlike pandas's NaT, of which Matplotlib makes no date
+    days = np.full(array.shape, np.nan)
+    days[there] = date2num(array[there])
     return days
 
 

@@ -163,6 +163,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, noise_variance=noise_variance, censored=censored)
         data = self._rows(X, y, sample_weight, noise_variance, censored, reset=False)
+        both = [*self.side_information_, *data.side_information]
+        self.side_information_ = list(dict.fromkeys(both))
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(
