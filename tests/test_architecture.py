@@ -30,12 +30,13 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
-            ["sharding"],
-            ["supports", "data", "distributions", "linalg"],
+            ["sharding", "modules"],
+            ["networks", "supports"],
+            ["data", "distributions", "linalg"],
             ["parameters"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],
-            ["augmentations", "latents"],
+            ["augmentations", "latents", "model_checks"],
             ["sites"],
             ["inference", "posterior"],
             ["sampled_posterior", "augmentation_gap"],

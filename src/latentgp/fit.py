@@ -52,6 +52,7 @@ from latentgp.latents.base import LatentPosterior
 from latentgp.latents.inducing_posterior import InducingPosterior
 from latentgp.latents.white_sites import Remembered
 from latentgp.linalg.threads import one_blas_thread
+from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
@@ -188,7 +189,7 @@ def fit(
     check_data(model.likelihood, data)
     given = data
     data, origin = data.merged_rows()
-    model.kernel.check_inputs(data.X.shape[1])
+    check_model(model, data.X)
     reason = "asked for"
     if method == "auto":
         if source is None:
