@@ -38,6 +38,7 @@ LEVELS = {
             ["models", "sites.base", "questions", "point_process"],
             ["augmentations", "latents", "model_checks"],
             ["sites"],
+            ["pure_posterior"],
             ["inference", "posterior"],
             ["sampled_posterior", "augmentation_gap"],
             ["fit"],

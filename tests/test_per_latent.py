@@ -13,7 +13,7 @@ from latentgp import persistence
 from latentgp.inference.priors import scales, search_bounds, weak_priors
 from latentgp.inference.profile import evaluate, initial_sites, settle
 from latentgp.latents import log_evidence
-from latentgp.latents.paths import prior_path
+from latentgp.latents.paths import prior_paths
 from latentgp.latents.selection import select_points
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.base import GaussianSites
@@ -314,7 +314,7 @@ def test_draws_of_the_prior_have_the_covariance_of_each_part(x64):
 
     @jax.vmap
     def draw(key):
-        return prior_path(kernel, key, inputs=2, latents=4, number=32)(NEW)
+        return prior_paths(kernel, key, inputs=2, latents=4, features=32, number=1)(NEW)[0]
 
     draws = np.asarray(draw(jax.random.split(KEY, number)))
     assert draws.shape == (number, 6, 4)

@@ -107,7 +107,7 @@ def test_paths_have_the_posterior_moments(posterior):
     values = paths(NEW)
     assert values.shape == (number, 6)
     mean, variance = posterior.predict_f(NEW)
-    # Every path has random features of its own, so their errors average out with the paths.
+    # Sixteen sets of paths have random features of their own, so their errors average out.
     assert np.all(np.abs(values.mean(axis=0) - mean) < 5 * np.sqrt(variance / number) + 0.01)
     np.testing.assert_allclose(values.var(axis=0), variance, rtol=0.3)
 

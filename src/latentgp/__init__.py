@@ -35,6 +35,7 @@ from latentgp.inference import (
     Stochastic,
     VariationalInference,
 )
+from latentgp.inference.differentiable import log_evidence
 from latentgp.kernels import (
     RBF,
     ArcCosine,
@@ -96,6 +97,7 @@ from latentgp.parameters import parameter, parameters, replace, summary
 from latentgp.point_process import bin_points
 from latentgp.posterior import Posterior, Predictive
 from latentgp.programs import keep_programs
+from latentgp.pure_posterior import PurePosterior
 from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
 from latentgp.sharding import join_processes, rows_over
 from latentgp.sources import FileRows
@@ -191,6 +193,7 @@ __all__ = [
     "Posterior",
     "Predictive",
     "ProcessLost",
+    "PurePosterior",
     "RationalQuadratic",
     "RobbinsMonro",
     "RobustMax",
@@ -221,6 +224,7 @@ __all__ = [
     "join_processes",
     "keep_programs",
     "load",
+    "log_evidence",
     "parameter",
     "parameters",
     "replace",

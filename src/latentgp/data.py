@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Bool, Float, Int, UInt
 
 from latentgp.arrays import Array
@@ -255,6 +256,11 @@ def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
 
 
 def _as_numbers(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, Tracer):
+        raise InputError(
+            f"{name} is traced by jax.jit, grad or vmap, but this function takes NumPy arrays; use "
+            "posterior.as_jax() for predictions there, latentgp.log_evidence for the evidence."
+        )
     if hasattr(values, "toarray"):
         raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
     try:

@@ -16,14 +16,12 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data, as_targets
+from latentgp.errors import InputError
 from latentgp.latents.base import (
     LatentPosterior,
-    block_means,
     latent_diagonals,
-    latent_grams,
     over_latents,
 )
-from latentgp.latents.paths import PriorPath, prior_path
 from latentgp.latents.selection import Selection
 from latentgp.latents.white_sites import Remembered
 from latentgp.likelihoods import Likelihood, SideInformation
@@ -31,7 +29,8 @@ from latentgp.linalg.cholesky import jittered_cholesky
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.means import constant_first
 from latentgp.models import LatentGP
-from latentgp.precision import double_precision
+from latentgp.precision import double_precision, fresh
+from latentgp.pure_posterior import PurePaths, PurePosterior
 from latentgp.questions import (
     checked_inputs,
     checked_levels,
@@ -42,6 +41,7 @@ from latentgp.questions import (
 from latentgp.sites.base import EvidenceKind
 
 _NODES_A_ROW = 1024  # of quadrature, for several latents
+_PATH_COLUMNS = 2048  # of features and what is made of them
 
 
 class Evidence(NamedTuple):
@@ -144,7 +144,8 @@ class Posterior(eqx.Module):
         """Draws of the latent functions as functions, by Matheron's rule (Wilson et al. 2020).
 
         The prior's part is made of random Fourier features, an approximation whose error falls
-        with one over the root of their number; the update by the data is exact.
+        with one over the root of their number; the update by the data is exact. Sixteen sets of
+        paths have features of their own.
 
         Args:
             key: random key.
@@ -154,7 +155,17 @@ class Posterior(eqx.Module):
         Raises:
             InputError: the kernel has no spectral features.
         """
-        return Paths(self, *_draw_paths(self.model, self.latent, key, number, features))
+        if number < 1:
+            raise InputError(f"number must be at least 1, got {number}.")
+        return Paths(_draw_paths(self.as_jax(), key, number, features))
+
+    def as_jax(self) -> PurePosterior:
+        """The posterior as pure functions, for `jax.grad`, `jax.jit` and `jax.vmap`.
+
+        Means, variances, covariances, moments of y, and paths, of JAX arrays. A gradient of the
+        log evidence is that of `latentgp.log_evidence`.
+        """
+        return PurePosterior(fresh(self.model), fresh(self.latent))
 
     def update(
         self,
@@ -334,24 +345,17 @@ class Predictive:
 class Paths:
     """Draws from the posterior that can be evaluated anywhere, consistently from call to call."""
 
-    def __init__(self, posterior: Posterior, prior: PriorPath, update: Array):
-        self._posterior = posterior
-        self._parts = jax.tree.map(np.asarray, (prior, update))
+    def __init__(self, paths: PurePaths):
+        self._paths = jax.tree.map(np.asarray, paths)
 
     @double_precision
     def __call__(self, X: Any) -> Float[np.ndarray, "S N *Q"]:
         """Values at X, shape (S, N), or (S, N, Q) for Q > 1."""
-        posterior = self._posterior
-        values = apply_in_buckets(
-            _path_values,
-            posterior.model,
-            posterior.latent,
-            self._parts,
-            rows=posterior._inputs(X),
-            columns=len(posterior.latent.centres),
-        )
-        values = np.moveaxis(values, 0, 1)
-        return values[..., 0] if posterior.model.likelihood.latent_size == 1 else values
+        paths = self._paths
+        X = checked_inputs(X, paths.centres.shape[1])
+        updates = paths.draws.updates
+        wide = max(len(paths.centres), updates.size // updates.shape[-1], _PATH_COLUMNS)
+        return np.moveaxis(apply_in_buckets(_path_values, paths, rows=X, columns=wide), 0, 1)
 
 
 @jax.jit
@@ -427,25 +431,11 @@ def _joint_samples(
 
 @partial(jax.jit, static_argnames=("number", "features"))
 def _draw_paths(
-    model: LatentGP, latent: LatentPosterior, key: Key[Array, ""], number: int, features: int
-) -> tuple[PriorPath, Float[Array, "S Q M"]]:
-    inputs, latents = latent.centres.shape[1], model.likelihood.latent_size
-
-    def draw(key: Key[Array, ""]) -> tuple[PriorPath, Array]:
-        key_prior, key_update = jax.random.split(key)
-        prior = prior_path(model.kernel, key_prior, inputs=inputs, latents=latents, number=features)
-        return prior, latent.pathwise_update(key_update, prior)
-
-    return jax.vmap(draw)(jax.random.split(key, number))
+    posterior: PurePosterior, key: Key[Array, ""], number: int, features: int
+) -> PurePaths:
+    return posterior.paths(key, number, features)
 
 
 @jax.jit
-def _path_values(
-    model: LatentGP, latent: LatentPosterior, parts: Any, X: Array
-) -> Float[Array, "N S Q"]:
-    blocks = latent_grams(model.kernel, latent.centres, X)
-
-    def value(prior: PriorPath, update: Array) -> Float[Array, "N Q"]:
-        return model.mean(X) + prior(X) + block_means(blocks, update)
-
-    return jnp.moveaxis(jax.vmap(value)(*parts), 0, 1)
+def _path_values(paths: PurePaths, X: Float[Array, "N D"]) -> Float[Array, "N S *Q"]:
+    return jnp.moveaxis(paths(X), 0, 1)

@@ -38,8 +38,7 @@ def check_outputs_seen(data: Data) -> None:
 
 def checked_inputs(X: Any, columns: int) -> Float[np.ndarray, "N D"]:
     """Inputs with the columns of the fit; an empty table is none too few."""
-    array = np.asarray(X)
-    if array.shape[:1] == (0,):
+    if np.shape(X)[:1] == (0,):
         return np.zeros((0, columns))
     X = as_inputs(X)
     if X.shape[1] != columns:

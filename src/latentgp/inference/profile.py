@@ -92,9 +92,7 @@ def evaluate(
     if algorithm.rule.is_exact(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)
     ascended = ascend(algorithm, model_at(space, vector), data, sites)
-    if isinstance(algorithm.rule, LaplaceRule):
-        return _at_mode(algorithm, algorithm.rule, space, vector, data, ascended)
-    return _at_fixed_point(algorithm, space, vector, data, ascended)
+    return _evaluate_ascended(algorithm, space, vector, data, ascended)
 
 
 @jax.jit
@@ -104,23 +102,17 @@ def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
 
 
 @jax.jit
-def _at_fixed_point(
+def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
     vector: Float[Array, "P"],
     data: Data,
     ascended: Ascended,
 ) -> Evaluation:
-    """The bound, or the approximate evidence, where it is stationary in the sites."""
+    """The bound where an ascent has ended, and its gradient."""
     model, pull_model = jax.vjp(space.to_model, vector)
-    posterior, bound, _, update = ascended.best
-    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
-    pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
-    mean = pullback.mean + offset
-    rows = rows_of(data), mean, pullback.variance, update.sites
-    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
-    in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
-    (gradient,) = pull_model(with_kernel(in_model, pullback.kernel))
+    bound, in_model = slope_at(algorithm, model, data, ascended)
+    (gradient,) = pull_model(in_model)
     log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
     return Evaluation(
         bound + log_prior,
@@ -129,6 +121,29 @@ def _at_fixed_point(
         ascended.next_sites,
         ascended.updates,
     )
+
+
+def slope_at(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """The bound where an ascent has ended, in nats, and its derivative in the model."""
+    if isinstance(algorithm.rule, LaplaceRule):
+        return _slope_at_mode(algorithm, algorithm.rule, model, data, ascended)
+    return _slope_at_fixed_point(algorithm, model, data, ascended)
+
+
+def _slope_at_fixed_point(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """Of the bound, or of the approximate evidence, where it is stationary in the sites."""
+    posterior, bound, _, update = ascended.best
+    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
+    pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
+    mean = pullback.mean + offset
+    rows = rows_of(data), mean, pullback.variance, update.sites
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
+    in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
+    return bound, with_kernel(in_model, pullback.kernel)
 
 
 def slope_of_sites(
@@ -233,15 +248,19 @@ def _evaluate_exact(
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 
     def objective(vector):
-        model = space.to_model(vector)
-        offset = prior_mean(model, data)
-        none = GaussianSites.none(offset)
-        exact = algorithm.new_sites(model, rows_of(data), offset, jnp.ones_like(offset), none)
-        bound = log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
+        bound = exact_log_evidence(algorithm, space.to_model(vector), data)
         return bound + space.log_prior(vector), bound
 
     (value, bound), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
     return Evaluation(value, bound, gradient, sites, jnp.ones((), jnp.int32))
+
+
+def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
+    """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
+    offset = prior_mean(model, data)
+    none = GaussianSites.none(offset)
+    exact = algorithm.new_sites(model, rows_of(data), offset, jnp.ones_like(offset), none)
+    return log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
 
 
 class Mode(NamedTuple):
@@ -275,23 +294,20 @@ def _mode_of(
     return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
 
 
-@jax.jit
-def _at_mode(
+def _slope_at_mode(
     algorithm: SiteInference,
     rule: LaplaceRule,
-    space: ParameterSpace,
-    vector: Float[Array, "P"],
+    model: LatentGP,
     data: Data,
     ascended: Ascended,
-) -> Evaluation:
-    """Laplace's evidence and its gradient, with the implicit term of the mode.
+) -> tuple[Float[Array, ""], LatentGP]:
+    """Laplace's evidence and its derivative, with the implicit term of the mode.
 
     The mode moves with the hyper-parameters as the posterior mean does while the sites are held,
     and the evidence with the mode through the curvature alone (Rasmussen & Williams 2006, 5.5.1).
     So the implicit term is a derivative, along s = d evidence / d mode, of the gradient with the
     sites held in their linear terms.
     """
-    model, pull_model = jax.vjp(space.to_model, vector)
     mode = _mode_of(algorithm, rule, model, data, ascended)
     exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
@@ -328,15 +344,7 @@ def _at_mode(
     in_model = _slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
-    (gradient,) = pull_model(with_kernel(in_model, through_kernel))
-    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
-    return Evaluation(
-        mode.evidence + log_prior,
-        mode.evidence,
-        gradient + in_prior,
-        ascended.next_sites,
-        ascended.updates,
-    )
+    return mode.evidence, with_kernel(in_model, through_kernel)
 
 
 def _with_ties(

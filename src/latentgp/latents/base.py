@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.arrays import Array
@@ -109,7 +108,11 @@ class Representation(Module):
 
     @abstractmethod
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 

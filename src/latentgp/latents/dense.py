@@ -6,7 +6,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
@@ -139,7 +138,11 @@ class Dense(Representation):
     signed: bool = eqx.field(static=True, default=False)
 
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
     ) -> "Dense":
         if len(X) > _MOST_ROWS:
             raise InputError(

@@ -175,7 +175,11 @@ class Inducing(Representation):
                 )
 
     def initialise(
-        self, X: np.ndarray, weights: np.ndarray | None, kernel: LatentKernel, key: Key[Array, ""]
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
     ) -> "Inducing":
         if self.remembered is not None and self.remembered.points.shape[1] != X.shape[1]:
             raise InputError(

@@ -1,6 +1,8 @@
 """Sites from the conjugate representation of a likelihood, for coordinate ascent."""
 
 import equinox as eqx
+import jax
+from jax.core import Tracer
 from jaxtyping import Float
 
 from latentgp.arrays import Array
@@ -37,8 +39,10 @@ class AugmentationRule(SiteRule):
 
     def check(self, likelihood: Likelihood) -> None:
         self.chosen(likelihood)
-        if isinstance(likelihood, CompletelyMonotone):
-            check_completely_monotone(likelihood)
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(likelihood))
+        if isinstance(likelihood, CompletelyMonotone) and not traced:
+            with jax.ensure_compile_time_eval():  # of known numbers, whoever traces around it
+                check_completely_monotone(likelihood)
 
     def signed(self, likelihood: Likelihood) -> bool:
         return False
