@@ -30,7 +30,7 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
-            ["sharding"],
+            ["sharding", "writing"],
             ["parameters", "data", "distributions", "linalg"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],

@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import latentgp
-from latentgp import cli
+from latentgp import cli, table_prediction
 from latentgp.table_model import TableModel
 
 ROWS = 40
@@ -351,6 +351,89 @@ def test_wrong_input_is_answered_in_one_sentence(run, house, name):
     assert errors[0].startswith("error: ")
     assert says in errors[0]
     assert not (house / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("fit {}/regression.csv --target price --out /proc/m", "/proc/m cannot be written"),
+        ("fit {}/regression.csv --target price --out {}", "is a folder: name a file to write"),
+        ("fit {}/regression.csv --target price --out {}/regression.csv", "is the table itself"),
+        ("fit {}/regression.csv --target price --out /dev/null", "is no regular file"),
+        ("predict {}/regression.latentgp {}/regression.csv --out {}/p.xlsx", "not end in .csv"),
+        ("predict {}/regression.latentgp {}/regression.csv --out /proc/p.csv", "cannot be written"),
+        ("predict {}/regression.latentgp {}/regression.csv --out {}/regression.csv", "among the"),
+        ("evaluate {}/regression.latentgp {}/regression.csv --plot {}/p.doc", "picture's ending"),
+        ("evaluate {}/regression.latentgp {}/regression.csv --plot /proc/p.png", "cannot be writ"),
+        ("compare {}/regression.csv --target price --plot {}/p.doc", "picture's ending"),
+        ("compare {}/regression.csv --target price --plot /proc/p/p.png", "cannot be written"),
+        ("demo --out /proc/pictures", "/proc/pictures cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(run, house, monkeypatch, line, says):
+    for name in ("fit", "predict", "evaluate"):
+        monkeypatch.setattr(TableModel, name, lambda *_, **__: pytest.fail("worked"))
+    before = {path: path.read_bytes() for path in house.iterdir()}
+    code, _, err = run(*line.replace("{}", str(house)).split())
+    assert code == 1
+    assert len(err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert says in err
+    assert {path: path.read_bytes() for path in house.iterdir()} == before
+
+
+def test_a_model_is_kept_when_nobody_reads_what_is_said_of_it(house, tmp_path):
+    script = Path(sys.executable).with_name("latentgp")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [
+            *(script, "fit", house / "regression.csv", "--target", "price"),
+            *("--out", tmp_path / "m"),
+        ],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert done.stderr == ""
+    assert latentgp.load(tmp_path / "m").target == "price"
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "stopped: no model was written"),
+        (["--batch-size", 10, "--checkpoint", "{}/kept"], "written; the same command goes on from"),
+    ],
+)
+def test_a_fit_that_is_stopped_says_so(run, house, tmp_path, monkeypatch, more, says):
+    monkeypatch.setattr(TableModel, "fit", interrupted)
+    monkeypatch.setattr(TableModel, "fit_files", interrupted)
+    more = [str(part).replace("{}", str(tmp_path)) for part in more]
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    code, _, err = run(*fit, *more)
+    assert code == 130
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_predictions_that_are_stopped_say_so(run, house, tmp_path, monkeypatch):
+    predict = ("predict", house / "regression.latentgp", house / "regression.csv")
+    monkeypatch.setattr(TableModel, "predict", interrupted)
+    assert run(*predict, "--out", tmp_path / "p.csv")[::2] == (
+        130,
+        "stopped: nothing was written\n",
+    )
+    monkeypatch.setattr(table_prediction, "is_large", lambda _: True)
+    code, _, err = run(*predict, "--out", tmp_path / "p.csv")
+    assert code == 130
+    assert "the same command goes on from the rows predicted so far" in err
 
 
 def test_weights_that_are_text(run, house, tmp_path):

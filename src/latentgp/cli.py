@@ -2,6 +2,9 @@
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,9 +13,12 @@ import typer
 from latentgp.errors import InputError, ProcessLost
 from latentgp.programs import forget_unreadable, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
+from latentgp.writing import check_writable, writing
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
+
+_INTERRUPTED = 130  # Typer's exit status after Ctrl-C
 
 app = typer.Typer(
     help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
@@ -93,8 +99,9 @@ def fit(
     from latentgp.table_model import TableModel
     from latentgp.tables import read_table
 
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
+    check_writable(out)
+    if out.resolve() == data.resolve():
+        raise InputError(f"{out} is the table itself: name another file for the model")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
@@ -118,34 +125,38 @@ def fit(
             "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
         }
     fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
-    model = fit_it(
-        table,
-        target,
-        task=task,
-        likelihood=likelihood,
-        weights=weights,
-        side_columns={
-            name: column
-            for name, column in (
-                ("exposure", exposure),
-                ("trials", trials),
-                ("censored", censored),
-            )
-            if column is not None
-        },
-        order=_labels(order),
-        method=method,
-        n_inducing=n_inducing,
-        random_state=seed,
-        verbose=int(is_first_process()),
-        **more,
-    )
-    if not is_first_process():  # it speaks and writes for all
-        return
-    for note in model.notes:
-        typer.echo(f"- {note}")
-    save(model, out)
-    typer.echo(f"Model written to {out}.")
+    kept = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
+    # What is printed may find its reader gone: it waits until the model is saved.
+    with _stoppable(f"no model was written{kept}"), redirect_stdout(StringIO()) as said:
+        model = fit_it(
+            table,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns={
+                name: column
+                for name, column in (
+                    ("exposure", exposure),
+                    ("trials", trials),
+                    ("censored", censored),
+                )
+                if column is not None
+            },
+            order=_labels(order),
+            method=method,
+            n_inducing=n_inducing,
+            random_state=seed,
+            verbose=int(is_first_process()),
+            **more,
+        )
+        if is_first_process():  # it speaks and writes for all
+            save(model, out)
+    if is_first_process():
+        typer.echo(said.getvalue(), nl=False)
+        for note in model.notes:
+            typer.echo(f"- {note}")
+        typer.echo(f"Model written to {out}.")
 
 
 @app.command()
@@ -161,14 +172,16 @@ def predict(
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
     from latentgp.table_prediction import beside, is_large, predict_files
-    from latentgp.tables import read_table, write_table
+    from latentgp.tables import check_table_path, read_table, write_table
 
     if not 0 < level < 1:
         raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
+    check_table_path(out, data)
     table_model = _table_model(model)
     if is_large(data):
         settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
-        rows = predict_files(table_model, data, out, verbose=1, **settings)
+        with _stoppable("the same command goes on from the rows predicted so far"):
+            rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
         frame = read_table(data)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
@@ -186,9 +199,12 @@ def evaluate(
     plot: Annotated[Path | None, typer.Option(help="Save a calibration picture here.")] = None,
 ) -> None:
     """Score a model on a table whose target is known."""
+    from latentgp.plots import check_picture_path
     from latentgp.report import calibration_picture
     from latentgp.tables import read_table
 
+    if plot is not None:
+        check_picture_path(plot)
     table_model, frame = _table_model(model), read_table(data)
     for name, value in table_model.evaluate(frame).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
@@ -218,9 +234,12 @@ def compare(
 ) -> None:
     """Fit several methods to the same rows and score them on the others."""
     from latentgp.comparison import compare as compare_on
+    from latentgp.plots import check_picture_path
     from latentgp.report import comparison_picture, print_comparison
     from latentgp.tables import read_table
 
+    if plot is not None:
+        check_picture_path(plot)
     if not 0 < test_share < 1:
         raise InputError(
             f"--test-share must be strictly between 0 and 1, got {test_share}: try 0.3"
@@ -267,6 +286,8 @@ def demo(
     """Fit a classifier and a regressor to real data, next to baselines, with pictures."""
     from latentgp.report import run_demo
 
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     run_demo(out)
 
 
@@ -276,7 +297,8 @@ def main() -> None:
 
     def show(message: Warning | str, *_: Any) -> None:
         if programs is None or not forget_unreadable(programs, str(message)):
-            typer.echo(f"warning: {message}", err=True)
+            with suppress(BrokenPipeError):  # whoever reads no more still gets the files
+                typer.echo(f"warning: {message}", err=True)
 
     warnings.showwarning = show
     try:
@@ -284,10 +306,27 @@ def main() -> None:
     except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
         leave()
+    except _Stopped as stopped:
+        typer.echo(f"stopped: {stopped}", err=True)
+        leave(_INTERRUPTED)
     except SystemExit as ended:  # of Typer, after Ctrl-C too
+        if ended.code == _INTERRUPTED:
+            typer.echo("stopped: nothing was written", err=True)
         if ended.code:
             leave(ended.code)
         raise
+
+
+class _Stopped(Exception):
+    """Ctrl-C, and what is left of the work in words."""
+
+
+@contextmanager
+def _stoppable(said: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise _Stopped(said) from interrupt
 
 
 def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
 from latentgp.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -452,17 +453,31 @@ def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 
     """
     from matplotlib.figure import Figure
 
-    path = Path(path)
+    path = check_picture_path(path)
     figure: Any = drawn if isinstance(drawn, Figure) else drawn.figure
-    known = figure.canvas.get_supported_filetypes()
+    with written_whole(path) as partial:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = path.suffix[1:].lower()
+        figure.savefig(partial, dpi=dots_per_inch, facecolor="white", format=kind)
+    return path
+
+
+def check_picture_path(path: str | Path) -> Path:
+    """The path, if a picture can be written there; called before the work that it is of.
+
+    Raises:
+        InputError: if the ending is not a known format or the file cannot be written.
+
+    Example:
+        >>> check_picture_path("calibration.png").suffix
+        '.png'
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    path, known = Path(path), FigureCanvasBase.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise InputError(f"{path} has no picture's ending: use one of {', '.join(sorted(known))}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=dots_per_inch, facecolor="white")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): choose another") from error
-    return path
+    return check_writable(path, makes_folders=True)
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

@@ -95,7 +95,6 @@ def run_demo(folder: Path) -> None:
     from rich.console import Console
 
     console = Console()
-    folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     pictures = _demo_classification(console, folder) + _demo_regression(console, folder)
     console.print(f"Done in {time.perf_counter() - started:.0f} s. Pictures:")

@@ -9,7 +9,7 @@ means the same wherever it is stored: "3", 3 and 3.0 are one number, and one of 
 from latentgp.sources.csv_files import MISSING_MARKERS
 from latentgp.tables.columns import CategoryColumn, NumberColumn
 from latentgp.tables.encoder import TableEncoder
-from latentgp.tables.files import read_table, write_table
+from latentgp.tables.files import check_table_path, read_table, write_table
 from latentgp.tables.targets import SplitTable, TaskGuess, guess_task, split_target
 from latentgp.tables.values import once
 
@@ -20,6 +20,7 @@ __all__ = [
     "SplitTable",
     "TableEncoder",
     "TaskGuess",
+    "check_table_path",
     "guess_task",
     "once",
     "read_table",

@@ -11,6 +11,7 @@ from latentgp.errors import InputError
 from latentgp.sources.csv_files import MISSING_MARKERS, header_of
 from latentgp.sources.pieces import KIND_OF_ENDING
 from latentgp.tables.values import refuse_duplicates
+from latentgp.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
     r"""Write a data frame as CSV or Parquet, without its index, and return the path.
 
-    Numbers keep all their digits. Missing folders are made.
+    Numbers keep all their digits. Missing folders are made. It is written whole or not at all.
 
     Args:
         frame: what to write.
@@ -79,16 +80,28 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
     """
     path = Path(path)
     kind = _kind(path)
-    try:
+    with written_whole(path, ValueError, TypeError) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         if kind == "csv":
-            frame.to_csv(path, index=False)
+            frame.to_csv(partial, index=False)
         else:
-            frame.rename(columns=str).to_parquet(path, index=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be written: {reason}") from error
+            frame.rename(columns=str).to_parquet(partial, index=False)
     return path
+
+
+def check_table_path(path: str | Path, rows: Path) -> Path:
+    """The path, if a table made of `rows` can be written there; called before the work.
+
+    Raises:
+        InputError: an ending that is not known, `path` is among the rows, or cannot be written to.
+    """
+    path = Path(path)
+    _kind(path)
+    if rows.resolve() in (path.resolve(), *path.resolve().parents):
+        raise InputError(
+            f"predictions in {path} would be among the rows of {rows}: name a file elsewhere"
+        )
+    return check_writable(path, makes_folders=True)
 
 
 def _kind(path: Path) -> str:
