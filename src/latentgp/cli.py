@@ -34,6 +34,9 @@ Order = Annotated[
     str | None,
     typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
 ]
+LeaveOut = Annotated[
+    list[str] | None, typer.Option(help="A column that is no input; again for more.")
+]
 ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
 
 
@@ -73,6 +76,7 @@ def fit(
     order: Order = None,
     n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
+    leave_out: LeaveOut = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
@@ -144,6 +148,7 @@ def fit(
                 if column is not None
             },
             order=_labels(order),
+            leave_out=leave_out or (),
             method=method,
             n_inducing=n_inducing,
             random_state=seed,
@@ -183,7 +188,7 @@ def predict(
         with _stoppable("the same command goes on from the rows predicted so far"):
             rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
-        frame = read_table(data)
+        frame = read_table(data, table_model.read_as_text)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
         if with_inputs:
             predictions = beside(frame, predictions)
@@ -205,7 +210,8 @@ def evaluate(
 
     if plot is not None:
         check_picture_path(plot)
-    table_model, frame = _table_model(model), read_table(data)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
     for name, value in table_model.evaluate(frame).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
@@ -227,6 +233,7 @@ def compare(
         list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
     ] = None,
     order: Order = None,
+    leave_out: LeaveOut = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
     n_inducing: Inducing = None,
@@ -253,6 +260,7 @@ def compare(
         test_share=test_share,
         seed=seed,
         order=_labels(order),
+        leave_out=leave_out or (),
         n_inducing=n_inducing,
     )
     print_comparison(found, target)

@@ -35,8 +35,17 @@ from latentgp.precision import double_precision
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
 from latentgp.tables import TableEncoder, guess_task, once, split_target
+from latentgp.tables.notation import Notation, Recognised, commas, plain
 from latentgp.tables.targets import Task
-from latentgp.tables.values import Tell, listed, numbers_in, source_of, texts_in, warn
+from latentgp.tables.values import (
+    Tell,
+    listed,
+    numbers_in,
+    read_column,
+    source_of,
+    texts_in,
+    warn,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,6 +150,7 @@ class TableModel:
         target: name of the target column.
         notes: what was done to the table, a line each.
         side_columns: which columns hold what the likelihood reads a row, by its name for it.
+        notation: how text writes a target of numbers; None if as Python does.
     """
 
     estimator: Estimator
@@ -148,6 +158,7 @@ class TableModel:
     target: str
     notes: tuple[str, ...]
     side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    notation: Notation | None = None
 
     @classmethod
     def fit(
@@ -160,6 +171,7 @@ class TableModel:
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -176,6 +188,7 @@ class TableModel:
                 {"exposure": "days"}; they are then no inputs.
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
+            leave_out: columns that are no inputs.
             settings: for the estimator.
 
         Raises:
@@ -189,11 +202,13 @@ class TableModel:
             weights=weights,
             side_columns=side_columns or {},
             order=order,
+            leave_out=leave_out,
             settings=settings,
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        return cls(estimator, started.encoder, target, started.notes, side_columns or {})
+        sides, notation = side_columns or {}, started.notation
+        return cls(estimator, started.encoder, target, started.notes, sides, notation)
 
     @classmethod
     def fit_files(
@@ -206,6 +221,7 @@ class TableModel:
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
         batch_size: int = 1000,
         epochs: int = 20,
         checkpoint: str | Path | None = None,
@@ -226,6 +242,7 @@ class TableModel:
             weights: as in `fit`.
             side_columns: as in `fit`.
             order: as in `fit`.
+            leave_out: as in `fit`.
             batch_size: rows of a batch.
             epochs: at most so many passes over the rows.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
@@ -253,6 +270,7 @@ class TableModel:
             weights=weights,
             side_columns=sides,
             order=order,
+            leave_out=leave_out,
             settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
@@ -272,7 +290,7 @@ class TableModel:
 
         def convert(frame: "pd.DataFrame") -> Data:
             split = split_target(frame, target)
-            y = _targets(split.target, started.task)
+            y = _targets(split.target, started.task, started.notation)
             if isinstance(estimator, LabelEstimator):
                 y = estimator.numbered(y)
             row_weights = None
@@ -291,7 +309,13 @@ class TableModel:
             verbose=estimator.verbose,
             devices=devices,
         )
-        return cls(estimator, encoder, target, started.notes, sides)
+        return cls(estimator, encoder, target, started.notes, sides, started.notation)
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        target = [self.target] if commas(self.notation) else []
+        return [*self.encoder.read_as_text, *target]
 
     @property
     def task(self) -> Task:
@@ -369,7 +393,7 @@ class TableModel:
         split = split_target(frame, self.target)
         X = self.encoder.encode(split.inputs)
         side = _sides_of(split.inputs, self.side_columns)
-        return X, _targets(split.target, self.task), side
+        return X, _targets(split.target, self.task, self.notation), side
 
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""
@@ -390,6 +414,7 @@ class _Started(NamedTuple):
     weights: np.ndarray | None
     side: dict[str, np.ndarray]
     notes: tuple[str, ...]
+    notation: Notation | None
 
 
 def _started(
@@ -401,6 +426,7 @@ def _started(
     weights: str | None,
     side_columns: dict[str, str],
     order: Sequence[str] | None,
+    leave_out: Sequence[str],
     settings: dict[str, Any],
 ) -> _Started:
     split = split_target(frame, target)
@@ -414,15 +440,20 @@ def _started(
     row_weights = None
     if weights is not None:
         inputs, row_weights = _taken_out(inputs, weights, "weights", _WEIGHTS)
-    encoder = TableEncoder.fit(inputs)
+    recognised = Recognised(None)
+    if task in ("regression", "count"):
+        recognised = read_column(split.target)[1]
+    notes += recognised.described(target)
+    encoder = TableEncoder.fit(inputs, leave_out)
     notes += encoder.describe()
     if task == "ordinal":
         settings["order"] = order = order or _order_of(split.target)
         if order is not None:
             notes.append(f"in the order {' < '.join(order)}")
     estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
-    X, y = encoder.encode(inputs), _targets(split.target, task)
-    return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes))
+    notation = recognised.notation
+    X, y = encoder.encode(inputs), _targets(split.target, task, notation)
+    return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
 
 
 def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
@@ -497,10 +528,10 @@ def _order_of(target: "pd.Series") -> list[str] | None:
     return texts_in(known.iloc[ascending]).tolist()
 
 
-def _targets(target: "pd.Series", task: str) -> np.ndarray:
+def _targets(target: "pd.Series", task: str, notation: Notation | None) -> np.ndarray:
     if task in ("classification", "ordinal"):
         return texts_in(target).to_numpy(dtype=str)
-    return _numbers("target", target, "use --task classification, or clean it")
+    return _numbers("target", plain(target, notation), "use --task classification, or clean it")
 
 
 def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:

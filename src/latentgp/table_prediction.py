@@ -72,7 +72,7 @@ def predict_files(
     """
     path = Path(path)
     out = check_table_path(out, path)
-    frames = Frames(path)
+    frames = Frames(path, model.read_as_text)
     parts = out.with_name(out.name + ".parts")
     with writing(parts):
         _claim(parts, _identity(model, frames, level, mean_only, with_inputs))

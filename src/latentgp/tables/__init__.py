@@ -3,7 +3,9 @@
 `read_table` and `write_table` know CSV and Parquet, `split_target` takes the target out,
 `guess_task` says what kind of target it is, and `TableEncoder` turns the rest into float64. A value
 means the same wherever it is stored: "3", 3 and 3.0 are one number, and one of the
-`MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV.
+`MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV. How text writes numbers
+and dates otherwise, such as "1.234,50 €" and "31.12.2024", is recognised and kept; digits with
+zeros in front, such as "01067", are codes.
 """
 
 from latentgp.sources.csv_files import MISSING_MARKERS

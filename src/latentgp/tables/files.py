@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
+from collections.abc import Iterable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latentgp.errors import InputError
-from latentgp.sources.csv_files import MISSING_MARKERS, header_of
+from latentgp.sources.csv_files import CODE, MISSING_MARKERS, header_of
 from latentgp.sources.pieces import KIND_OF_ENDING
 from latentgp.tables.values import refuse_duplicates
 from latentgp.writing import check_writable, written_whole
@@ -17,15 +20,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
     r"""Read a CSV or Parquet file with a header into a data frame.
 
     CSV is UTF-8, separated by commas, semicolons or tabs (whichever the header uses most), with a
     decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`, or
-    nothing, for a missing value.
+    nothing, for a missing value. A column with whole numbers that begin with zeros, such as 01067,
+    stays text.
 
     Args:
         path: file ending in .csv, .parquet or .pq.
+        as_text: columns of CSV that stay text too.
 
     Raises:
         InputError: if the file is missing, empty, of another ending, unreadable, has no rows, or
@@ -46,7 +51,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty: pass a file with a header and at least one row")
-        names, frame = _read_csv(path) if kind == "csv" else _read_parquet(path)
+        names, frame = _read_csv(path, as_text) if kind == "csv" else _read_parquet(path)
     except InputError:
         raise
     except UnicodeDecodeError as error:
@@ -111,24 +116,42 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _read_csv(path: Path) -> tuple[list[str], pd.DataFrame]:
+def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFrame]:
     import pandas as pd
 
     header = header_of(path)
-    with warnings.catch_warnings():
-        # pandas only warns when every row is longer than the header, and drops the rest.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = pd.read_csv(
-            path,
-            sep=header.separator,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-            index_col=False,
-            keep_default_na=False,
-            na_values=list(MISSING_MARKERS),
-            low_memory=False,
-        )
+
+    def read(text: Iterable[str]) -> pd.DataFrame:
+        with warnings.catch_warnings():
+            # pandas only warns when every row is longer than the header, and drops the rest.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path,
+                sep=header.separator,
+                encoding="utf-8-sig",
+                skipinitialspace=True,
+                index_col=False,
+                keep_default_na=False,
+                na_values=list(MISSING_MARKERS),
+                low_memory=False,
+                dtype=dict.fromkeys(text, "str"),
+            )
+
+    frame = read(set(as_text) & set(header.names))
+    if _may_hold_codes(path):
+        numbers = frame.select_dtypes("number").columns
+        as_written = read(numbers)
+        for name in numbers:
+            texts = as_written[name].str.strip()
+            if texts.str.fullmatch(CODE).any():
+                frame[name] = texts
     return header.names, frame
+
+
+def _may_hold_codes(path: Path) -> bool:
+    """Whether any field of a file begins with a zero and goes on with digits."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return re.search(rb"[\s,;\"]" + CODE.encode(), text) is not None
 
 
 def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:
