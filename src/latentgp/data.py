@@ -72,6 +72,10 @@ class Data(eqx.Module):
         own, so that a fit depends neither on the order of the rows nor on how a repeated row was
         written down. Where inputs are distinct this order follows from them alone.
         """
+        return self.merged_rows()[0]
+
+    def merged_rows(self) -> tuple["Data", Int[np.ndarray, "N"]]:
+        """The merged data, and in which of their rows each row is; -1 for one that is gone."""
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
         if not says.any():
@@ -79,16 +83,19 @@ class Data(eqx.Module):
                 "y has no number in any row; give rows that have at least one output each."
             )
         data = self if np.all(says) else self.select(says)
+        origin = np.cumsum(says) - 1
+        origin[~says] = -1
         if data.size > _MERGED_AT_MOST:
-            return data
+            return data, origin
         targets = data.y.reshape(data.size, -1)
         columns = [data.X, targets, *(c[:, None] for c in data.side_information.values())]
         table = np.ascontiguousarray(np.concatenate(columns, axis=1))
         table += 0.0  # makes -0.0 and 0.0 the same bytes
         first, inverse = _distinct(table, data.X.shape[1])
         weights = np.bincount(inverse, weights=data.weights)
-        chosen = data.select(first)
-        return chosen.reweighted(None if np.all(weights == 1) else weights.astype(np.float64))
+        origin[says] = inverse
+        weights = None if np.all(weights == 1) else weights.astype(np.float64)
+        return data.select(first).reweighted(weights), origin
 
     def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
         """The same rows with other weights."""

@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
@@ -19,6 +19,7 @@ from latentgp.data import Data
 from latentgp.digests import digest
 from latentgp.errors import InputError
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
+from latentgp.inference.chains import watched_rows
 from latentgp.inference.driver import Driver
 from latentgp.inference.driving import Callback, Checkpoint, Driving
 from latentgp.inference.hyperparameters import Learned, learn
@@ -120,6 +121,7 @@ def fit(
     checkpoint: str | Path | None = None,
     verbose: int = 0,
     devices: Sequence[Any] | None = None,
+    input_names: Sequence[str] | None = None,
 ) -> Fit:
     """Fit a model to data.
 
@@ -132,7 +134,8 @@ def fit(
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior.
         priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
             variances (after rows that are remembered, around the model's values); a mapping
-            changes them by path (None: no prior there); None means none.
+            changes them by path (None: no prior there); None means none. A hyper-parameter stays
+            in the support of its prior; a start outside is moved into it, with a warning.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
         max_evaluations: of the bound, each run; `Stochastic` has its epochs instead.
@@ -145,16 +148,19 @@ def fit(
         checkpoint: a file kept up to date while learning or sampling, and resumed from if it is
             there; `max_evaluations`, `max_seconds`, and of `Stochastic` the epochs, tolerance and
             patience may then be others.
-        verbose: 1 shows a progress line for whatever takes longer than a second.
+        verbose: 1 shows progress of whatever takes longer than a second: a line in a terminal, a
+            line every ten seconds elsewhere.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
             inducing points; None computes on one. With `jax.distributed` they are those of all
             processes, each of which makes the same call.
+        input_names: names of the input columns, for warnings.
 
     Returns:
         Model, posterior, history and diagnostics.
 
     Raises:
-        InputError: data that do not fit the model, a method that does not, an unknown path.
+        InputError: data that do not fit the model, a method that does not, an unknown path, a
+            prior whose support has no value that the parameter can have.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
@@ -166,17 +172,15 @@ def fit(
     """
     started = time.perf_counter()
     make_room_for_programs()
-    if max_evaluations < 1 or restarts < 0:
-        raise InputError(
-            f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
-            f"and {restarts}."
-        )
+    _check_arguments(model, data, priors, max_evaluations, restarts)
+    key = _as_key(key)
     source = None
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))
         data = source.sample(_SAMPLED_ROWS)
     check_data(model.likelihood, data)
-    data = data.merged()
+    given = data
+    data, origin = data.merged_rows()
     model.kernel.check_inputs(data.X.shape[1])
     reason = "asked for"
     if method == "auto":
@@ -206,7 +210,10 @@ def fit(
         frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
     task = _Task(
         model=model,
+        given=given,
+        origin=origin,
         data=data,
+        input_names=input_names,
         key=key,
         method=method,
         reason=reason,
@@ -242,6 +249,43 @@ def fit(
             tolerance=tolerance,
             checkpoint=checkpoint,
         )
+
+
+def _check_arguments(
+    model: Any, data: Any, priors: Any, max_evaluations: int, restarts: int
+) -> None:
+    """Raise unless arguments are of the kinds that they should be."""
+    if not isinstance(model, LatentGP):
+        raise InputError(f"model must be a LatentGP(kernel, likelihood), got {_kind(model)}.")
+    if not isinstance(data, Data | RowSource):
+        raise InputError(f"data must be Data(X, y), or FileRows(...), got {_kind(data)}.")
+    if not (priors is None or priors == "weak" or isinstance(priors, Mapping)):
+        raise InputError(
+            f'priors must be "weak", None, or a mapping of paths to distributions, got {priors!r}.'
+        )
+    if max_evaluations < 1 or restarts < 0:
+        raise InputError(
+            f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
+            f"and {restarts}; learn_hyperparameters=False keeps the values that the model has."
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def _as_key(key: Any) -> Key[Array, ""]:
+    """A random key, also of JAX's older kind.
+
+    Raises:
+        InputError: something else, such as a number.
+    """
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    if dtype is not None and shape == () and jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return key
+    if dtype == np.uint32 and shape == (2,):
+        return jax.random.wrap_key_data(jnp.asarray(key))
+    raise InputError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
 
 
 def _remembered(method: Method) -> Remembered | None:
@@ -290,10 +334,19 @@ def _check_processes(source: RowSource) -> None:
 
 
 class _Task(NamedTuple):
-    """What is to be fitted, checked and merged, whatever the method."""
+    """What is to be fitted, checked and merged, whatever the method.
+
+    Attributes:
+        given: the rows as they were given.
+        origin: in which merged row each of them is, -1 for none, shape (N,).
+        data: merged.
+    """
 
     model: LatentGP
+    given: Data
+    origin: Int[np.ndarray, "N"]
     data: Data
+    input_names: Sequence[str] | None
     key: Key[Array, ""]
     method: Method
     reason: str
@@ -614,8 +667,11 @@ def _sample(
         learned = _start(task, algorithm, space, search_bounds(space, scale), rows)
         space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
     driving = task.driving._replace(checkpoint=kept)
-    chains = method.run(ready, space, data.to_device(), key, driving)
-    posterior = sampled_posterior(space, chains)
+    numbers = method.chains * method.draws * model.likelihood.latent_size
+    counting = np.flatnonzero(task.origin >= 0)
+    watched = counting[watched_rows(len(counting), numbers)]
+    chains = method.run(ready, space, data.to_device(), task.origin[watched], key, driving)
+    posterior = sampled_posterior(space, chains, watched, task.given.select(watched))
     diagnostics = judge_chains(
         method=method,
         reason=task.reason,

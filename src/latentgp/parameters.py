@@ -177,10 +177,13 @@ def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
         if path not in known:
             raise InputError(_no_such_path(path, known))
         _check_value(path, _as_value(value), known[path].support)
-    return _replace(model, values)
+    return replace_unchecked(model, values)
 
 
-def _replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
+def replace_unchecked(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
+    """The same without a look at paths and values, which may be traced."""
+    if not values:
+        return model
     paths = list(values)
     return eqx.tree_at(
         lambda m: [parameters(m)[path].value for path in paths],
@@ -261,7 +264,7 @@ class ParameterSpace(eqx.Module):
     def to_model(self, vector: Float[Array, "P"]) -> Any:
         """The model whose free parameters are those of the unconstrained vector."""
         values = {path: value for path, value, _, _ in self._constrained(vector)}
-        return _replace(self.model, values) if values else self.model
+        return replace_unchecked(self.model, values)
 
     def log_prior(self, vector: Float[Array, "P"]) -> Float[Array, ""]:
         """Log density of the priors at the unconstrained vector, in nats.

@@ -5,6 +5,7 @@ y is the average over draws, each with a few quasi-random points of that Gaussia
 fitted to the draws.
 """
 
+import warnings
 from functools import cached_property, lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -12,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.arrays import Array
-from latentgp.data import as_targets
+from latentgp.data import Data, as_targets
 from latentgp.errors import InputError
 from latentgp.inference.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.latents.base import latent_diagonals, latent_grams, over_latents
@@ -26,7 +27,7 @@ from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.linalg.sums import sum_over_first
 from latentgp.means import constant_first
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterSpace, parameters
+from latentgp.parameters import ParameterSpace, parameters, replace_unchecked
 from latentgp.posterior import Marginals
 from latentgp.precision import double_precision
 from latentgp.questions import (
@@ -36,6 +37,7 @@ from latentgp.questions import (
     checked_targets,
     interval_levels,
 )
+from latentgp.sites.base import Rows
 
 _POINTS = 4096  # of the predictive average, at least
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
@@ -65,8 +67,11 @@ class SampledPosterior(eqx.Module):
             are, or 500 evenly spaced ones where each has hyper-parameters of its own.
         hyperparameters: draws by path, shape (C, S, ...); empty if they were fixed.
         f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q).
-        watched: which rows of the (merged) data these are, shape (W,).
-        acceptance: each chain's, shape (C,).
+        watched: which of the rows that were given these are, counted from 0, in their order,
+            shape (W,): all that count (rows of weight zero and rows without a target do not)
+            where that takes little memory, evenly spaced ones otherwise.
+        rows: the data of these rows, W of them.
+        statistics: of the sampler at every draw, by ArviZ's names, shape (C, S).
         summary: R-hat and effective sample sizes, the worst of all that was watched.
         has_sampled_models: whether every draw has a model of its own.
     """
@@ -75,10 +80,16 @@ class SampledPosterior(eqx.Module):
     sampled: Sampled
     hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
     f: Float[np.ndarray, "C S W Q"]
-    watched: Float[np.ndarray, "W"]
-    acceptance: Float[np.ndarray, "C"]
+    watched: Int[np.ndarray, "W"]
+    rows: Data
+    statistics: dict[str, Shaped[np.ndarray, "C S"]]
     summary: ChainSummary
     has_sampled_models: bool = eqx.field(static=True)
+
+    @property
+    def acceptance(self) -> Float[np.ndarray, "C"]:
+        """Mean acceptance rate of each chain."""
+        return self.statistics["acceptance_rate"].mean(axis=1)
 
     @property
     def log_evidence(self) -> Any:
@@ -150,28 +161,82 @@ class SampledPosterior(eqx.Module):
         latents = self.f.shape[-1]
         value = np.full(len(self.sampled.white), centre) if self.has_sampled_models else centre
         return eqx.tree_at(
-            lambda p: (p.model.mean, p.sampled.models.mean, p.f),
+            lambda p: (p.model.mean, p.sampled.models.mean, p.f, p.rows.y),
             self,
             (
                 constant_first(centre, latents),
                 constant_first(value, latents),
                 self.f + centre * (np.arange(latents) == 0),
+                self.rows.y + centre,
             ),
         )
 
-    def to_arviz(self) -> Any:
-        """The chains as ArviZ's InferenceData: hyper-parameters by path, `f` at watched rows."""
+    @double_precision
+    def log_likelihood(self) -> Float[np.ndarray, "C S W"]:
+        """Log p(y | f) of every watched row at every draw, times the row's weight, in nats."""
+        values = _log_likelihoods(self.model, self._drawn_likelihood(), self.f, self._watched())
+        weights = self.rows.weights
+        return np.asarray(values) if weights is None else np.asarray(values) * weights
+
+    @double_precision
+    def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
+        """A draw of y at every watched row from every draw of f: replicates of the data."""
+        parts = self.model, self._drawn_likelihood(), self.f, self._watched()
+        return np.asarray(_replicates(*parts, jax.random.split(key, self.f.shape[:3])))
+
+    def to_arviz(self, *, key: Key[Array, ""] | None = None) -> Any:
+        """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
+
+        Groups: `posterior` (hyper-parameters by path, `f` at the watched rows),
+        `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
+        `sample_stats`, `observed_data` and `constant_data` (inputs `X`). The coordinate `row` is
+        the place of a row in the data as they were given, and `X` is a coordinate of `f` and `y`.
+
+        Args:
+            key: random key of the posterior predictive draws; None is `jax.random.key(0)`.
+
+        Example:
+            >>> import arviz as az, jax, latentgp as lgp, numpy as np
+            >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+            >>> rows = lgp.Data(np.arange(8.0), [3, 1, 0, 2, 5, 4, 1, 0])
+            >>> method = lgp.NUTS(chains=2, warmup=100, draws=100)
+            >>> fit = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+            >>> az.loo(fit.posterior.to_arviz()).n_data_points
+            8
+        """
         arviz = import_arviz()
-        coords = {"row": self.watched.astype(int), "latent": np.arange(self.f.shape[-1])}
-        return arviz.from_dict(
-            posterior={**self.hyperparameters, "f": self.f},
-            coords=coords,
-            dims={"f": ["row", "latent"]},
-        )
+        rows, latents = self.rows, self.f.shape[-1]
+        key = jax.random.key(0) if key is None else key
+        dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
+        if rows.y.ndim == 2:
+            dims["y"] = ["row", "output"]
+        coords = {"row": self.watched, "latent": np.arange(latents)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of chains that are longer than there are draws
+            data = arviz.from_dict(
+                posterior={**self.hyperparameters, "f": self.f},
+                posterior_predictive={"y": self.sample_watched(key=key)},
+                log_likelihood={"y": self.log_likelihood()},
+                sample_stats=self.statistics,
+                observed_data={"y": rows.y},
+                constant_data={"X": rows.X},
+                coords=coords,
+                dims=dims,
+            )
+            for group in ("posterior", "posterior_predictive", "log_likelihood", "observed_data"):
+                data[group] = data[group].assign_coords(X=(("row", "input"), rows.X))
+        return data
 
     def latent_inputs(self) -> int:
         """Number of input columns D."""
         return self.sampled.centres.shape[1]
+
+    def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *P"]]:
+        """Draws of the likelihood's own parameters, by path."""
+        return {p: v for p, v in self.hyperparameters.items() if p.startswith("likelihood")}
+
+    def _watched(self) -> Rows:
+        return Rows(self.rows.y, None, self.rows.side_information)
 
     @property
     def _axis(self) -> int | None:
@@ -204,8 +269,17 @@ class SampledPosterior(eqx.Module):
         return checked_side(self.model.likelihood, given, size)
 
 
-def sampled_posterior(space: ParameterSpace, chains: Chains) -> SampledPosterior:
-    """The posterior that chains make, everything in NumPy."""
+def sampled_posterior(
+    space: ParameterSpace, chains: Chains, watched: Int[np.ndarray, "W"], rows: Data
+) -> SampledPosterior:
+    """The posterior that chains make, everything in NumPy.
+
+    Args:
+        space: the hyper-parameters.
+        chains: the draws.
+        watched: the places, in the data as they were given, of the rows whose f was kept.
+        rows: the data of these rows.
+    """
     count = chains.vector.shape[0] * chains.vector.shape[1]
     flat = chains.vector.reshape(count, -1)
     model, models, named = space.model, space.model, {}
@@ -227,8 +301,9 @@ def sampled_posterior(space: ParameterSpace, chains: Chains) -> SampledPosterior
         sampled=jax.tree.map(np.asarray, Sampled(models, chains.centres, white)),
         hyperparameters=named,
         f=chains.f,
-        watched=chains.watched,
-        acceptance=chains.acceptance,
+        watched=watched,
+        rows=rows,
+        statistics=chains.statistics,
         summary=summarise(chains),
         has_sampled_models=bool(space.size),
     )
@@ -238,6 +313,44 @@ def sampled_posterior(space: ParameterSpace, chains: Chains) -> SampledPosterior
 def _stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
     """The model of every draw, S first in every leaf."""
     return jax.vmap(space.to_model)(vectors)
+
+
+def _at_every_draw(
+    function: Any, model: LatentGP, drawn: dict[str, Array], f: Any, *rows: Any
+) -> Any:
+    """function(likelihood, f, *row) at all draws and rows; rows have no axes of chains, draws."""
+    along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
+
+    def at_draw(drawn: dict[str, Array], f: Any, *rows: Any) -> Any:
+        return along_rows(replace_unchecked(model, drawn).likelihood, f, *rows)
+
+    over_draws = jax.vmap(at_draw, (0, 0, *(None for _ in rows)))
+    return jax.vmap(over_draws, (0, 0, *(None for _ in rows)))(drawn, f, *rows)
+
+
+@jax.jit
+def _log_likelihoods(
+    model: LatentGP, drawn: dict[str, Array], f: Float[Array, "C S W Q"], rows: Rows
+) -> Float[Array, "C S W"]:
+    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Float[Array, ""]:
+        return likelihood.log_prob(y, f, side)
+
+    return _at_every_draw(log_prob, model, drawn, f, rows.y, dict(rows.side))
+
+
+@jax.jit
+def _replicates(
+    model: LatentGP,
+    drawn: dict[str, Array],
+    f: Float[Array, "C S W Q"],
+    rows: Rows,
+    keys: Key[Array, "C S W"],
+) -> Shaped[Array, "C S W *P"]:
+    def draw(likelihood: Likelihood, f: Any, side: Any) -> Array:
+        f, key = f
+        return likelihood.sample(key, f, side)
+
+    return _at_every_draw(draw, model, drawn, (f, keys), dict(rows.side))
 
 
 class SampledPredictive:

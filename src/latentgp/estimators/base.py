@@ -4,12 +4,13 @@ import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
+from numpyro.distributions import Distribution
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
@@ -22,6 +23,7 @@ from latentgp.data import Data, as_weights, check_finite, rows_named
 from latentgp.errors import InputError
 from latentgp.fit import Fit, fit
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
+from latentgp.inference.driving import Callback
 from latentgp.inference.methods import (
     Choice,
     Method,
@@ -55,8 +57,13 @@ class GPEstimator(BaseEstimator):
         likelihood: str | Likelihood = "auto",
         method: MethodName | Method = "auto",
         n_inducing: int | None = None,
+        learn_hyperparameters: bool = True,
+        priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
+        frozen: Sequence[str] = (),
         restarts: int = 0,
         max_evaluations: int = 200,
+        max_seconds: float | None = None,
+        callback: Callback | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -64,8 +71,13 @@ class GPEstimator(BaseEstimator):
         self.likelihood = likelihood
         self.method = method
         self.n_inducing = n_inducing
+        self.learn_hyperparameters = learn_hyperparameters
+        self.priors = priors
+        self.frozen = frozen
         self.restarts = restarts
         self.max_evaluations = max_evaluations
+        self.max_seconds = max_seconds
+        self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
 
@@ -75,11 +87,21 @@ class GPEstimator(BaseEstimator):
 
         return save(self, path)
 
-    def _fit_model(self, data: Data, likelihood: Likelihood, centre: float = 0.0) -> Self:
-        """Fit targets that were centred already; `centre` is added to the model's mean again.
+    def _fit_model(
+        self, data: Data, merged: Data, likelihood: Likelihood, centre: float = 0.0
+    ) -> Self:
+        """Fit targets less a constant, which is added to the model's mean again.
 
         Far from zero, squares of targets that are not centred would lose all their digits.
+
+        Args:
+            data: the rows as they were given.
+            merged: the same, merged.
+            likelihood: whose values are where the search starts.
+            centre: the constant; zero unless the likelihood is one of y - f.
         """
+        if centre:
+            data, merged = centred(data, centre), centred(merged, centre)
         if self.n_inducing is not None and self.n_inducing < 1:
             raise InputError(
                 f"n_inducing must be a positive number or None, got {self.n_inducing}."
@@ -90,23 +112,22 @@ class GPEstimator(BaseEstimator):
             )
         level = None
         if not likelihood.is_location:
-            level = likelihood.latent_centre(data.y, data.weights, data.side_information)
+            level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
-        model = starting_model(data, likelihood, mean, self.kernel)
+        model = starting_model(merged, likelihood, mean, self.kernel)
         reason = "asked for"
         method = self.method
         if not isinstance(method, Method):
-            method, reason = method_from_name(method, model, data.size, self.n_inducing)
-            if self.method == "auto" and not self.restarts:
-                method, reason = in_batches_if_many(Choice(method, reason), data.size)
-        result = fit(
+            method, reason = method_from_name(method, model, merged.size, self.n_inducing)
+            may_be_in_batches = self.learn_hyperparameters and not self.restarts
+            if self.method == "auto" and may_be_in_batches:
+                method, reason = in_batches_if_many(Choice(method, reason), merged.size)
+        result = self._run(
             model,
             data,
-            key=jax.random.key(self._seed()),
-            method=method,
+            method,
+            learn_hyperparameters=self.learn_hyperparameters,
             restarts=self.restarts,
-            max_evaluations=self.max_evaluations,
-            verbose=self.verbose,
         )
         self._keep(result, method, reason, centre, self.verbose)
         return self
@@ -127,14 +148,8 @@ class GPEstimator(BaseEstimator):
             number = default_inducing(self.model_)  # the first rows may have been few
         method = remembering(self._in_one_pass(), self.model_, remembered, number)
         model, centre = self._centred_model()
-        result = fit(
-            model,
-            centred(data, centre),
-            key=jax.random.key(self._seed()),
-            method=method,
-            learn_hyperparameters=learn_hyperparameters,
-            max_evaluations=self.max_evaluations,
-            verbose=self.verbose,
+        result = self._run(
+            model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
         plain = eqx.tree_at(lambda m: m.representation.remembered, method, None)
         self._keep(result, plain, "went on with further rows", centre, self.verbose)
@@ -170,11 +185,11 @@ class GPEstimator(BaseEstimator):
             method = remembering(method, self.model_, None, number, selection="k-means++")
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
         model, centre = self._centred_model()
-        result = fit(
+        result = self._run(
             model,
             CentredRows(rows, centre) if centre else rows,
-            key=jax.random.key(self._seed()),
-            method=batches,
+            batches,
+            learn_hyperparameters=self.learn_hyperparameters,
             checkpoint=checkpoint,
             verbose=verbose,
             devices=devices,
@@ -182,6 +197,19 @@ class GPEstimator(BaseEstimator):
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
         return self
+
+    def _run(self, model: LatentGP, data: Data | RowSource, method: Method, **settings: Any) -> Fit:
+        """`fit` with the estimator's own settings, unless others are given."""
+        own = {
+            "priors": self.priors,
+            "frozen": self.frozen,
+            "max_evaluations": self.max_evaluations,
+            "max_seconds": self.max_seconds,
+            "callback": self.callback,
+            "verbose": self.verbose,
+            "input_names": getattr(self, "feature_names_in_", None),
+        }
+        return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
     def _centred_model(self) -> tuple[LatentGP, float]:
         """The model without its constant prior mean, and what it is, where y can be less that."""

@@ -95,7 +95,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         y = np.asarray(y)
         self.numbered(y if weights is None else y[weights > 0])
         target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))
-        return Data(X, target, weights=weights).merged()
+        return Data(X, target, weights=weights)
 
     def _fit_labels(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         dtype = getattr(y, "dtype", None)
@@ -116,7 +116,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
         data = self._rows(X, y, weights)
-        return self._fit_model(data, self._class_likelihood(data))
+        merged = data.merged()
+        return self._fit_model(data, merged, self._class_likelihood(merged))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row."""
@@ -181,8 +182,14 @@ class GPClassifier(LabelEstimator):
         method: "auto" (one coefficient a row up to 400 rows, inducing points above),
             "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
+        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
+            "weak" and None as in `latentgp.fit`.
+        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_seconds: for the whole search, which ends with the best so far.
+        callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.
 

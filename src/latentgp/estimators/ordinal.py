@@ -1,13 +1,16 @@
 """Classification into ordered classes in scikit-learn's manners."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+from numpyro.distributions import Distribution
 
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator
 from latentgp.estimators.classifier import LabelEstimator
+from latentgp.inference.driving import Callback
 from latentgp.inference.methods import Method, MethodName
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood, Ordinal
@@ -25,8 +28,14 @@ class GPOrdinalClassifier(LabelEstimator):
         likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
         method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
+        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
+            "weak" and None as in `latentgp.fit`.
+        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_seconds: for the whole search, which ends with the best so far.
+        callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.
 
@@ -55,8 +64,13 @@ class GPOrdinalClassifier(LabelEstimator):
         likelihood: str | Likelihood = "auto",
         method: MethodName | Method = "auto",
         n_inducing: int | None = None,
+        learn_hyperparameters: bool = True,
+        priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
+        frozen: Sequence[str] = (),
         restarts: int = 0,
         max_evaluations: int = 200,
+        max_seconds: float | None = None,
+        callback: Callback | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -66,8 +80,13 @@ class GPOrdinalClassifier(LabelEstimator):
             likelihood=likelihood,
             method=method,
             n_inducing=n_inducing,
+            learn_hyperparameters=learn_hyperparameters,
+            priors=priors,
+            frozen=frozen,
             restarts=restarts,
             max_evaluations=max_evaluations,
+            max_seconds=max_seconds,
+            callback=callback,
             random_state=random_state,
             verbose=verbose,
         )

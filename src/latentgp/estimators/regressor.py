@@ -28,7 +28,6 @@ from latentgp.likelihoods import (
     WarpedGaussian,
     Weibull,
 )
-from latentgp.sources.centred import centred
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -73,8 +72,14 @@ class GPRegressor(RegressorMixin, GPEstimator):
             "exact", "collapsed", "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or
             a method object such as `CollapsedVI(...)`.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
+        priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
+            "weak" and None as in `latentgp.fit`.
+        frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_seconds: for the whole search, which ends with the best so far.
+        callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.
 
@@ -113,17 +118,16 @@ class GPRegressor(RegressorMixin, GPEstimator):
             censored: of survival times, 1 where there was no event until y; shape (N,).
         """
         data = self._rows(X, y, sample_weight, noise_variance, censored, reset=True)
-        likelihood = self._chosen_for(data)
+        merged = data.merged()
+        likelihood = self._chosen_for(merged)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
                 "use GPCountRegressor for counts, latentgp.fit for others."
             )
         likelihood.check_targets(data.y)
-        if not likelihood.is_location:
-            return self._fit_model(data, likelihood)
-        centre = _centre(data)
-        return self._fit_model(centred(data, centre), likelihood, centre)
+        centre = _centre(merged) if likelihood.is_location else 0.0
+        return self._fit_model(data, merged, likelihood, centre)
 
     def partial_fit(
         self,
@@ -166,7 +170,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         else:
             X, y = self._validated(X, y, reset=reset, y_numeric=True)
         side = given(noise_variance=noise_variance, censored=censored)
-        return Data(X, y, weights=row_weights(weights, X), **side).merged()
+        return Data(X, y, weights=row_weights(weights, X), **side)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

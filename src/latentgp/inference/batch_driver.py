@@ -18,7 +18,13 @@ from jaxtyping import Key
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.inference.driving import Driving, ProgressLine, state_in, tensors_of
+from latentgp.inference.driving import (
+    INTERRUPTED,
+    Driving,
+    ProgressLine,
+    state_in,
+    tensors_of,
+)
 from latentgp.inference.stochastic import BatchInference, run_batches
 from latentgp.sharding import agreed, number_of_shards
 from latentgp.sources.base import RowSource, blocks_of
@@ -204,6 +210,10 @@ class BatchDriver:
                 state, info = run_batches(self.inference, self._state, block)
                 following = next(blocks, None)
                 reason = self._report(state, info, epoch)
+        except KeyboardInterrupt:
+            if jax.process_count() > 1:
+                raise
+            reason = INTERRUPTED
         finally:
             self._save()
             self._line.close()
@@ -325,7 +335,8 @@ class BatchDriver:
 
     def _show(self, progress: BatchProgress) -> None:
         self._line.show(
-            f"learning from batches: epoch {progress.epochs:.2f}, step {progress.steps}, bound "
-            f"{progress.bound:,.2f} nats, {progress.seconds:.0f} s",
+            f"learning from batches: epoch {progress.epochs:.2f} of at most {self.plan.epochs}, "
+            f"step {progress.steps}, bound {progress.bound:,.2f} nats, best {progress.best:,.2f}, "
+            f"{progress.seconds:.0f} s",
             progress.seconds,
         )

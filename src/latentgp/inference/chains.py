@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Shaped
 
 from latentgp.arrays import Array
 from latentgp.inference.driving import Checkpoint, Driving, ProgressLine, state_in, tensors_of
 from latentgp.precision import double_precision
 
-_WATCHED_ROWS = 200
+_WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
+_SUMMARISED_ROWS = 200
 
 
 class Draw(NamedTuple):
@@ -55,10 +56,9 @@ class Chains(eqx.Module):
         white: white coefficients, shape (C, S, Q, M).
         f: latent functions at the watched rows, shape (C, S, W, Q).
         centres: where the coefficients belong, shape (M, D).
-        watched: which rows these are, shape (W,).
-        acceptance: mean acceptance rate of each chain's accept-reject steps, shape (C,); one
-            where every step is exact.
-        divergences: draws whose trajectory diverged (Hamiltonian samplers).
+        statistics: of the sampler at every draw, by ArviZ's names, shape (C, S); among them
+            "acceptance_rate", of accept-reject steps, one where every step is exact, and
+            "diverging", whether a trajectory on the way to the draw diverged.
         jitter: added to the diagonal of the prior covariance at the last draw; units of f squared.
         seconds: that the sampling took, compilation included.
     """
@@ -67,11 +67,19 @@ class Chains(eqx.Module):
     white: Float[np.ndarray, "C S Q M"]
     f: Float[np.ndarray, "C S W Q"]
     centres: Float[np.ndarray, "M D"]
-    watched: Float[np.ndarray, "W"]
-    acceptance: Float[np.ndarray, "C"]
-    divergences: int = eqx.field(static=True)
+    statistics: dict[str, Shaped[np.ndarray, "C S"]]
     jitter: float = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
+
+    @property
+    def acceptance(self) -> Float[np.ndarray, "C"]:
+        """Mean acceptance rate of each chain."""
+        return self.statistics["acceptance_rate"].mean(axis=1)
+
+    @property
+    def divergences(self) -> int:
+        """Draws on the way to which a trajectory diverged."""
+        return int(np.sum(self.statistics.get("diverging", 0)))
 
 
 class ChainSummary(NamedTuple):
@@ -88,9 +96,19 @@ class ChainSummary(NamedTuple):
     ess_tail: float
 
 
-def watched_rows(size: int) -> np.ndarray:
-    """At most 200 rows, evenly spaced, whose latents are kept draw by draw."""
-    return np.unique(np.linspace(0, size - 1, min(size, _WATCHED_ROWS)).astype(int))
+def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
+    """Rows, evenly spaced, whose latents are kept draw by draw: all of them where that is cheap.
+
+    Args:
+        size: number of rows.
+        numbers: kept of each row. Rows are at least 200, more while these are no more than eight
+            million in all.
+    """
+    return _evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
+
+
+def _evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
+    return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
 
 
 def groups_of(chains: int) -> int:
@@ -121,17 +139,27 @@ class Sampled(NamedTuple):
         state: of all chains.
         pieces: how many were made, those of the warm-up included.
         draws: of every piece after it.
-        infos: what else such a piece told.
+        statistics: of the draws of every piece.
     """
 
     state: Any
     pieces: int
     draws: tuple[Draw, ...]
-    infos: tuple[tuple[np.ndarray, ...], ...]
+    statistics: tuple[dict[str, np.ndarray], ...]
+
+    def joined(self, draws: int) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+        """The first so many draws of each chain, field by field, and their statistics."""
+        fields = zip(*self.draws, strict=True)
+        columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in fields]
+        return columns, {name: all[:, :draws] for name, all in _joined(self.statistics).items()}
+
+
+def _joined(pieces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([p[name] for p in pieces], axis=1) for name in pieces[0]}
 
 
 def collect(
-    piece: Callable[[Any, int], tuple[Any, Draw | None, tuple[Any, ...]]],
+    piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]],
     start: Callable[[], Any],
     pieces: int,
     piece_size: int,
@@ -141,26 +169,31 @@ def collect(
 
     Args:
         piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
-            number; gives the new state, draws (None in the warm-up) and what is to be averaged.
+            number; gives the new state, draws (None in the warm-up) and statistics of each.
         start: gives the state where the chains start.
         pieces: how many.
         piece_size: sweeps a piece.
         driving: callback, limit, progress line, checkpoint.
     """
     line = ProgressLine(driving.verbose)
+    line.show("sampling: getting ready", time.perf_counter() - driving.started)
     sampled = _recalled(driving.checkpoint, start) or Sampled(start(), 0, (), ())
+    first, began = sampled.pieces, time.perf_counter()
     try:
-        for index in range(sampled.pieces, pieces):
-            state, new, info = piece(sampled.state, index)
-            _, _, draws, infos = sampled
+        for index in range(first, pieces):
+            state, new, told = piece(sampled.state, index)
+            _, _, draws, statistics = sampled
             if new is not None:
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
-                infos = *infos, tuple(np.asarray(told) for told in info)
-            sampled = Sampled(state, index + 1, draws, infos)
+                statistics = *statistics, {name: np.asarray(told[name]) for name in told}
+            sampled = Sampled(state, index + 1, draws, statistics)
             seconds = time.perf_counter() - driving.started
             progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, seconds)
+            made = index + 1 - first
+            rest = (time.perf_counter() - began) / made * (pieces - index - 1)
             line.show(
-                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s",
+                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s, "
+                f"about {rest:.0f} s left",
                 seconds,
             )
             wants_end = driving.callback is not None and driving.callback(progress)
@@ -184,8 +217,9 @@ def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
     tensors = {**tensors_of(sampled.state), "pieces": np.array([sampled.pieces])}
     for name, parts in zip(Draw._fields, zip(*sampled.draws, strict=True), strict=False):
         tensors[f"draws.{name}"] = np.concatenate(parts, axis=1)
-    for n, parts in enumerate(zip(*sampled.infos, strict=True)):
-        tensors[f"infos.{n}"] = np.stack(parts)
+    if sampled.statistics:
+        known = _joined(sampled.statistics)
+        tensors |= {f"statistics.{name}": values for name, values in known.items()}
     checkpoint.write(tensors)
 
 
@@ -193,22 +227,23 @@ def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | Non
     """What the checkpoint holds, if there is one; of the start only shapes are looked at."""
 
     def understand(stored: dict[str, np.ndarray]) -> Sampled:
-        draws, infos = (), ()
-        if "infos.0" in stored:
+        draws, statistics = (), ()
+        if "draws.f" in stored:
             draws = (Draw(*(stored[f"draws.{name}"] for name in Draw._fields)),)
-            columns = [stored[name] for name in sorted(stored) if name.startswith("infos.")]
-            infos = tuple(zip(*columns, strict=True))
+            own = {n.partition(".")[2]: n for n in stored if n.startswith("statistics.")}
+            statistics = ({name: stored[entry] for name, entry in own.items()},)
         pieces = int(stored["pieces"][0])
-        return Sampled(state_in(stored, jax.eval_shape(start)), pieces, draws, infos)
+        return Sampled(state_in(stored, jax.eval_shape(start)), pieces, draws, statistics)
 
     return checkpoint.read(understand)
 
 
 def summarise(chains: Chains) -> ChainSummary:
-    """R-hat and effective sample sizes, the worst of all hyper-parameters and watched latents."""
+    """R-hat and effective sample sizes, the worst of hyper-parameters and (200) watched latents."""
     arviz = import_arviz()
-    shape = chains.f.shape
-    series = {"f": chains.f.reshape(*shape[:2], -1)}
+    f = chains.f[:, :, _evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
+    shape = f.shape
+    series = {"f": f.reshape(*shape[:2], -1)}
     if chains.vector.shape[-1]:
         series["hyperparameters"] = chains.vector
     if shape[1] < 4:

@@ -35,7 +35,8 @@ class Progress(NamedTuple):
     Attributes:
         evaluations: so far, all restarts together.
         bound: of this evaluation, in nats.
-        best: greatest value of this run so far (bound plus log prior), in nats.
+        best: the bound at the best hyper-parameters of this run so far (those of the greatest
+            bound plus log prior), in nats.
         seconds: since the start of the fit.
         restart: 0 for the first run, -1 for one on thinned rows that goes before it.
     """
@@ -136,7 +137,7 @@ class Driver:
         progress = Progress(
             len(self.records),
             record.bound,
-            self.best(record.restart).value,
+            self.best(record.restart).bound,
             record.seconds,
             record.restart,
         )
@@ -185,8 +186,11 @@ class Driver:
         self._line.close()
 
     def _show(self, progress: Progress) -> None:
+        stage = " on a part of the rows" if progress.restart < 0 else ""
+        stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
         self._line.show(
-            f"learning hyper-parameters: evaluation {progress.evaluations}, bound "
-            f"{progress.bound:,.2f} nats, best {progress.best:,.2f}, {progress.seconds:.0f} s",
+            f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
+            f"most {self.max_evaluations}, bound {progress.bound:,.2f} nats, best "
+            f"{progress.best:,.2f}, {progress.seconds:.0f} s",
             progress.seconds,
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,7 +22,8 @@ Content = TypeVar("Content")
 # Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
 Callback = Callable[[Any], bool | None]
 CHECKPOINT_SECONDS = 10.0
-_SILENT_SECONDS = 1.0
+_SILENT_SECONDS, _SECONDS_A_LINE = 1.0, 10.0
+INTERRUPTED = "it was interrupted"
 
 
 class Checkpoint:
@@ -173,20 +175,33 @@ class Driving(NamedTuple):
 
 
 class ProgressLine:
-    """One line on standard error, for what takes longer than a second."""
+    """One line on standard error, for what takes longer than a second.
+
+    In a terminal it is written over. Elsewhere (a log, a notebook that runs as a job) a line is
+    added every ten seconds.
+    """
 
     def __init__(self, verbose: int):
         self._verbose = verbose and is_first_process()
         self._status: Any = None
+        self._console: Any = None
+        self._written = -np.inf
 
     def show(self, text: str, seconds: float) -> None:
-        """Write it over, given for how long there has been work."""
+        """Write it over, or add it, given for how long there has been work."""
         if not self._verbose or seconds < _SILENT_SECONDS:
             return
-        if self._status is None:
+        if self._console is None:
             from rich.console import Console
 
-            self._status = Console(stderr=True).status("")
+            self._console = Console(stderr=True)
+        if not self._console.is_terminal:
+            if seconds - self._written >= _SECONDS_A_LINE:
+                self._written = seconds
+                print(text, file=sys.stderr, flush=True)
+            return
+        if self._status is None:
+            self._status = self._console.status("")
             self._status.start()
         self._status.update(text)
 

@@ -20,7 +20,6 @@ from latentgp.inference.chains import (
     collect,
     groups_of,
     in_groups,
-    watched_rows,
 )
 from latentgp.inference.driving import Driving
 from latentgp.inference.local_updates import rows_at, slowest_rows, update_some_rows
@@ -307,6 +306,7 @@ def run_gibbs(
     warmup: int,
     draws: int,
     thin: int,
+    watched: Int[np.ndarray, "W"],
     key: Key[Array, ""],
     driving: Driving,
 ) -> Chains:
@@ -319,6 +319,7 @@ def run_gibbs(
         warmup: sweeps of each that are thrown away, at least so many.
         draws: that are kept of each chain.
         thin: sweeps a draw that is kept.
+        watched: rows whose latents are kept.
         key: random key.
         driving: callback, limit, progress line, checkpoint.
     """
@@ -329,7 +330,6 @@ def run_gibbs(
     centre = jnp.asarray(algorithm.space.to_vector())
     keys = jax.random.split(key_init, chains)
     sampler, states = _start(algorithm, data, centre, keys, fixed)
-    watched = watched_rows(data.size)
     number = min(_PIECE, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
     slow = algorithm.first_slow_rows(copies, data.size)
@@ -340,7 +340,7 @@ def run_gibbs(
     members = [slice(g * size, (g + 1) * size) for g in range(groups)]
     calls = count()
 
-    def piece(state: Any, index: int) -> tuple[Any, Draw | None, tuple[Any]]:
+    def piece(state: Any, index: int) -> tuple[Any, Draw | None, dict[str, np.ndarray]]:
         states, slow, moments = state
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         warming = index < cold
@@ -362,18 +362,15 @@ def run_gibbs(
             slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
         draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
         states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *after)
-        return (states, slow, moments), draw, (np.concatenate(acceptance),)
+        return (states, slow, moments), draw, {"acceptance_rate": np.concatenate(acceptance)}
 
     sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, driving)
-    drawn = zip(*sampled.draws, strict=True)
-    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in drawn]
+    columns, statistics = sampled.joined(draws)
     last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
     return Chains(
         *columns,
         centres=np.asarray(last.centres),
-        watched=watched.astype(float),
-        acceptance=np.mean([rate for (rate,) in sampled.infos], axis=0),
-        divergences=0,
+        statistics=statistics,
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,
     )
@@ -412,8 +409,8 @@ def _piece(
     keys: Key[Array, "C"],
     slow: Int[Array, "S"] | None,
     settings: tuple[int, int],
-) -> tuple[GibbsState, Draw, Float[Array, "C"], Float[Array, "C 3 N Q"]]:
-    """Sweeps of all chains in one loop; keeps every so-manieth, and sums for `slowest_rows`."""
+) -> tuple[GibbsState, Draw, Float[Array, "C S"], Float[Array, "C 3 N Q"]]:
+    """Sweeps of all chains in one loop; keeps every `thin`-th, and sums for `slowest_rows`."""
     number, thin = settings
 
     def chain(state: GibbsState, key: Key[Array, ""]) -> Any:
@@ -433,7 +430,7 @@ def _piece(
 
         start = state, jnp.zeros((3, *state.f.shape), state.f.dtype)
         (state, sums), (kept, acceptance) = jax.lax.scan(keep, start, jax.random.split(key, number))
-        return state, kept, jnp.mean(acceptance), sums
+        return state, kept, acceptance, sums
 
     states, kept, acceptance, sums = jax.vmap(chain)(states, keys)
     if sampler is not None:  # one factor for all draws: their white coefficients at once

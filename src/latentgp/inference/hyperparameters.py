@@ -11,6 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.inference.driver import Driver, EndFit, EndRun, Record
+from latentgp.inference.driving import INTERRUPTED
 from latentgp.inference.profile import evaluate, initial_sites, spread_sites
 from latentgp.inference.site_inference import SiteInference
 from latentgp.parameters import ParameterSpace
@@ -26,6 +27,8 @@ _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
+_LITTLE_GAIN = 10  # times what an iteration must gain
+NO_STEP = "no step along the gradient raised the bound any more"
 
 
 class Learned(NamedTuple):
@@ -82,6 +85,11 @@ def learn(
             sites = runs.one(start, data, sites, restart, tolerance, first_step)
     except EndFit:
         pass
+    except KeyboardInterrupt:
+        # What was learned is kept, if anything was.
+        if jax.process_count() > 1 or not driver.records:
+            raise
+        runs.endings[driver.records[-1].restart] = False, INTERRUPTED
     except BaseException:
         if jax.process_count() == 1:  # of several each has a part of the sites
             driver.save(runs.sites)
@@ -90,7 +98,7 @@ def learn(
         driver.close()
     driver.save(runs.sites)
     best = driver.best()
-    converged, reason = runs.endings[best.restart]
+    converged, reason = runs.endings.get(best.restart, (False, INTERRUPTED))
     return Learned(best.vector, runs.sites, converged, reason)
 
 
@@ -162,9 +170,13 @@ class _Runs:
                 callback=stand_still,
                 options={"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000},
             )
-            still = rise <= enough
-            reason = f"an iteration gained less than {enough:.1e} nats" if still else found.message
-            self.endings[run] = (bool(found.success) or still, str(reason).lower())
+            if rise <= enough:
+                self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
+            elif found.success:
+                self.endings[run] = True, "the gradient vanished"
+            else:
+                gain = self._likely_gain(run) / data.total_weight
+                self.endings[run] = gain <= _LITTLE_GAIN * enough, NO_STEP
         except EndRun as end:
             self.endings[run] = (False, str(end))
         except EndFit as end:
@@ -184,6 +196,16 @@ class _Runs:
         vector = self._driver.best(THINNED_RUN).vector
         model = self._space.to_model(jnp.asarray(vector))
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
+
+    def _likely_gain(self, run: int) -> float:
+        """Squared norm of the gradient at a run's best point, without what leads out of bounds.
+
+        The curvature of the bound grows with the rows: over their weight it is what there is to be
+        gained, in nats.
+        """
+        best = self._driver.best(run)
+        ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
+        return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
         algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Key
+from jaxtyping import Int, Key
 
 from latentgp.arrays import Array
 from latentgp.augmentations import Augmentation, Automatic, augmentation_of
@@ -217,10 +217,20 @@ class SamplingMethod(Method):
         representation: Representation,
         space: ParameterSpace,
         data: Data,
+        watched: Int[np.ndarray, "W"],
         key: Key[Array, ""],
         driving: Driving,
     ) -> Chains:
-        """Draw the chains, starting around the hyper-parameters of the space's model."""
+        """Draw the chains, starting around the hyper-parameters of the space's model.
+
+        Args:
+            representation: made ready for the rows.
+            space: the hyper-parameters; none are free if they are fixed.
+            data: the rows, on the device.
+            watched: rows whose latents are kept draw by draw.
+            key: random key.
+            driving: callback, limit, progress line, checkpoint.
+        """
 
     @abstractmethod
     def starting_method(self) -> SiteMethod:
@@ -299,6 +309,7 @@ class GibbsSampling(SamplingMethod):
         representation: Representation,
         space: ParameterSpace,
         data: Data,
+        watched: Int[np.ndarray, "W"],
         key: Key[Array, ""],
         driving: Driving,
     ) -> Chains:
@@ -319,6 +330,7 @@ class GibbsSampling(SamplingMethod):
             warmup=self.warmup,
             draws=self.draws,
             thin=self.thin,
+            watched=watched,
             key=key,
             driving=driving,
         )
@@ -386,6 +398,7 @@ class NUTS(SamplingMethod):
         representation: Representation,
         space: ParameterSpace,
         data: Data,
+        watched: Int[np.ndarray, "W"],
         key: Key[Array, ""],
         driving: Driving,
     ) -> Chains:
@@ -398,6 +411,7 @@ class NUTS(SamplingMethod):
             draws=self.draws,
             thin=self.thin,
             target_acceptance=self.target_acceptance,
+            watched=watched,
             key=key,
             driving=driving,
         )

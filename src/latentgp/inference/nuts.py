@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.arrays import Array
 from latentgp.augmentations.automatic import form_of
 from latentgp.data import Data
-from latentgp.inference.chains import Chains, Draw, collect, watched_rows
+from latentgp.inference.chains import Chains, Draw, collect
 from latentgp.inference.driving import Driving
 from latentgp.inference.site_inference import prior_mean, rows_of
 from latentgp.latents.base import latent_grams, over_latents
@@ -94,6 +94,7 @@ def run_nuts(
     draws: int,
     thin: int,
     target_acceptance: float,
+    watched: Int[np.ndarray, "W"],
     key: Key[Array, ""],
     driving: Driving,
 ) -> Chains:
@@ -108,6 +109,7 @@ def run_nuts(
         draws: that are kept of each chain.
         thin: steps a draw that is kept.
         target_acceptance: that the step size is adapted to.
+        watched: rows whose latents are kept.
         key: random key.
         driving: callback, limit, progress line, checkpoint.
     """
@@ -118,14 +120,13 @@ def run_nuts(
     factor, jitter = _prior_factor(space, data)
     target = Target(space, data, copies, None if space.size else factor, augmented)
     centre = jnp.asarray(space.to_vector())
-    watched = watched_rows(data.size)
     number = min(_PIECE, draws)
 
     def piece(adapted: Any, index: int) -> tuple[Any, Draw, Any]:
         states, settings = adapted
         keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
-        states, kept, info = _piece(target, states, settings, watched, keys, (number, thin))
-        return (states, settings), kept, info
+        states, kept, told = _piece(target, states, settings, watched, keys, (number, thin))
+        return (states, settings), kept, told
 
     sampled = collect(
         piece,
@@ -134,15 +135,13 @@ def run_nuts(
         number * thin,
         driving,
     )
-    drawn = zip(*sampled.draws, strict=True)
-    columns = [np.concatenate(parts, axis=1)[:, :draws] for parts in drawn]
-    acceptance, diverged = (np.stack(values) for values in zip(*sampled.infos, strict=True))
+    columns, statistics = sampled.joined(draws)
+    step_sizes = np.asarray(sampled.state[1]["step_size"])[:, None]
+    statistics["step_size"] = np.broadcast_to(step_sizes, columns[0].shape[:2])
     return Chains(
         *columns,
         centres=np.asarray(data.X),
-        watched=watched.astype(float),
-        acceptance=acceptance.mean(axis=0),
-        divergences=int(diverged.sum()),
+        statistics=statistics,
         jitter=float(jitter),
         seconds=time.perf_counter() - started,
     )
@@ -191,8 +190,8 @@ def _piece(
     watched: Int[Array, "W"],
     keys: Key[Array, "C"],
     counts: tuple[int, int],
-) -> tuple[Any, Draw, tuple[Float[Array, "C"], Int[Array, "C"]]]:
-    """Steps of all chains in one loop; keeps every so-manieth."""
+) -> tuple[Any, Draw, dict[str, Shaped[Array, "C S"]]]:
+    """Steps of all chains in one loop; keeps every `thin`-th."""
     import blackjax
 
     number, thin = counts
@@ -201,18 +200,24 @@ def _piece(
         kernel: Any = blackjax.nuts(target, **settings)
 
         def step(state, key):
-            state, info = kernel.step(key, state)
-            return state, (info.acceptance_rate, info.is_divergent)
+            return kernel.step(key, state)
 
         def keep(state, key):
-            state, (rate, diverged) = jax.lax.scan(step, state, jax.random.split(key, thin))
+            state, info = jax.lax.scan(step, state, jax.random.split(key, thin))
             position = state.position
             f = target.latents(position)[watched]
-            kept = Draw(position.vector, position.white, f)
-            return state, (kept, jnp.mean(rate), jnp.sum(diverged))
+            told = {
+                "acceptance_rate": jnp.mean(info.acceptance_rate),
+                "diverging": jnp.any(info.is_divergent),
+                "n_steps": jnp.sum(info.num_integration_steps),
+                "tree_depth": jnp.max(info.num_trajectory_expansions),
+                "energy": info.energy[-1],
+                "lp": state.logdensity,
+            }
+            return state, (Draw(position.vector, position.white, f), told)
 
-        state, (kept, rate, diverged) = jax.lax.scan(keep, state, jax.random.split(key, number))
-        return state, kept, (jnp.mean(rate), jnp.sum(diverged))
+        state, (kept, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
+        return state, kept, told
 
     return jax.vmap(chain)(states, settings, keys)
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.inference.chains import Chains, ChainSummary
-from latentgp.inference.hyperparameters import Learned
+from latentgp.inference.hyperparameters import NO_STEP, Learned
 from latentgp.inference.methods import Method
 from latentgp.inference.profile import Settled
 from latentgp.kernels import LatentKernel
@@ -28,7 +28,7 @@ _SETTLED = 1e-4
 _DEFICIT_A_ROW = 0.02
 _PASSED_OVER = 0.05
 _NOISE_RATIO = 1e-2
-_R_HAT = 1.01
+_R_HAT, _DIVERGED = 1.01, 1e-3
 _EFFECTIVE_A_CHAIN = 100
 
 
@@ -82,12 +82,13 @@ class ChainDiagnostics:
 
     Attributes:
         converged: whether R-hat and the effective sample sizes are good enough to be trusted
-            (Vehtari et al. 2021: below 1.01, and 100 a chain).
+            (Vehtari et al. 2021: below 1.01, and 100 a chain), and at most one draw in a
+            thousand came by a trajectory that diverged.
         method: the method used.
         reason: why it was chosen.
         summary: the worst R-hat and effective sample sizes.
         acceptance: mean rate of accept-reject steps, one where all steps are exact.
-        divergences: of Hamiltonian trajectories.
+        divergences: draws on the way to which a Hamiltonian trajectory diverged.
         jitter: added to the diagonal of the prior covariance; units of f squared.
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
@@ -141,14 +142,16 @@ def judge_chains(
             f"The smallest effective sample size is {least:.0f}, below {needed} "
             f"({_EFFECTIVE_A_CHAIN} a chain); give more draws, or a larger thin."
         )
-    if chains.divergences:
+    diverged, draws = chains.divergences, chains.f.shape[0] * chains.f.shape[1]
+    if diverged:
         warnings.append(
-            f"{chains.divergences} trajectories diverged, so parts of the posterior may be "
-            "missing; raise target_acceptance."
+            f"{diverged} of {draws:,} draws ({diverged / draws:.2%}) came by a trajectory that "
+            f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
+            "target_acceptance."
         )
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
     return ChainDiagnostics(
-        converged=bool(trusted and not chains.divergences),
+        converged=bool(trusted and diverged <= _DIVERGED * draws),
         method=method,
         reason=reason,
         summary=summary,
@@ -158,6 +161,16 @@ def judge_chains(
         seconds=seconds,
         warnings=tuple(warnings),
     )
+
+
+def _where_diverged(chains: Chains) -> str:
+    """How the log densities of such draws compare with those of all."""
+    density = chains.statistics.get("lp")
+    if density is None:
+        return ""
+    own = density[chains.statistics["diverging"].astype(bool)]
+    below = [float(np.mean(density < value)) for value in (own.min(), own.max())]
+    return f" (log densities at the {below[0]:.0%} to {below[1]:.0%} quantiles of all draws)"
 
 
 def judge(
@@ -178,10 +191,10 @@ def judge(
     warnings = []
     if learned is not None and not learned.converged:
         of = " for hyper-parameters" if space.size else ""
-        warnings.append(
-            f"The search{of} ended early because {learned.reason}; "
-            "allow more, or continue from the model it returned."
-        )
+        advice = "allow more, or continue from the model it returned"
+        if learned.reason == NO_STEP:
+            advice = "look for a kernel or likelihood with kinks, or start from other values"
+        warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
     updates = int(settled.updates)
     if passed_over > _PASSED_OVER * updates:
         warnings.append(

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Bool, Float, PyTree
 
 from latentgp.arrays import Array
+from latentgp.precision import fresh
 from latentgp.sharding import ROWS, number_of_shards, place, summed, whole
 
 Carry = TypeVar("Carry")
@@ -136,6 +137,7 @@ def apply_in_buckets(
     Returns:
         NumPy arrays, one output a row.
     """
+    arguments = fresh(arguments)
     size, shards = jax.tree.leaves(rows)[0].shape[0], number_of_shards()
     own = -(-size // shards)
     fitting = (b for b in reversed(_BUCKETS) if b <= 2 * own and b * columns <= _PIECE_SIZE)
