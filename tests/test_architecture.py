@@ -15,6 +15,7 @@ SURFACES = [
     "cli",
     "comparison",
     "estimators",
+    "laws",
     "metrics",
     "persistence",
     "plots",

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 import latentgp
 from latentgp import cli, table_prediction
+from latentgp.inference import driver
 from latentgp.table_model import TableModel
 
 ROWS = 40
@@ -278,6 +279,34 @@ WRONG = {
         "fit {}/nowhere.csv --target price --batch-size 9 --method gibbs --out {}/m",
         "method='gibbs' keeps something of every row",
     ),
+    "epochs without batches": (
+        "fit {}/regression.csv --target price --epochs 3 --out {}/m",
+        "--epochs is for a fit in batches: add --batch-size 1000",
+    ),
+    "no time": (
+        "fit {}/regression.csv --target price --max-seconds -1 --out {}/m",
+        "--max-seconds must be positive, got -1",
+    ),
+    "a parameter that there is not": (
+        "fit {}/regression.csv --target price --freeze kernel.period --out {}/m",
+        'no parameter "kernel.period"',
+    ),
+    "a prior that is none": (
+        "fit {}/regression.csv --target price --prior kernel.variance=exit(1) --out {}/m",
+        "give a parameter's path, = and one of LogNormal, Normal",
+    ),
+    "a prior of other numbers": (
+        "fit {}/regression.csv --target price --prior kernel.variance=Gamma(1) --out {}/m",
+        "(got 1): give Gamma the number(s) concentration, rate",
+    ),
+    "a prior of impossible numbers": (
+        "fit {}/regression.csv --target price --prior kernel.variance=Gamma(1,-2) --out {}/m",
+        "invalid rate parameter",
+    ),
+    "a column to leave out": (
+        "fit {}/regression.csv --target price --leave-out sice --out {}/m",
+        "no column 'sice': did you mean 'size'",
+    ),
     "an address without a port": (
         "fit {}/regression.csv --target price --coordinator localhost --out {}/m",
         "must be host and port of process 0, such as 10.0.0.1:4000, got 'localhost'",
@@ -404,6 +433,22 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
+def test_a_search_that_is_stopped_leaves_what_was_learned(run, house, tmp_path, monkeypatch):
+    evaluate, calls = driver.Driver.report, []
+
+    def third_time(*given):
+        calls.append(1)
+        return interrupted() if len(calls) == 3 else evaluate(*given)
+
+    monkeypatch.setattr(driver.Driver, "report", third_time)
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    code, out, _ = run(*fit)
+    assert code == 0
+    assert "ended early because it was interrupted" in out
+    assert out.splitlines()[-1].endswith("m, with what was learned until then.")
+    assert len(latentgp.load(tmp_path / "m").estimator.history_.bound) == 2
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -421,6 +466,17 @@ def test_a_fit_that_is_stopped_says_so(run, house, tmp_path, monkeypatch, more, 
     assert says in err
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "m").exists()
+
+
+def test_priors_frozen_parameters_and_limits_reach_the_estimator(run, house, tmp_path):
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    options = ("--freeze", "kernel.variance", "--prior", "kernel.lengthscale=LogNormal(1, 0.01)")
+    assert run(*fit, *options, "--max-seconds", 100)[0] == 0
+    estimator = latentgp.load(tmp_path / "m").estimator
+    assert estimator.frozen == ("kernel.variance",)
+    assert estimator.max_seconds == 100
+    assert float(estimator.priors["kernel.lengthscale"].loc) == 1.0
+    np.testing.assert_allclose(estimator.model_.kernel.lengthscale, np.e, rtol=0.1)
 
 
 def test_predictions_that_are_stopped_say_so(run, house, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from numpyro import distributions
 from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
@@ -249,6 +250,24 @@ class TestSafety:
         with pytest.raises(InputError, match=says):
             lgp.save(value, tmp_path / "v")
         assert not list(tmp_path.iterdir())
+
+
+def test_an_estimator_keeps_its_priors_and_no_callback(tmp_path):
+    priors = {
+        "kernel.variance": distributions.Gamma(2.0, np.array(0.5)),
+        "kernel.lengthscale": None,
+    }
+    estimator = lgp.GPRegressor(priors=priors, callback=print)
+    again = lgp.load(lgp.save(estimator, tmp_path / "m"))
+    assert again.callback is None
+    assert again.priors["kernel.lengthscale"] is None
+    assert type(again.priors["kernel.variance"]) is distributions.Gamma
+    assert float(again.priors["kernel.variance"].rate) == 0.5
+    mixture = distributions.TransformedDistribution(
+        distributions.Normal(), distributions.transforms.ExpTransform()
+    )
+    with pytest.raises(InputError, match="is a TransformedDistribution, which cannot be saved"):
+        lgp.save(lgp.GPRegressor(priors={"kernel.variance": mixture}), tmp_path / "m")
 
 
 class TestWriting:

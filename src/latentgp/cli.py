@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
+from latentgp.inference.driving import INTERRUPTED
 from latentgp.programs import forget_unreadable, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
 from latentgp.writing import check_writable, writing
@@ -18,7 +19,7 @@ from latentgp.writing import check_writable, writing
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
 
-_INTERRUPTED = 130  # Typer's exit status after Ctrl-C
+_STOPPED_STATUS = 130  # Typer's exit status after Ctrl-C
 
 app = typer.Typer(
     help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
@@ -77,13 +78,26 @@ def fit(
     n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter that is not learned, by its path; again for more."),
+    ] = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="The search ends then, with the best so far.")
+    ] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
         int | None,
         typer.Option(help="Learn from so many rows at a time, read from the files as needed."),
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Most passes over the rows, in batches.")] = 20,
+    epochs: Annotated[
+        int | None, typer.Option(help="Most passes over the rows, in batches; 20 if not given.")
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
@@ -99,6 +113,7 @@ def fit(
     process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
 ) -> None:
     """Fit a model to a table, or to a folder of them in batches, and save it."""
+    from latentgp.laws import priors_from
     from latentgp.persistence import save
     from latentgp.table_model import TableModel
     from latentgp.tables import read_table
@@ -107,6 +122,10 @@ def fit(
     if out.resolve() == data.resolve():
         raise InputError(f"{out} is the table itself: name another file for the model")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
+    if epochs is not None and not in_batches:
+        raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
+    if max_seconds is not None and max_seconds <= 0:
+        raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
@@ -120,11 +139,14 @@ def fit(
             ) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
+    settings: dict[str, Any] = {"frozen": tuple(freeze or ()), "max_seconds": max_seconds}
+    if prior:
+        settings["priors"] = priors_from(prior)
     more: dict[str, Any] = {"restarts": restarts}
     if in_batches:
         more = {
             "batch_size": 1000 if batch_size is None else batch_size,
-            "epochs": epochs,
+            "epochs": 20 if epochs is None else epochs,
             "devices": devices,
             "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
         }
@@ -153,6 +175,7 @@ def fit(
             n_inducing=n_inducing,
             random_state=seed,
             verbose=int(is_first_process()),
+            **settings,
             **more,
         )
         if is_first_process():  # it speaks and writes for all
@@ -161,7 +184,9 @@ def fit(
         typer.echo(said.getvalue(), nl=False)
         for note in model.notes:
             typer.echo(f"- {note}")
-        typer.echo(f"Model written to {out}.")
+        verdict = model.estimator.diagnostics_.verdict
+        learned = ", with what was learned until then" if INTERRUPTED in verdict else ""
+        typer.echo(f"Model written to {out}{learned}.")
 
 
 @app.command()
@@ -316,9 +341,9 @@ def main() -> None:
         leave()
     except _Stopped as stopped:
         typer.echo(f"stopped: {stopped}", err=True)
-        leave(_INTERRUPTED)
+        leave(_STOPPED_STATUS)
     except SystemExit as ended:  # of Typer, after Ctrl-C too
-        if ended.code == _INTERRUPTED:
+        if ended.code == _STOPPED_STATUS:
             typer.echo("stopped: nothing was written", err=True)
         if ended.code:
             leave(ended.code)

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import numpy as np
+from numpyro import distributions
+from numpyro.distributions import Distribution
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -122,6 +124,9 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         return {"dict": pairs}
     if isinstance(value, Path):
         return str(value)
+    if isinstance(value, Distribution) and _law(type(value).__name__) is type(value):
+        arguments = {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
+        return {"law": type(value).__name__, "arguments": _encode(arguments, tensors, where)}
     fields = _fields(value)
     if fields is None:
         raise InputError(
@@ -139,8 +144,15 @@ def _fields(value: Any) -> dict[str, Any] | None:
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if _is_estimator(type(value)):
-        return dict(vars(value))
+        return dict(vars(value)) | {"callback": None}  # a function, for the fit alone
     return None
+
+
+def _law(name: str) -> type[Distribution] | None:
+    """NumPyro's distribution of that name, if it is made of its parameters alone."""
+    law = getattr(distributions, name, None)
+    made = isinstance(law, type) and issubclass(law, Distribution) and law.arg_constraints
+    return law if made else None
 
 
 def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:
@@ -169,6 +181,11 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return [_decode(v, tensors) for v in tree["list"]]
     if "tuple" in tree:
         return tuple(_decode(v, tensors) for v in tree["tuple"])
+    if "law" in tree:
+        law = _law(tree["law"])
+        if law is None:
+            raise InputError(f"The file names {tree['law']}, which is no distribution of NumPyro.")
+        return law(**_decode(tree["arguments"], tensors))
     if "dict" in tree:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
     cls = _resolve(tree["object"])

@@ -1,6 +1,7 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from latentgp.estimators import (
 )
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
+from latentgp.inference.driving import INTERRUPTED
 from latentgp.inference.methods import SamplingMethod
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.linalg.streaming import apply_in_buckets
@@ -276,15 +278,20 @@ class TableModel:
         estimator, encoder = started.estimator, started.encoder
         if estimator.n_inducing is None:
             estimator.n_inducing = _INDUCING
-        asked = {"max_evaluations": estimator.max_evaluations, "verbose": estimator.verbose}
+        names, limit = ("max_evaluations", "verbose", "max_seconds"), estimator.max_seconds
+        asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is fitted is judged at the end
             few = slice(None, None, max(1, len(started.y) // _START_ROWS))
             part = {name: values[few] for name, values in started.side.items()}
             own = None if started.weights is None else started.weights[few]
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
-        estimator.set_params(**asked)
+        if INTERRUPTED in estimator.diagnostics_.verdict:
+            raise KeyboardInterrupt  # nothing was learned from the batches yet
+        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        estimator.set_params(**asked | {"max_seconds": left})
 
         tell = once()
 
@@ -309,6 +316,7 @@ class TableModel:
             verbose=estimator.verbose,
             devices=devices,
         )
+        estimator.set_params(max_seconds=limit)
         return cls(estimator, encoder, target, started.notes, sides, started.notation)
 
     @property
