@@ -106,7 +106,7 @@ class TestInputs:
     @pytest.mark.parametrize("make", [GPRegressor, GPClassifier])
     def test_text_is_an_error_that_says_what_to_do(self, make):
         frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical(LABELS)})
-        with pytest.raises(InputError, match=r"X holds text .*'(yes|no)'.*OneHotEncoder"):
+        with pytest.raises(InputError, match=r"X holds text .*'(yes|no)'.*TableModel.*OneHotEncoder"):
             make().fit(frame, LABELS if make is GPClassifier else Y)
 
     @pytest.mark.parametrize("factor", [1e200, 1e-200])

@@ -146,6 +146,8 @@ def settle(
 class TableModel:
     """A fitted estimator with the encoding of the columns that it was fitted to.
 
+    Made by `fit` (or `fit_files`) of a table with numbers, text, categories, dates and gaps.
+
     Attributes:
         estimator: fitted, of the target's kind.
         encoder: turns the other columns into numbers.
@@ -153,6 +155,19 @@ class TableModel:
         notes: what was done to the table, a line each.
         side_columns: which columns hold what the likelihood reads a row, by its name for it.
         notation: how text writes a target of numbers; None if as Python does.
+
+    Example:
+        >>> import numpy as np, pandas as pd, latentgp as lgp
+        >>> size = np.linspace(50.0, 195.0, 30)
+        >>> houses = pd.DataFrame({"size": size, "town": ["York", "Leeds"] * 15})
+        >>> houses["price"] = 2 * size + 40 * (houses["town"] == "York") + np.sin(size)
+        >>> model = lgp.TableModel.fit(houses, "price", random_state=0)
+        >>> model.notes[-1]
+        "town: 2 categories ('Leeds', 'York') as 0/1 columns"
+        >>> model.predict(pd.DataFrame({"town": ["Leeds", "York"], "size": [100, 100]})).round(-1)
+            mean  std  lower  upper
+        0  200.0  0.0  200.0  200.0
+        1  240.0  0.0  240.0  240.0
     """
 
     estimator: Estimator
@@ -191,7 +206,7 @@ class TableModel:
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
             leave_out: columns that are no inputs.
-            settings: for the estimator.
+            settings: for the estimator, such as `method`, `n_inducing` and `random_state`.
 
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of.
@@ -402,6 +417,12 @@ class TableModel:
         X = self.encoder.encode(split.inputs)
         side = _sides_of(split.inputs, self.side_columns)
         return X, _targets(split.target, self.task, self.notation), side
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
 
     def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
         """Scores on rows whose target is known, by name."""

@@ -273,8 +273,9 @@ class GPEstimator(BaseEstimator):
                 raise
             culprit = "X" if alone or _holds_text(X) else "y"
             raise InputError(
-                f"{culprit} holds text where numbers are needed ({error}); encode it first, with "
-                "scikit-learn's OneHotEncoder, say (`latentgp fit` does so by itself)."
+                f"{culprit} holds text where numbers are needed ({error}); use "
+                "latentgp.TableModel.fit(frame, target), which encodes the columns of a table, or "
+                "encode it first, with scikit-learn's OneHotEncoder, say."
             ) from error
         array: Any = checked if alone else checked[0]
         if len(array):
