@@ -200,6 +200,20 @@ class TestTheWayItIsMeant:
         for words in ("of 'price'", "log evidence", "Converged", "colour = red", "lengthscale"):
             assert words in out
 
+    def test_info_has_every_length_scale_beside_its_input(self, run, house):
+        _, out, _ = run("info", house / "regression.latentgp")
+        model = latentgp.load(house / "regression.latentgp")
+        rows = out[out.index("the most relevant input first:") :].splitlines()[2:]
+        inputs = [row.split("  ")[0] for row in rows]
+        assert sorted(inputs) == sorted(model.encoder.feature_names)
+        ratios = [float(row.split()[-1]) for row in rows]
+        assert ratios == sorted(ratios)
+        best = model.encoder.feature_names.index(inputs[0])
+        lengthscale = model.estimator.model_.kernel.lengthscale[best]
+        frame = pd.read_csv(house / "regression.csv")
+        spread = model.encoder.encode(frame)[:, best].std()
+        assert ratios[0] == pytest.approx(lengthscale / spread, rel=0.01)
+
     @pytest.mark.slow
     def test_info_and_predictions_of_draws(self, run, house, tmp_path):
         frame = pd.read_parquet(house / "classification.parquet")

@@ -298,6 +298,7 @@ def info(model: ModelFile) -> None:
     """Say what a model file holds."""
     from latentgp.parameters import summary
     from latentgp.posterior import Posterior
+    from latentgp.report import lengthscales
 
     table_model = _table_model(model)
     estimator = table_model.estimator
@@ -308,8 +309,8 @@ def info(model: ModelFile) -> None:
     typer.echo(estimator.diagnostics_.verdict)
     for note in table_model.notes:
         typer.echo(f"- {note}")
-    typer.echo(f"inputs: {', '.join(table_model.encoder.feature_names)}")
     typer.echo(summary(estimator.model_))
+    typer.echo(lengthscales(table_model))
 
 
 @app.command()

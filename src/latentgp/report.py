@@ -11,6 +11,7 @@ from latentgp import metrics, plots
 from latentgp.comparison import LEVELS, interval_coverages
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
+from latentgp.parameters import aligned, parameters
 from latentgp.table_model import uncensored
 
 if TYPE_CHECKING:
@@ -33,6 +34,32 @@ class Scored(NamedTuple):
 def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) -> Path:
     """Reliability diagram of a classifier, interval calibration of a regressor."""
     return plots.save_figure(_calibration(model.estimator, *model.encoded(frame)), path)
+
+
+def lengthscales(model: "TableModel") -> str:
+    """Tables of all length-scales beside their inputs, the most relevant first.
+
+    That is the shortest relative to the input's spread. One for all inputs is left out.
+    """
+    names = model.encoder.feature_names
+    spreads = model.spreads or np.ones(len(names))
+    tables = []
+    for info in parameters(model.estimator.model_).values():
+        seen = range(len(names)) if info.dimensions is None else info.dimensions
+        if info.role != "lengthscale" or np.shape(info.value) != (len(seen),):
+            continue
+        rows = [
+            (value / spread if spread else np.inf, names[column], value, spread)
+            for value, column in zip(info.value, seen, strict=True)
+            for spread in [spreads[column]]
+        ]
+        rows = [
+            (name, f"{value:.4g}", f"{spread:.4g}", f"{ratio:.3g}")
+            for ratio, name, value, spread in sorted(rows)
+        ]
+        heading = "input", "length-scale", "input's spread", "length-scale / spread"
+        tables.append(f"{info.path}, the most relevant input first:\n{aligned([heading, *rows])}")
+    return "\n".join(tables)
 
 
 def print_comparison(found: "Comparison", target: str) -> None:

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 import jax
 import numpy as np
@@ -57,6 +57,7 @@ _INDUCING = 200
 _OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
 _WEIGHTS = "give numbers, not negative"
 
+ModelT = TypeVar("ModelT", bound="TableModel")
 Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
 
 ESTIMATORS: dict[Task, type[Estimator]] = {
@@ -155,6 +156,7 @@ class TableModel:
         notes: what was done to the table, a line each.
         side_columns: which columns hold what the likelihood reads a row, by its name for it.
         notation: how text writes a target of numbers; None if as Python does.
+        spreads: standard deviation of each encoded column in training, (D,).
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -176,6 +178,7 @@ class TableModel:
     notes: tuple[str, ...]
     side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
     notation: Notation | None = None
+    spreads: tuple[float, ...] = ()
 
     @classmethod
     def fit(
@@ -224,8 +227,7 @@ class TableModel:
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        sides, notation = side_columns or {}, started.notation
-        return cls(estimator, started.encoder, target, started.notes, sides, notation)
+        return started.model(cls, target, side_columns or {})
 
     @classmethod
     def fit_files(
@@ -332,7 +334,7 @@ class TableModel:
             devices=devices,
         )
         estimator.set_params(max_seconds=limit)
-        return cls(estimator, encoder, target, started.notes, sides, started.notation)
+        return started.model(cls, target, sides)
 
     @property
     def read_as_text(self) -> list[str]:
@@ -444,6 +446,12 @@ class _Started(NamedTuple):
     side: dict[str, np.ndarray]
     notes: tuple[str, ...]
     notation: Notation | None
+
+    def model(self, kind: type[ModelT], target: str, sides: dict[str, str]) -> ModelT:
+        """The model of its estimator, which is fitted now."""
+        spreads = tuple(np.std(self.X, axis=0).tolist())
+        made = self.estimator, self.encoder, target, self.notes, sides, self.notation, spreads
+        return kind(*made)
 
 
 def _started(
