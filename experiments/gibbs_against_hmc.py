@@ -106,7 +106,7 @@ def by_random_walk(model, X, y, steps):
     """The same by random-walk Metropolis on white latents; as many steps of warm-up."""
     gram = model.kernel.symmetric_gram(jnp.asarray(X))
     lower = jittered_cholesky(gram).factor.lower
-    watched = jnp.asarray(watched_rows(len(y)))
+    watched = jnp.asarray(watched_rows(len(y), CHAINS * steps))
     keys = jax.random.split(jax.random.key(1), 2 * CHAINS + 1)
     white = jax.random.normal(keys[0], (CHAINS, len(y)))
     scale = np.log(2.4 / np.sqrt(len(y)))

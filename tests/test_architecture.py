@@ -32,7 +32,8 @@ LEVELS = {
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
             ["sharding", "writing"],
-            ["parameters", "data", "distributions", "linalg"],
+            ["supports", "data", "distributions", "linalg"],
+            ["parameters"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],
             ["augmentations", "latents"],

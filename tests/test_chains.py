@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from functools import cache, partial
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from scipy.special import expit
 from scipy.stats import gamma, kstest, norm
 
 import latentgp as lgp
-from latentgp.inference.chains import Chains, summarise, watched_rows
+from latentgp.inference.chains import Chains, import_arviz, summarise, watched_rows
 from latentgp.inference.slice_sampling import metropolis_update, slice_update
 from latentgp.inference.verdict import judge_chains
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
@@ -21,6 +22,7 @@ from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
 KEY = jax.random.key(0)
 NEW = np.random.default_rng(1).normal(size=(5, 2))
 LIMIT = 4.5  # standard errors
+arviz = import_arviz()
 SIZES = {"short": 4000, "long": 50_000}
 LENGTHS = ["short", pytest.param("long", marks=pytest.mark.slow)]
 UPDATES = [slice_update, metropolis_update]
@@ -151,7 +153,7 @@ class TestAnswersAreAveragesOverDraws:
     def test_latents_and_probabilities(self, binary):
         posterior = binary.posterior
         f = posterior.f.reshape(-1, len(X))
-        mean, variance = conditional(posterior.sampled.centres, f)
+        mean, variance = conditional(posterior.rows.X, f)
         found = posterior.predict_f(NEW)
         np.testing.assert_allclose(found.mean, mean.mean(axis=0), atol=1e-10)
         np.testing.assert_allclose(found.variance, variance + mean.var(axis=0), atol=1e-10)
@@ -166,7 +168,7 @@ class TestAnswersAreAveragesOverDraws:
     def test_at_the_rows_nothing_is_left_to_integrate(self, binary):
         posterior = binary.posterior
         p = chance_of_one(posterior.f).mean(axis=(0, 1))[:, 0]
-        predictive = posterior.predict(posterior.sampled.centres)
+        predictive = posterior.predict(X)
         np.testing.assert_allclose(predictive.probabilities[:, 1], p, atol=1e-5)
         np.testing.assert_allclose(predictive.log_prob(np.ones(11)), np.log(p), atol=1e-4)
         np.testing.assert_allclose(predictive.variance, p * (1 - p), atol=1e-5)
@@ -176,7 +178,7 @@ class TestAnswersAreAveragesOverDraws:
         draws = {path: values.ravel() for path, values in posterior.hyperparameters.items()}
         variance = draws["kernel.kernel.variance"] * draws["kernel.scale"]
         lengthscale, noise = draws["kernel.kernel.lengthscale"], draws["likelihood.noise_variance"]
-        f, rows = posterior.f.reshape(-1, len(X)), posterior.sampled.centres
+        f, rows = posterior.f.reshape(-1, len(X)), X
         means, variances = np.swapaxes(
             [conditional(rows, *draw) for draw in zip(f, variance, lengthscale, strict=True)], 0, 1
         )
@@ -215,7 +217,7 @@ class TestAnswersAreAveragesOverDraws:
 
     def test_joint_draws_at_the_rows_are_those_of_the_chains(self, binary):
         posterior = binary.posterior
-        draws = posterior.sample_f(posterior.sampled.centres, key=KEY, number=500)
+        draws = posterior.sample_f(X, key=KEY, number=500)
         known = posterior.f.reshape(-1, len(X))
         nearest = np.abs(draws[:, None] - known).max(axis=2).min(axis=1)
         assert nearest.max() < 2e-3  # jitter of 1.5e-8 of the prior variance
@@ -308,6 +310,78 @@ class TestRuns:
             np.testing.assert_array_equal(posterior[path], values)
         assert len(learned.posterior.hyperparameters) == 4
 
+    def test_the_log_likelihood_is_that_of_every_draw(self, learned):
+        """By hand for Gaussian noise; leave-one-out and widely applicable scores run on it."""
+        posterior = learned.posterior
+        noise = posterior.hyperparameters["likelihood.noise_variance"][..., None]
+        expected = norm.logpdf(SMOOTH, posterior.f[..., 0], np.sqrt(noise))
+        data = posterior.to_arviz()
+        np.testing.assert_allclose(data.log_likelihood.y, expected, atol=1e-10)
+        np.testing.assert_array_equal(data.observed_data.y, SMOOTH)
+        np.testing.assert_array_equal(data.constant_data.X, X)
+        np.testing.assert_array_equal(data.posterior.f.coords["X1"], X[:, 1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # so few draws leave some weights heavy
+            assert np.isfinite(arviz.loo(data).elpd_loo)
+            assert np.isfinite(arviz.waic(data).elpd_waic)
+            assert arviz.plot_ppc(data, num_pp_samples=5, show=False) is not None
+        replicates = data.posterior_predictive.y.values
+        assert replicates.shape == (2, 100, 11)
+        standard = (replicates - posterior.f[..., 0]) / np.sqrt(noise)
+        assert abs(np.mean(standard)) < LIMIT / np.sqrt(standard.size)
+        assert abs(np.mean(standard**2) - 1) < LIMIT * np.sqrt(2 / standard.size)
+
+    def test_statistics_of_trajectories_have_arvizs_names(self):
+        method = lgp.NUTS(chains=2, warmup=20, draws=30)
+        posterior = lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS | {"method": method}).posterior
+        found = posterior.to_arviz().sample_stats
+        names = "acceptance_rate diverging n_steps tree_depth energy lp step_size"
+        assert set(found.data_vars) == set(names.split())
+        assert all(found[name].shape == (2, 30) for name in found.data_vars)
+        assert np.all(found["n_steps"] <= 2.0 ** found["tree_depth"])
+        log_density = posterior.log_likelihood().sum(axis=2)
+        white = posterior.sampled.white.reshape(2, 30, -1)
+        np.testing.assert_allclose(
+            found["lp"], log_density - 0.5 * np.sum(white**2, axis=2), rtol=1e-6
+        )
+
+
+class TestRowsAreThoseOfTheUser:
+    """Shuffled, repeated and of weight zero; every latent far from the others."""
+
+    X = np.array([3.0, 0.0, 1.0, 3.0, 4.0, 2.0, 9.0])
+    Y = np.array([3.0, 0.0, 1.0, 3.0, 4.0, 2.0, 99.0])
+    WEIGHTS = np.array([1.0, 2, 1, 1, 1, 1, 0])
+
+    @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+    @pytest.mark.parametrize("kind", ["gibbs", "nuts", "estimator"])
+    def test_latents_are_at_the_rows_that_they_belong_to(self, kind, weights):
+        rows = self.X[: None if weights is not None else -1]
+        y = self.Y[: len(rows)]
+        kernel = lgp.RBF(1.0, 9.0)
+        method = lgp.NUTS(chains=1, warmup=100, draws=60)
+        method = lgp.GibbsSampling(chains=1, draws=60) if kind != "nuts" else method
+        settings = {"learn_hyperparameters": False, "method": method}
+        if kind == "estimator":
+            estimator = lgp.GPRegressor(kernel, likelihood=lgp.Gaussian(1e-3), **settings)
+            posterior = estimator.fit(rows[:, None], y, sample_weight=weights).posterior_
+        else:
+            model = lgp.LatentGP(kernel, lgp.Gaussian(1e-3))
+            posterior = lgp.fit(model, lgp.Data(rows, y, weights=weights), key=KEY, **settings)
+            posterior = posterior.posterior
+        counting = np.arange(6)
+        np.testing.assert_array_equal(posterior.watched, counting)
+        np.testing.assert_array_equal(posterior.rows.X[:, 0], self.X[:6])
+        np.testing.assert_allclose(posterior.rows.y, self.Y[:6], atol=1e-12)
+        means = posterior.f.mean(axis=(0, 1))[:, 0]
+        np.testing.assert_allclose(means, self.Y[:6], atol=0.2)
+        data = posterior.to_arviz()
+        np.testing.assert_array_equal(data.posterior.row, counting)
+        np.testing.assert_array_equal(data.posterior.f.coords["X"], self.X[:6])
+        if weights is not None:  # a row of weight two counts twice
+            plain = norm.logpdf(self.Y[1], posterior.f[..., 1, 0], np.sqrt(1e-3))
+            np.testing.assert_allclose(data.log_likelihood.y[..., 1], 2 * plain, rtol=1e-6)
+
 
 def chains_of(f, divergences=0):
     """Chains of one latent at one row, f of shape (C, S)."""
@@ -317,9 +391,11 @@ def chains_of(f, divergences=0):
         white=f[..., None, None],
         f=f[..., None, None],
         centres=np.zeros((1, 1)),
-        watched=np.zeros(1),
-        acceptance=np.ones(count),
-        divergences=divergences,
+        statistics={
+            "acceptance_rate": np.ones(f.shape),
+            "diverging": np.arange(f.size).reshape(f.shape) < divergences,
+            "lp": -(f**2),
+        },
         jitter=0.0,
         seconds=1.0,
     )
@@ -351,7 +427,7 @@ class TestDiagnostics:
             (NOISE[:, :60], 0, "smallest effective sample size"),
             (NOISE[:, :3], 0, "R-hat is nan"),
             (NOISE[:1], 0, "One chain cannot show"),
-            (NOISE, 3, "3 trajectories diverged"),
+            (NOISE, 40, "40 of 4,000 draws (1.00%) came by a trajectory that diverged"),
         ],
         ids=["apart", "slow", "few", "very few", "alone", "divergent"],
     )
@@ -361,16 +437,24 @@ class TestDiagnostics:
         assert any(warning in sentence for sentence in found.warnings)
         assert found.verdict.startswith("Chains are not to be trusted yet")
 
+    def test_one_divergence_in_thousands_is_said_but_not_held_against_the_chains(self):
+        found = judged(self.NOISE, 1)
+        assert found.converged
+        first = self.NOISE[0, 0] ** 2
+        quantile = np.mean(first < self.NOISE**2)
+        assert f"at the {quantile:.0%} to {quantile:.0%} quantiles" in found.warnings[0]
+
     def test_a_short_fit_warns(self, binary):
         assert not binary.diagnostics.converged
         assert "effective sample size" in binary.diagnostics.verdict
         assert binary.diagnostics.summary == binary.posterior.summary
 
-    def test_at_most_two_hundred_rows_are_watched(self):
-        rows = watched_rows(1001)
+    def test_two_hundred_rows_are_watched_or_as_many_as_take_little_memory(self):
+        rows = watched_rows(1001, 1_000_000)
         assert len(rows) == 200
         assert (rows[0], rows[-1]) == (0, 1000)
-        np.testing.assert_array_equal(watched_rows(3), [0, 1, 2])
+        np.testing.assert_array_equal(watched_rows(1001, 4000), np.arange(1001))
+        np.testing.assert_array_equal(watched_rows(3, 1_000_000), [0, 1, 2])
 
 
 FACTORS_IN_CHAINS = """

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from numpyro.distributions import LogNormal
 from scipy import stats
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -636,3 +637,28 @@ def test_an_unknown_argument_of_predict_is_refused():
     regressor = lgp.GPRegressor(random_state=0).fit(np.arange(4.0)[:, None], np.arange(4.0))
     with pytest.raises(lgp.InputError, match="noise_varience"):
         regressor.predict([[1.0]], noise_varience=[0.1])
+
+
+class TestHowTheSearchGoes:
+    """Priors, frozen values and limits are for estimators as they are for `fit`."""
+
+    @pytest.mark.parametrize("make", [lgp.GPRegressor, lgp.GPClassifier])
+    def test_settings_of_fit(self, make):
+        rng = np.random.default_rng(0)
+        inputs = rng.uniform(-2, 2, (40, 1))
+        y = (np.sin(inputs[:, 0]) > 0) * 1.0 if make is lgp.GPClassifier else np.sin(inputs[:, 0])
+        kernel = lgp.RBF(lengthscale=0.7, variance=2.0)
+        frozen = make(kernel, frozen=["kernel.lengthscale"], max_evaluations=5).fit(inputs, y)
+        assert frozen.model_.kernel.lengthscale == 0.7
+        assert frozen.model_.kernel.variance != 2.0
+        still = make(kernel, learn_hyperparameters=False).fit(inputs, y)
+        assert still.model_.kernel.variance == 2.0
+        assert len(still.history_.bound) == 0
+        narrow = {"kernel.lengthscale": LogNormal(np.log(9.0), 1e-3)}
+        told = make(kernel, priors=narrow, max_evaluations=30).fit(inputs, y)
+        assert 8.9 < told.model_.kernel.lengthscale < 9.1
+        seen = []
+        ended = make(callback=lambda p: seen.append(p) or len(seen) == 2).fit(inputs, y)
+        assert len(ended.history_.bound) == 2
+        ended = make(max_seconds=0.0).fit(inputs, y)
+        assert len(ended.history_.bound) == 1

@@ -8,7 +8,9 @@ import time
 import jax
 import numpy as np
 import pytest
+from numpyro.distributions import Uniform
 from safetensors.numpy import load_file, save_file
+from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
 from latentgp import programs
@@ -16,6 +18,7 @@ from latentgp.inference import driving, hyperparameters, profile
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
+fitting = sys.modules["latentgp.fit"]  # the name in the package is the function
 DATA, BINARY_DATA = lgp.Data(X, SMOOTH), lgp.Data(X, BINARY)
 FEW = lgp.Inducing(points=X[:4])
 
@@ -176,9 +179,103 @@ def test_a_callback_ends_the_search_and_keeps_the_best_point():
 
     result = lgp.fit(regression(), DATA, key=KEY, callback=stop_at_four, restarts=2)
     assert [p.evaluations for p in told] == [1, 2, 3, 4]
-    assert told[-1].best == result.history.value.max()
+    best = np.argmax(result.history.value)
+    assert told[-1].best == result.history.bound[best]
     assert not result.diagnostics.converged
     assert "the callback asked for it" in result.diagnostics.verdict
+
+
+@pytest.mark.parametrize(
+    "method", [lgp.ExactGP(), lgp.Stochastic(lgp.CollapsedVI(FEW), batch_size=5, epochs=50)]
+)
+def test_a_keyboard_interrupt_keeps_the_best_so_far(method):
+    told = []
+
+    def interrupt(progress):
+        told.append(progress.bound)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    result = lgp.fit(regression(), DATA, key=KEY, method=method, callback=interrupt)
+    assert len(told) == len(result.history.bound) == 3
+    assert not result.diagnostics.converged
+    assert "it was interrupted; allow more" in result.diagnostics.verdict
+    assert np.all(np.isfinite(result.posterior.predict_f(X).mean))
+
+
+def test_a_keyboard_interrupt_before_anything_is_known_ends_the_fit(monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hyperparameters, "evaluate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lgp.fit(regression(), DATA, key=KEY)
+
+
+def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):
+    line = driving.ProgressLine(1)
+    for seconds in (0.5, 1.5, 3.0, 11.6, 12.0):
+        line.show(f"after {seconds} s", seconds)
+    assert capsys.readouterr().err.splitlines() == ["after 1.5 s", "after 11.6 s"]
+    monkeypatch.setattr(driving, "_SILENT_SECONDS", 0.0)
+    lgp.fit(regression(), DATA, key=KEY, verbose=1, max_evaluations=2)
+    lgp.fit(regression(), DATA, key=KEY, method=lgp.GibbsSampling(draws=10, warmup=0), verbose=1)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("learning hyper-parameters: evaluation 1 of at most 2, bound -")
+    assert told[-1].startswith("sampling: getting ready")
+
+
+def test_a_search_that_cannot_go_on_is_judged_by_what_is_left_to_gain(monkeypatch):
+    """SciPy's "ABNORMAL: " is never a part of the verdict."""
+    honest = hyperparameters.minimize
+    ending = {}
+
+    def abnormal(*arguments, callback, **settings):
+        found = honest(*arguments, callback=lambda intermediate_result: None, **settings)
+        found.success, found.message = False, "ABNORMAL: "
+        return found
+
+    monkeypatch.setattr(hyperparameters, "minimize", abnormal)
+    for many in (1, 1000):
+        honest = (lambda f, x, **k: OptimizeResult(fun=f(x)[0], x=x)) if many == 1 else honest
+        fitted = lgp.fit(regression(), DATA, key=KEY)
+        ending[many] = fitted.diagnostics
+        honest = minimize
+    assert ending[1000].converged
+    assert not ending[1].converged
+    assert "because no step along the gradient raised the bound" in ending[1].verdict
+    assert "abnormal" not in ending[1].verdict.lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"data": (X, SMOOTH)}, r"data must be Data\(X, y\), or FileRows\(...\), got a tuple"),
+        ({"model": lgp.RBF()}, r"model must be a LatentGP\(kernel, likelihood\), got a RBF"),
+        ({"model": lgp.RBF}, r"model must be a LatentGP\(kernel, likelihood\), got the class RBF"),
+        ({"priors": "wek"}, 'priors must be "weak", None'),
+        ({"max_evaluations": 0}, "learn_hyperparameters=False keeps the values"),
+    ],
+)
+def test_arguments_of_another_kind_are_named(arguments, says):
+    """Before beartype, which checks annotations in tests alone, can say it."""
+    wanted = {
+        "model": regression(),
+        "data": DATA,
+        "priors": "weak",
+        "max_evaluations": 1,
+        "restarts": 0,
+    }
+    with pytest.raises(lgp.InputError, match=says):
+        fitting._check_arguments(**wanted | arguments)
+
+
+def test_a_key_may_be_of_the_older_kind_and_is_no_number():
+    old, new = (fitting._as_key(key) for key in (jax.random.PRNGKey(3), jax.random.key(3)))
+    assert old == new
+    for wrong in (0, np.zeros(2), jax.random.split(KEY, 2)):
+        with pytest.raises(lgp.InputError, match="key must be a random key such as"):
+            fitting._as_key(wrong)
 
 
 def test_reaching_max_evaluations_is_said():
@@ -590,3 +687,20 @@ def test_more_successes_than_trials_are_refused():
     data = lgp.Data([0.0, 1.0, 2.0], [0.0, 3.0, 5.0], trials=[1.0, 4.0, 4.0])
     with pytest.raises(lgp.InputError, match="row 2 has 5 successes in 4 trial"):
         lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Binomial()), data, key=KEY)
+
+
+def test_a_search_and_a_sampler_stay_where_the_prior_is():
+    model = regression(lgp.RBF(6.0, 4.0))
+    for method in (lgp.ExactGP(), lgp.NUTS(chains=2, warmup=50, draws=50)):
+        priors = {"kernel.lengthscale": Uniform(5.0, 5.5)}
+        found = lgp.fit(model, DATA, key=KEY, method=method, priors=priors)
+        values = [found.model.kernel.lengthscale]
+        if isinstance(method, lgp.NUTS):
+            values = found.posterior.hyperparameters["kernel.lengthscale"]
+            assert np.ptp(values) > 0.1
+        assert 5 <= np.min(values) <= np.max(values) <= 5.5
+        assert found.diagnostics.warnings[0].startswith(
+            "kernel.lengthscale was 6., outside the support of its prior (Uniform)"
+        )
+    found = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False, priors=priors)
+    assert found.model.kernel.lengthscale == 6

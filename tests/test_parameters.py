@@ -7,10 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from numpyro.distributions import Gamma, LogNormal, constraints
+from numpyro.distributions import (
+    Beta,
+    Gamma,
+    HalfNormal,
+    LeftTruncatedDistribution,
+    Levy,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Pareto,
+    Poisson,
+    RightTruncatedDistribution,
+    TransformedDistribution,
+    TruncatedNormal,
+    Uniform,
+    constraints,
+)
+from numpyro.distributions.transforms import AffineTransform, PowerTransform
+from scipy import stats
 
 import latentgp as lgp
 from latentgp.parameters import ParameterSpace, Parametrised, parameter
+from latentgp.supports import check_prior
 from problems import X, regression
 
 MODEL = lgp.LatentGP(
@@ -202,3 +221,81 @@ ParameterSpace(lgp.RBF(), priors={"lengthscale": 3.0})
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "InputError: The prior of lengthscale must be a distribution" in run.stderr
+
+
+LAWS = {
+    "Uniform": (Uniform(1.0, 2.0), 1, 2),
+    "Uniform below zero": (Uniform(-3.0, 2.0), 0, 2),
+    "truncated normal": (TruncatedNormal(5.0, 1.0, low=4.0, high=6.0), 4, 6),
+    "left truncated": (LeftTruncatedDistribution(Normal(0.0, 1.0), low=3.0), 3, np.inf),
+    "right truncated": (RightTruncatedDistribution(Normal(0.0, 1.0), high=0.5), 0, 0.5),
+    "Pareto": (Pareto(3.0, 2.0), 3, np.inf),
+    "LogUniform": (LogUniform(1.0, 2.0), 1, 2),
+    "Beta": (Beta(2.0, 2.0), 0, 1),
+    "Levy": (Levy(2.0, 1.0), 2, np.inf),
+    "normal": (Normal(0.0, 1.0), 0, np.inf),
+    "gamma": (Gamma(25.0, 4.0), 0, np.inf),
+    "shifted uniform": (
+        TransformedDistribution(Uniform(0.0, 1.0), AffineTransform(5.0, -3.0)),
+        2,
+        5,
+    ),
+    "square of a half-normal": (
+        TransformedDistribution(HalfNormal(2.0), PowerTransform(2.0)),
+        0,
+        np.inf,
+    ),
+    "expanded": (Uniform(1.0, 2.0).expand([2]).to_event(1), 1, 2),
+}
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", LAWS)
+class TestSupportsOfPriors:
+    def test_unconstrained_vectors_stay_inside(self, name):
+        law, low, high = LAWS[name]
+        space = ParameterSpace(lgp.RBF(lengthscale=[0.3, 7.0]), priors={"lengthscale": law})
+        for entries in (-30.0, -2.0, 0.0, 3.0, 30.0):
+            value = np.asarray(space.to_model(jnp.full(3, entries)).lengthscale)
+            assert np.all((low <= value) & (value <= high))
+        assert ("lengthscale" in space.narrowed) == ((low, high) != (0, np.inf))
+
+    def test_a_start_outside_is_moved_inside_and_one_inside_is_kept(self, name):
+        law, low, high = LAWS[name]
+        model, said = ParameterSpace(
+            lgp.RBF(lengthscale=[1.5, 7.0]), priors={"lengthscale": law}
+        ).inside()
+        assert np.all((low < model.lengthscale) & (model.lengthscale < high))
+        inside = (np.array([1.5, 7.0]) > low) & (np.array([1.5, 7.0]) < high)
+        np.testing.assert_array_equal(model.lengthscale[inside], np.array([1.5, 7.0])[inside])
+        assert len(said) == int(not inside.all())
+        assert all("lengthscale was [1.5, 7. ], outside the support" in s for s in said)
+
+    def test_the_density_is_that_of_the_prior_in_unconstrained_coordinates(self, name):
+        """It integrates to what the law gives to the support, one where it gives all."""
+        law, _, _ = LAWS[name]
+        if law.event_dim:
+            return
+        space = ParameterSpace(lgp.RBF(), frozen=["variance"], priors={"lengthscale": law})
+        line = jnp.linspace(-40, 40, 40_001)[:, None]
+        mass = jnp.sum(jnp.exp(jax.vmap(space.log_prior)(line))) * 80 / 40_000
+        halved = name in ("normal",)
+        share = {"Uniform below zero": 0.4, "right truncated": 0.2769}.get(
+            name, 0.5 if halved else 1
+        )
+        assert abs(mass - share) < 2e-3
+
+
+@pytest.mark.parametrize(
+    ("law", "says"),
+    [
+        (Poisson(3.0), r"is discrete \(PoissonDist|is discrete \(Poisson"),
+        (Uniform(-2.0, -1.0), "holds no value that the parameter can have"),
+        (Normal(np.zeros(3), 1.0), r"is of shape \(3,\), but the parameter of shape \(2,\)"),
+        (stats.norm(), "must be a distribution of NumPyro"),
+        ("wide", "must be a distribution of NumPyro"),
+    ],
+)
+def test_a_prior_that_cannot_be_is_refused(law, says):
+    with pytest.raises(lgp.InputError, match=says):
+        check_prior("lengthscale", law, constraints.positive, np.ones(2))

@@ -1,4 +1,5 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -192,3 +193,16 @@ def test_known_noise_of_new_rows_widens_their_predictions(gaussian):
     plain, noisy = gaussian.predict(NEW), gaussian.predict(NEW, noise_variance=np.full(6, 2.0))
     np.testing.assert_allclose(noisy.variance, plain.variance + 2.0, rtol=1e-12)
     np.testing.assert_array_equal(noisy.mean, plain.mean)
+
+
+def test_a_users_program_in_single_precision_breaks_nothing():
+    """JAX keeps constants by the identity of an array, narrowed ones too."""
+    model = lgp.LatentGP(lgp.RBF([1.0, 1.0]), lgp.Gaussian(0.01))
+    posterior = lgp.fit(model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False).posterior
+    for _ in range(3):
+        jax.jit(lambda z: z @ jnp.asarray(posterior.latent.X).T)(jnp.zeros((1, 2)))
+        jax.jit(lambda z: posterior.latent.weights @ z)(jnp.zeros(len(X)))
+        jax.jit(lambda z: z * posterior.model.kernel.lengthscale)(jnp.zeros(2))
+    again = lgp.fit(posterior.model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False)
+    for answer in (lambda p: p.predict_f(X).mean, lambda p: p.sample_f(X, key=KEY)):
+        np.testing.assert_array_equal(answer(posterior), answer(again.posterior))

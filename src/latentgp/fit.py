@@ -208,6 +208,10 @@ def fit(
         _check_remembered(model, remembered)
         # What is remembered is about f less the prior mean.
         frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
+    moved: tuple[str, ...] = ()
+    if learn_hyperparameters and isinstance(priors, Mapping):
+        model, moved = ParameterSpace(model, frozen=frozen, priors=priors).inside()
+        model = jax.tree.map(np.asarray, model)
     task = _Task(
         model=model,
         given=given,
@@ -228,27 +232,38 @@ def fit(
         if isinstance(method, SamplingMethod):
             if restarts:
                 raise InputError(f"{type(method).__name__} takes no restarts; it has chains.")
-            return _sample(task, method, learn_hyperparameters, checkpoint)
-        if isinstance(method, Stochastic):
+            result = _sample(task, method, learn_hyperparameters, checkpoint)
+        elif isinstance(method, Stochastic):
             if restarts:
                 raise InputError("Stochastic takes no restarts; leave them out.")
-            return _by_batches(
+            result = _by_batches(
                 task,
                 method,
                 source or RowsInMemory(data),
                 learn_hyperparameters=learn_hyperparameters,
                 checkpoint=checkpoint,
             )
-        assert isinstance(method, SiteMethod)
-        return _by_sites(
-            task,
-            method,
-            learn_hyperparameters=learn_hyperparameters,
-            restarts=restarts,
-            max_evaluations=max_evaluations,
-            tolerance=tolerance,
-            checkpoint=checkpoint,
-        )
+        else:
+            assert isinstance(method, SiteMethod)
+            result = _by_sites(
+                task,
+                method,
+                learn_hyperparameters=learn_hyperparameters,
+                restarts=restarts,
+                max_evaluations=max_evaluations,
+                tolerance=tolerance,
+                checkpoint=checkpoint,
+            )
+    return _with_warnings(result, moved)
+
+
+def _with_warnings(result: Fit, sentences: Sequence[str]) -> Fit:
+    """The same result with further warnings before its own."""
+    if not sentences:
+        return result
+    told = *sentences, *result.diagnostics.warnings
+    diagnostics = dataclasses.replace(result.diagnostics, warnings=told)
+    return dataclasses.replace(result, diagnostics=diagnostics)
 
 
 def _check_arguments(

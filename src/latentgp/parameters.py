@@ -20,6 +20,7 @@ from numpyro.distributions.transforms import Transform, biject_to
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
+from latentgp.supports import check_prior, moved_inside, support_under
 
 Role = Literal[
     "lengthscale",
@@ -202,7 +203,8 @@ class ParameterSpace(eqx.Module):
         priors: a NumPyro distribution by path; None for a path means no prior.
 
     Raises:
-        InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution.
+        InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution,
+            or none that the parameter can have.
 
     Example:
         >>> from latentgp import RBF
@@ -213,6 +215,7 @@ class ParameterSpace(eqx.Module):
 
     model: Any
     _priors: tuple["_InOrder", ...]
+    _narrowed: dict[str, constraints.Constraint]
     prior_paths: tuple[str, ...] = eqx.field(static=True)
     paths: tuple[str, ...] = eqx.field(static=True)
 
@@ -228,11 +231,8 @@ class ParameterSpace(eqx.Module):
         for path, prior in wanted.items():
             if path not in known:
                 raise InputError(_no_such_path(path, known))
-            if not isinstance(prior, Distribution | None):
-                raise InputError(
-                    f"The prior of {path} must be a distribution of NumPyro, such as "
-                    f"LogNormal(0.0, 1.0), or None for no prior, got {prior!r}."
-                )
+            if prior is not None:
+                check_prior(path, prior, known[path].support, known[path].value)
         for path in frozen:
             if not any(_is_under(name, path) for name in known):
                 raise InputError(_no_such_path(path, known))
@@ -241,11 +241,39 @@ class ParameterSpace(eqx.Module):
         chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
         self.prior_paths = tuple(chosen)
         self._priors = tuple(_InOrder(prior) for prior in chosen.values())
+        under = {p: support_under(prior, known[p].support) for p, prior in chosen.items()}
+        self._narrowed = {p: s for p, s in under.items() if s is not known[p].support}
 
     @property
     def priors(self) -> tuple[Distribution, ...]:
         """One for each of `prior_paths`."""
         return tuple(prior.distribution for prior in self._priors)
+
+    @property
+    def supports(self) -> dict[str, constraints.Constraint]:
+        """Where each free parameter lives, its prior considered, by path."""
+        known = parameters(self.model)
+        return {path: self._narrowed.get(path, known[path].support) for path in self.paths}
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """Paths of free parameters whose support is smaller for their prior."""
+        return tuple(self._narrowed)
+
+    def inside(self) -> tuple[Any, tuple[str, ...]]:
+        """The model with all values in the supports of their priors; what was moved, in words."""
+        known, supports = parameters(self.model), self.supports
+        values, said = {}, []
+        for path, prior in zip(self.prior_paths, self.priors, strict=True):
+            value = np.asarray(known[path].value)
+            moved = moved_inside(prior, supports[path], value)
+            if not np.array_equal(moved, value):
+                values[path] = moved
+                said.append(
+                    f"{path} was {_shown(value)}, outside the support of its prior "
+                    f"({type(prior).__name__}): the search started at {_shown(moved)} instead."
+                )
+        return replace_unchecked(self.model, values), tuple(said)
 
     @property
     def size(self) -> int:
@@ -257,8 +285,8 @@ class ParameterSpace(eqx.Module):
         known = parameters(self.model if model is None else model)
         with jax.enable_x64(True):
             parts = [
-                np.ravel(biject_to(known[path].support).inv(jnp.asarray(known[path].value)))
-                for path in self.paths
+                np.ravel(biject_to(support).inv(jnp.asarray(known[path].value)))
+                for path, support in self.supports.items()
             ]
         return np.concatenate([np.zeros(0), *parts])
 
@@ -292,8 +320,8 @@ class ParameterSpace(eqx.Module):
 
     def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:
         known = parameters(self.model)
-        for path in self.paths:
-            transform = biject_to(known[path].support)
+        for path, support in self.supports.items():
+            transform = biject_to(support)
             yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
 
     def _constrained(

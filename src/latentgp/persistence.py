@@ -7,12 +7,12 @@ import dataclasses
 import hashlib
 import importlib
 import json
+import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
 import numpy as np
-from numpyro import distributions
 from numpyro.distributions import Distribution
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -124,9 +124,13 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         return {"dict": pairs}
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, Distribution) and _law(type(value).__name__) is type(value):
-        arguments = {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
-        return {"law": type(value).__name__, "arguments": _encode(arguments, tensors, where)}
+    if isinstance(value, Distribution) and not value.arg_constraints:
+        warnings.warn(
+            f"{where}, a {type(value).__name__}, is left out of the file, which changes no "
+            "prediction; give it again before a further fit.",
+            stacklevel=2,
+        )
+        return None
     fields = _fields(value)
     if fields is None:
         raise InputError(
@@ -143,16 +147,11 @@ def _fields(value: Any) -> dict[str, Any] | None:
         return dict(zip(value._fields, value, strict=True))  # pyright: ignore
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, Distribution):
+        return {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
     if _is_estimator(type(value)):
-        return dict(vars(value)) | {"callback": None}  # a function, for the fit alone
+        return vars(value) | {"callback": None}  # a function is for the session that has it
     return None
-
-
-def _law(name: str) -> type[Distribution] | None:
-    """NumPyro's distribution of that name, if it is made of its parameters alone."""
-    law = getattr(distributions, name, None)
-    made = isinstance(law, type) and issubclass(law, Distribution) and law.arg_constraints
-    return law if made else None
 
 
 def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:
@@ -181,20 +180,19 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return [_decode(v, tensors) for v in tree["list"]]
     if "tuple" in tree:
         return tuple(_decode(v, tensors) for v in tree["tuple"])
-    if "law" in tree:
-        law = _law(tree["law"])
-        if law is None:
-            raise InputError(f"The file names {tree['law']}, which is no distribution of NumPyro.")
-        return law(**_decode(tree["arguments"], tensors))
     if "dict" in tree:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
     cls = _resolve(tree["object"])
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
-    if issubclass(cls, tuple):
+    if issubclass(cls, tuple | Distribution):
         return cls(**fields)
-    value = object.__new__(cls)
-    for name, content in fields.items():
-        object.__setattr__(value, name, content)
+    if _is_estimator(cls):  # settings that the file does not know have their defaults
+        value, known = cls(), fields
+    else:
+        value, known = object.__new__(cls), [field.name for field in dataclasses.fields(cls)]
+    for name in fields:
+        if name in known:
+            object.__setattr__(value, name, fields[name])
     return value
 
 
@@ -202,14 +200,14 @@ def _resolve(name: str) -> type:
     if name in _REGISTERED:
         return _REGISTERED[name]
     module, _, attribute = name.partition(":")
-    if not module.startswith("latentgp."):
+    if not module.startswith(("latentgp.", "numpyro.distributions.")):
         raise InputError(
             f"The file holds a {attribute} of {module}, which is not part of latentgp; pass the "
             "class to latentgp.persistence.register first."
         )
     cls = getattr(importlib.import_module(module), attribute)
     storable = isinstance(cls, type) and (
-        issubclass(cls, eqx.Module)
+        issubclass(cls, eqx.Module | Distribution)
         or hasattr(cls, "_fields")
         or dataclasses.is_dataclass(cls)
         or _is_estimator(cls)

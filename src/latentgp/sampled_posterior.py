@@ -190,7 +190,8 @@ class SampledPosterior(eqx.Module):
         Groups: `posterior` (hyper-parameters by path, `f` at the watched rows),
         `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
         `sample_stats`, `observed_data` and `constant_data` (inputs `X`). The coordinate `row` is
-        the place of a row in the data as they were given, and `X` is a coordinate of `f` and `y`.
+        the place of a row in the data as they were given; so is its input `X`, or each of its
+        inputs `X0`, `X1`, ..., of `f` and `y`.
 
         Args:
             key: random key of the posterior predictive draws; None is `jax.random.key(0)`.
@@ -223,9 +224,10 @@ class SampledPosterior(eqx.Module):
                 coords=coords,
                 dims=dims,
             )
-            for group in ("posterior", "posterior_predictive", "log_likelihood", "observed_data"):
-                data[group] = data[group].assign_coords(X=(("row", "input"), rows.X))
-        return data
+            names = ["X"] if rows.X.shape[1] == 1 else [f"X{d}" for d in range(rows.X.shape[1])]
+            places = {name: ("row", x) for name, x in zip(names, rows.X.T, strict=True)}
+            of_rows = ["posterior", "posterior_predictive", "log_likelihood", "observed_data"]
+            return data.assign_coords(places, groups=of_rows)
 
     def latent_inputs(self) -> int:
         """Number of input columns D."""

@@ -409,7 +409,7 @@ def _piece(
     keys: Key[Array, "C"],
     slow: Int[Array, "S"] | None,
     settings: tuple[int, int],
-) -> tuple[GibbsState, Draw, Float[Array, "C S"], Float[Array, "C 3 N Q"]]:
+) -> tuple[GibbsState, Draw, Float[Array, "C _"], Float[Array, "C 3 N Q"]]:
     """Sweeps of all chains in one loop; keeps every `thin`-th, and sums for `slowest_rows`."""
     number, thin = settings
 

@@ -130,10 +130,12 @@ def search_bounds(
     """
     lower, upper = [], []
     known = parameters(space.model)
-    for path in space.paths:
+    for path, support in space.supports.items():
         info = known[path]
-        raw = np.asarray(biject_to(info.support).inv(jnp.asarray(info.value)))
-        if info.role == "lengthscale":
+        raw = np.asarray(biject_to(support).inv(jnp.asarray(info.value)))
+        if type(support) is not type(info.support):
+            centre = raw
+        elif info.role == "lengthscale":
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
         elif info.role in ("variance", "noise_variance"):
             centre = np.full(raw.shape, _log_variance(info, scale))
@@ -141,7 +143,7 @@ def search_bounds(
             centre = np.zeros(raw.shape)
         else:
             centre = raw
-        reach = np.inf if info.support is constraints.real else np.log(_BOUND_FACTOR)
+        reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
         lower.append(np.minimum(centre - reach, raw).ravel())
         upper.append(np.maximum(centre + reach, raw).ravel())

@@ -271,11 +271,11 @@ def _at_bounds(
     for (label, info), value, low, high in zip(space.entries(), vector, lower, upper, strict=True):
         if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
             side = "lower" if value - low < _AT_A_BOUND else "upper"
-            advice = (
-                "this input hardly matters"
-                if info.role == "lengthscale" and side == "upper"
-                else "the data do not determine it; give it a prior or freeze it"
-            )
+            advice = "the data do not determine it; give it a prior or freeze it"
+            if info.role == "lengthscale" and side == "upper":
+                advice = "this input hardly matters"
+            if info.path in space.narrowed:
+                advice = "the support of its prior ends there; widen it if other values are likely"
             sentences.append(f"{label} went to its {side} search bound: {advice}.")
     return sentences
 

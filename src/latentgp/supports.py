@@ -1,0 +1,139 @@
+"""Where a parameter lives once it has a prior: in the supports of both."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import (
+    Distribution,
+    ExpandedDistribution,
+    Independent,
+    MaskedDistribution,
+    TransformedDistribution,
+    constraints,
+)
+from numpyro.distributions.constraints import Constraint
+
+from latentgp.errors import InputError
+
+_DRAWS = 101
+_WRAPPERS = ExpandedDistribution, Independent, MaskedDistribution
+
+
+def support_under(prior: Distribution, own: Constraint) -> Constraint:
+    """The values that a parameter can have under a prior.
+
+    Args:
+        prior: its law.
+        own: the support of the parameter without it.
+
+    Example:
+        >>> from numpyro.distributions import Uniform
+        >>> support_under(Uniform(-1.0, 2.0), constraints.positive)
+        Interval(lower_bound=0.0, upper_bound=2.0)
+    """
+    support: Any = _of_entries(prior.support)
+    known, asked = _ends(own), _ends_of(prior)
+    if asked is None:  # of vectors or matrices, or not known
+        unknown = support is None or isinstance(support, type(constraints.dependent))
+        return own if unknown or type(support) is type(own) else support
+    if known is None or asked == (-np.inf, np.inf):
+        return own
+    lower, upper = np.maximum(known[0], asked[0]), np.minimum(known[1], asked[1])
+    if np.array_equal(lower, known[0]) and np.array_equal(upper, known[1]):
+        return own
+    if np.all(np.isinf(upper)):
+        return constraints.greater_than(lower)
+    if np.all(np.isinf(lower)):
+        return constraints.less_than(upper)
+    return constraints.interval(lower, upper)
+
+
+def check_prior(path: str, prior: Any, own: Constraint, value: np.ndarray) -> None:
+    """Raise InputError unless a law can be the prior of a parameter with such a value."""
+    if not isinstance(prior, Distribution):
+        raise InputError(
+            f"The prior of {path} must be a distribution of NumPyro, such as "
+            f"LogNormal(0.0, 1.0), or None for no prior, got {prior!r}."
+        )
+    name = type(prior).__name__
+    if _of_entries(prior.support).is_discrete:
+        raise InputError(
+            f"The prior of {path} is discrete ({name}), but the parameter is not; give a "
+            "continuous law."
+        )
+    try:
+        fits = np.broadcast_shapes(prior.shape(), np.shape(value)) == np.shape(value)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"The prior of {path} is of shape {prior.shape()}, but the parameter of shape "
+            f"{np.shape(value)}; give a law of one number, or of as many."
+        )
+    ends = _ends(support_under(prior, own))
+    if ends is not None and np.any(np.asarray(ends[0]) >= ends[1]):
+        raise InputError(
+            f"The support of the prior of {path} ({name}) holds no value that the parameter can "
+            "have; give a law that does."
+        )
+
+
+def moved_inside(prior: Distribution, support: Constraint, value: np.ndarray) -> np.ndarray:
+    """A value inside a support: the given one where it is inside, else one typical of the prior."""
+    ends = _ends(support)
+    if ends is None:
+        if np.all(np.asarray(support(jnp.asarray(value)))):
+            return value
+        draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)))
+        return np.broadcast_to(draws.mean(axis=0), value.shape)
+    # Not on the edge, where unconstrained values are infinite.
+    inside = (ends[0] < value) & (value < ends[1])
+    if np.all(inside):
+        return value
+    draws = np.asarray(prior.sample(jax.random.key(0), (_DRAWS,)), np.float64)
+    typical = np.nanmedian(np.where((ends[0] < draws) & (draws < ends[1]), draws, np.nan), axis=0)
+    return np.where(inside, value, typical)
+
+
+def _of_entries(support: Any) -> Any:
+    """The support of one entry, where entries are independent."""
+    while isinstance(support, constraints.independent):
+        support = support.base_constraint
+    return support
+
+
+def _ends_of(prior: Distribution) -> tuple[Any, Any] | None:
+    """Ends of the interval that a law is on; None where it is on something else."""
+    while isinstance(prior, _WRAPPERS):
+        prior = prior.base_dist
+    ends = _ends(_of_entries(prior.support))
+    if ends is None or type(prior) is not TransformedDistribution:
+        return ends
+    # What NumPyro says of it is the codomain of its last transform alone.
+    base = _ends_of(prior.base_dist)
+    if base is None or prior.event_dim:
+        return ends
+    images = []
+    for end in base:
+        image = jnp.asarray(end)
+        for transform in prior.transforms:
+            image = transform(image)
+        images.append(np.asarray(image))
+    lower, upper = np.minimum(*images), np.maximum(*images)
+    return (
+        np.where(np.isnan(lower), ends[0], np.maximum(lower, ends[0])),
+        np.where(np.isnan(upper), ends[1], np.minimum(upper, ends[1])),
+    )
+
+
+def _ends(support: Any) -> tuple[Any, Any] | None:
+    """Lower and upper end of an interval; None for what is none."""
+    if isinstance(support, constraints.interval):
+        return np.asarray(support.lower_bound), np.asarray(support.upper_bound)
+    if isinstance(support, constraints.greater_than):
+        return np.asarray(support.lower_bound), np.inf
+    if isinstance(support, constraints.less_than):
+        return -np.inf, np.asarray(support.upper_bound)
+    return (-np.inf, np.inf) if isinstance(support, type(constraints.real)) else None
