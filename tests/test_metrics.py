@@ -1,4 +1,5 @@
 import doctest
+import itertools
 import math
 
 import numpy as np
@@ -40,6 +41,63 @@ def test_nlpd_counts_infinite_loss_but_not_at_weight_zero():
 
 def test_interval_coverage_counts_the_ends_as_inside():
     assert metrics.interval_coverage([0.0, 1.0, 2.0, 3.0], [1, 1, 1, -np.inf], [2, 2, 2, 9]) == 0.75
+
+
+def concordance_of_all_pairs(y, predicted, censored):
+    right = known = 0.0
+    for i, j in itertools.combinations(range(len(y)), 2):
+        if y[i] == y[j]:
+            if censored[i] == censored[j]:
+                continue
+            first, second = (i, j) if censored[j] else (j, i)
+        else:
+            first, second = (i, j) if y[i] < y[j] else (j, i)
+            if censored[first]:
+                continue
+        known += 1
+        right += np.sign(predicted[second] - predicted[first]) / 2 + 0.5
+    return right / known
+
+
+def test_concordance_counts_the_pairs_of_known_order():
+    generator = np.random.default_rng(0)
+    y, predicted = generator.integers(1, 9, (2, 40)).astype(float)  # with ties in both
+    censored = generator.integers(0, 2, 40)
+    ours = metrics.concordance_index(y, predicted, censored=censored)
+    assert ours == pytest.approx(concordance_of_all_pairs(y, predicted, censored), rel=1e-12)
+    assert metrics.concordance_index(y, y, censored=np.zeros(40)) == 1.0
+    assert metrics.concordance_index(y, -y) == 0.0
+    assert metrics.concordance_index(y, np.ones(40), censored=censored) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: metrics.concordance_index([1, 2], [1, 2], censored=[1, 0]), "no two rows have"),
+        (lambda: metrics.concordance_index([1, 2], [1, 2], censored=[0, 2]), "else than 0 and 1"),
+        (lambda: metrics.poisson_deviance([-1, 2], [1, 2]), "y holds a negative count in 1 row"),
+        (lambda: metrics.poisson_deviance([1, 2], [1, 0]), "mean holds a mean that is not pos"),
+        (
+            lambda: metrics.mean_absolute_error(np.array(["2020-01-01"], "M8[D]"), [1.0]),
+            "y holds something that is not a number",
+        ),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(call, sentence):
+    with pytest.raises(InputError, match=sentence):
+        call()
+
+
+def test_absolute_error_and_poisson_deviance_equal_scikit_learn():
+    generator = np.random.default_rng(0)
+    y, mean = generator.poisson(2, 50).astype(float), generator.uniform(0.1, 5, 50)
+    weight = generator.uniform(size=50)
+    for ours, theirs in (
+        (metrics.mean_absolute_error, sklearn.metrics.mean_absolute_error),
+        (metrics.poisson_deviance, sklearn.metrics.mean_poisson_deviance),
+    ):
+        expected = theirs(y, mean, sample_weight=weight)
+        assert ours(y, mean, sample_weight=weight) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])

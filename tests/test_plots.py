@@ -1,10 +1,13 @@
+import datetime
 import doctest
 import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
 from latentgp import plots
@@ -37,7 +40,7 @@ def test_docstring_examples_hold():
 
 
 def test_every_public_plot_is_in_the_list_above():
-    assert set(EVERY_PLOT) | {"save_figure"} == set(plots.__all__)
+    assert set(EVERY_PLOT) | {"save_figure", "check_picture_path"} == set(plots.__all__)
 
 
 @pytest.mark.parametrize("name", EVERY_PLOT)
@@ -70,6 +73,52 @@ def test_the_band_follows_sorted_inputs():
     (line,) = ax.get_lines()
     np.testing.assert_array_equal(line.get_xdata(), [0, 1, 2])
     np.testing.assert_array_equal(line.get_ydata(), [0, 1, 4])
+
+
+MONTHS = pd.date_range("2015-01-01", periods=36, freq="MS")
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        MONTHS,
+        pd.Series(MONTHS),
+        MONTHS.values,
+        MONTHS.values.astype("M8[D]"),
+        MONTHS.tz_localize("UTC"),
+        list(MONTHS.to_pydatetime()),
+        [month.date() for month in MONTHS],
+    ],
+    ids=["index", "series", "numpy", "days", "with a zone", "datetimes", "dates"],
+)
+def test_dates_get_a_date_axis(dates):
+    y = np.arange(36.0)
+    ax = plots.prediction_bands(None, dates, y, y - 1, y + 1, observed_x=dates, observed_y=y)
+    for line in ax.get_lines():
+        assert num2date(line.get_xdata()[-1]).date() == datetime.date(2017, 12, 1)
+    ax.figure.canvas.draw()
+    assert {"2015", "2016", "2017"} <= {tick.get_text() for tick in ax.get_xticklabels()}
+
+
+def test_dates_beside_numbers_are_refused():
+    with pytest.raises(InputError, match="x holds dates and observed_x something else"):
+        plots.prediction_bands(
+            None, MONTHS[:2], [1, 2], [0, 1], [2, 3], observed_x=[1], observed_y=[1]
+        )
+    with pytest.raises(InputError, match=r"x holds NaN in 1 row"):
+        plots.prediction_bands(None, [MONTHS[0], pd.NaT], [1, 2], [0, 1], [2, 3])
+
+
+def test_an_unknown_ending_is_refused_before_anything_is_drawn():
+    with pytest.raises(InputError, match="has no picture's ending: use one of"):
+        plots.check_picture_path("bands.docx")
+    assert plots.check_picture_path("a/bands.PDF").suffix == ".PDF"
+
+
+@pytest.mark.parametrize(("observed", "place"), [([0.7, 0.95], 4), ([0.3, 0.8], 2)])
+def test_the_legend_of_a_calibration_is_where_the_curve_is_not(observed, place):
+    ax = plots.interval_calibration(None, [0.5, 0.9], observed)
+    assert ax.get_legend()._loc == place  # lower right, upper left
 
 
 def test_the_coverage_is_written_in_the_legend():

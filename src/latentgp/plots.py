@@ -8,6 +8,7 @@ which people with colour-vision deficiency can tell apart.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "check_picture_path",
     "comparison",
     "interval_calibration",
     "learning_curve",
@@ -59,11 +61,12 @@ def prediction_bands(
 
     Args:
         ax: axes to draw on, None for a new figure.
-        x: (N,) inputs, in any order.
+        x: (N,) inputs, in any order: numbers, or dates (of NumPy, pandas or `datetime`), which
+            get a date axis.
         mean: (N,) predictive means (or medians).
         lower: (N,) lower ends of the interval.
         upper: (N,) upper ends.
-        observed_x: (K,) inputs of the observed rows, drawn as points.
+        observed_x: (K,) inputs of the observed rows, drawn as points; dates if `x` are.
         observed_y: (K,) their targets.
         inducing_x: (M,) inducing points, drawn as ticks along the bottom.
         x_label: name and unit of the input, for instance "depth [m]".
@@ -72,17 +75,29 @@ def prediction_bands(
         band_label: legend entry of the band.
 
     Raises:
-        InputError: if the arrays are not flat or differ in length, or only one of `observed_x` and
-            `observed_y` is given.
+        InputError: if the arrays are not flat or differ in length, only one of `observed_x` and
+            `observed_y` is given, or some inputs are dates and others numbers.
 
     Example:
         >>> ax = prediction_bands(None, [0, 1], [0, 1], [-1, 0], [1, 2], x_label="time [s]")
         >>> ax.get_xlabel()
         'time [s]'
     """
+    inputs = {"x": x, "observed_x": observed_x, "inducing_x": inducing_x}
+    has_dates = _have_dates(inputs)
+    if has_dates:
+        x = _in_days(x)
+        observed_x = None if observed_x is None else _in_days(observed_x)
+        inducing_x = None if inducing_x is None else _in_days(inducing_x)
     x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
     order = np.argsort(x, kind="stable")
     ax = _axes(ax, (6.4, 3.8))
+    if has_dates:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     ax.fill_between(
         x[order], lower[order], upper[order], color=BLUE, alpha=0.18, linewidth=0, label=band_label
     )
@@ -280,7 +295,9 @@ def interval_calibration(
     ):
         ax.text(x, y, words, color=GREY, fontsize=9, ha=side, va="top", transform=ax.transAxes)
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
-    ax.legend(**_legend(loc="upper left"))
+    # On the side of the diagonal where the curve is not.
+    above = np.mean(observed) > np.mean(nominal)
+    ax.legend(**_legend(loc="lower right" if above else "upper left"))
     return _tidy(ax, "nominal coverage of the interval", "observed coverage")
 
 
@@ -463,21 +480,51 @@ def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 
 
 
 def check_picture_path(path: str | Path) -> Path:
-    """The path, if a picture can be written there; called before the work that it is of.
+    """The path, if a picture can be written in the format of its ending; ask before long work.
 
     Raises:
-        InputError: if the ending is not a known format or the file cannot be written.
+        InputError: if Matplotlib does not know the ending, or the file cannot be written.
 
     Example:
-        >>> check_picture_path("calibration.png").suffix
-        '.png'
+        >>> check_picture_path("bands.svg").name
+        'bands.svg'
     """
     from matplotlib.backend_bases import FigureCanvasBase
 
-    path, known = Path(path), FigureCanvasBase.get_supported_filetypes()
+    path = Path(path)
+    known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise InputError(f"{path} has no picture's ending: use one of {', '.join(sorted(known))}")
     return check_writable(path, makes_folders=True)
+
+
+def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
+    """Whether the inputs that are given are dates, all or none of them."""
+    given = {name: np.asarray(values) for name, values in inputs.items() if values is not None}
+    dates = [name for name, values in given.items() if _is_date(values)]
+    numbers = [name for name in given if name not in dates]
+    if dates and numbers:
+        raise InputError(
+            f"{dates[0]} holds dates and {numbers[0]} something else: pass dates for both"
+        )
+    return bool(dates)
+
+
+def _is_date(values: NDArray) -> bool:
+    if values.dtype.kind == "O":
+        return values.size > 0 and isinstance(values.ravel()[0], datetime.date)
+    return values.dtype.kind == "M"
+
+
+def _in_days(dates: ArrayLike) -> NDArray[np.float64]:
+    """Dates as Matplotlib counts them, NaN for what is missing."""
+    from matplotlib.dates import date2num
+
+    array = np.asarray(dates)
+    there = array == array  # unlike pandas's NaT, of which Matplotlib makes no date
+    days = np.full(array.shape, np.nan)
+    days[there] = date2num(array[there])
+    return days
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
