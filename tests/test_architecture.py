@@ -23,6 +23,7 @@ SURFACES = [
     "table_model",
     "table_prediction",
     "table_rows",
+    "table_scores",
 ]
 SURFACES += ["tables", "testing"]
 # A module may import at its top from lower levels and from its own room, nothing else.

@@ -193,6 +193,13 @@ class TestTheWayItIsMeant:
         assert score in out
         assert picture.read_bytes().startswith(b"\x89PNG")
 
+    def test_evaluate_warns_of_a_thing_once(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv").assign(colour="green")
+        write(frame, tmp_path / "green.csv")
+        model, picture = house / "regression.latentgp", tmp_path / "picture.png"
+        _, _, err = run("evaluate", model, tmp_path / "green.csv", "--plot", picture)
+        assert err.count("categories that training never saw: 'green'") == 1
+
     @pytest.mark.parametrize("task", ["regression", "classification"])
     def test_info(self, run, house, task):
         code, out, _ = run("info", house / f"{task}.latentgp")
@@ -236,12 +243,13 @@ class TestTheWayItIsMeant:
 
     def test_compare(self, run, house, tmp_path):
         picture = tmp_path / "picture.png"
-        code, out, _ = run(
+        code, out, err = run(
             *("compare", house / "classification.parquet", "--target", "price"),
             *("--method", "variational", "--method", "laplace", "--method", "exact"),
             *("--plot", picture),
         )
         assert code == 0
+        assert "2 of 3: fitting laplace ..." in err
         assert "classification of 'price': 28 rows to learn from, 12 held out" in out
         assert "exact: ExactGP needs Gaussian noise" in out.replace("\n", " ")
         assert picture.stat().st_size > 1000

@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -231,16 +232,18 @@ def evaluate(
     """Score a model on a table whose target is known."""
     from latentgp.plots import check_picture_path
     from latentgp.report import calibration_picture
-    from latentgp.tables import read_table
+    from latentgp.tables import once, read_table
 
     if plot is not None:
         check_picture_path(plot)
     table_model = _table_model(model)
     frame = read_table(data, table_model.read_as_text)
-    for name, value in table_model.evaluate(frame).items():
+    tell = once()
+    for name, value in table_model.evaluate(frame, tell=tell).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
-        typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
+        written = calibration_picture(table_model, frame, plot, tell)
+        typer.echo(f"Picture written to {written}.")
 
 
 @app.command()
@@ -287,6 +290,7 @@ def compare(
         order=_labels(order),
         leave_out=leave_out or (),
         n_inducing=n_inducing,
+        progress=partial(typer.echo, err=True),
     )
     print_comparison(found, target)
     if plot is not None:

@@ -12,7 +12,8 @@ from latentgp.comparison import LEVELS, interval_coverages
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
 from latentgp.parameters import aligned, parameters
-from latentgp.table_model import uncensored
+from latentgp.table_scores import uncensored
+from latentgp.tables.values import Tell, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,9 +32,18 @@ class Scored(NamedTuple):
     seconds: float
 
 
-def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) -> Path:
-    """Reliability diagram of a classifier, interval calibration of a regressor."""
-    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame)), path)
+def calibration_picture(
+    model: "TableModel", frame: "pd.DataFrame", path: Path, tell: Tell = warn
+) -> Path:
+    """Reliability diagram of a classifier, interval calibration of a regressor.
+
+    Args:
+        model: fitted.
+        frame: rows whose target is known.
+        path: of the picture.
+        tell: as `TableModel.predict` takes it.
+    """
+    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame, tell)), path)
 
 
 def lengthscales(model: "TableModel") -> str:
@@ -75,19 +85,22 @@ def print_comparison(found: "Comparison", target: str) -> None:
     title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
     table = Table(title=f"{title}, {found.held_out} held out", title_justify="left")
     table.add_column("contender", overflow="fold")
-    error = "error" if classes else "RMSE"
-    for heading in ("NLPD", "behind", "± s.e.", error, "in 95 %", "calib.", "seconds"):
+    distances = {"RMSE": "error", "MAE": "absolute_error"}
+    distances |= {"deviance": "deviance"} if found.task == "count" else {"CRPS": "crps"}
+    distances = {"error": "error"} if classes else distances
+    headings = ["NLPD", "behind", "± s.e.", *distances, "in 95 %", "calib.", "s"]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
         if np.isnan(row.nlpd):
-            table.add_row(row.name, "-", "-", "-", "-", "-", "-", f"{row.seconds:.1f}")
+            table.add_row(row.name, *["-"] * (len(headings) - 1), f"{row.seconds:.1f}")
             continue
         table.add_row(
             row.name,
             f"{row.nlpd:.4f}",
             f"{row.nlpd - found.rows[0].nlpd:.4f}",
             f"{row.standard_error:.4f}",
-            f"{row.error:.4g}",
+            *(f"{getattr(row, name):.4g}" for name in distances.values()),
             f"{100 * row.coverage:.1f} %",
             f"{row.calibration_error:.3f}",
             f"{row.seconds:.1f}",

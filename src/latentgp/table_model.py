@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import ndtri
 
-from latentgp import metrics
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
@@ -30,12 +29,14 @@ from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
 from latentgp.inference.driving import INTERRUPTED
 from latentgp.inference.methods import SamplingMethod
-from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.likelihoods import Likelihood
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.posterior import Predictive
 from latentgp.precision import double_precision
+from latentgp.sampled_posterior import SampledPredictive
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
+from latentgp.table_scores import classification_scores, regression_scores, uncensored
 from latentgp.tables import TableEncoder, guess_task, once, split_target
 from latentgp.tables.notation import Notation, Recognised, commas, plain
 from latentgp.tables.targets import Task
@@ -383,6 +384,7 @@ class TableModel:
         # All that is asked for is read off one set of marginals, which are what takes long.
         predictive = self.estimator.posterior_.predict(X, **side)
         if not isinstance(self.estimator, LabelEstimator):
+            self._tell_of_tails(predictive, tell)
             lower, upper = predictive.interval(level)
             columns = {
                 "mean": predictive.mean,
@@ -408,15 +410,19 @@ class TableModel:
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
-        self, frame: "pd.DataFrame"
+        self, frame: "pd.DataFrame", tell: Tell = warn
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
 
         Raises:
             InputError: a column of the fit that is missing.
         """
         split = split_target(frame, self.target)
-        X = self.encoder.encode(split.inputs)
+        X = self.encoder.encode(split.inputs, tell)
         side = _sides_of(split.inputs, self.side_columns)
         return X, _targets(split.target, self.task, self.notation), side
 
@@ -426,12 +432,31 @@ class TableModel:
 
         return save(self, path)
 
-    def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
-        """Scores on rows whose target is known, by name."""
-        X, y, side = self.encoded(frame)
-        if isinstance(self.estimator, GPRegressor | GPCountRegressor):
-            return regression_scores(self.estimator, X, y, side)
-        return classification_scores(self.estimator, X, y)
+    def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
+        """Scores on rows whose target is known, by name.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+        """
+        X, y, side = self.encoded(frame, tell)
+        if isinstance(self.estimator, LabelEstimator):
+            return classification_scores(self.estimator, X, y)
+        predictive = self.estimator.posterior_.predict(X, **side)
+        self._tell_of_tails(predictive, tell)
+        return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
+
+    def _tell_of_tails(self, predictive: Predictive | SampledPredictive, tell: Tell) -> None:
+        """Say why there is no standard deviation, where the law has none."""
+        if np.all(np.isfinite(predictive.variance)):
+            return
+        freedom = getattr(self.estimator.model_.likelihood, "degrees_of_freedom", None)
+        why = "" if freedom is None else f", of {float(freedom):.3g} degrees of freedom"
+        tell(
+            "the standard deviation is infinite",
+            f", as the law that was learned{why}, has tails too heavy to have one: go by the "
+            "interval, and by the mean absolute error",
+        )
 
 
 class _Started(NamedTuple):
@@ -491,52 +516,6 @@ def _started(
     notation = recognised.notation
     X, y = encoder.encode(inputs), _targets(split.target, task, notation)
     return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
-
-
-def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
-    """Which rows have seen their target itself, not only a time until which it was to come."""
-    return np.asarray(side.get("censored", np.zeros(rows))) == 0
-
-
-def regression_scores(
-    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
-) -> dict[str, float]:
-    """Held-out scores of a regressor, in the units of y and in nats.
-
-    Where a time is censored nobody knows how far off a prediction was: of such rows only the
-    density is scored, and how many they are is among the scores.
-    """
-    seen = uncensored(side, len(y))
-    predictive = estimator.posterior_.predict(X, **side)
-    mean, density, interval = predictive.mean, predictive.log_prob(y), predictive.interval()
-    scores = {
-        "negative log predictive density": metrics.negative_log_predictive_density(density),
-    }
-    if not seen.all():
-        scores["censored rows left out below"] = int(np.sum(~seen))
-    if seen.any():
-        ends = [end[seen] for end in interval]
-        scores["root mean squared error"] = metrics.root_mean_squared_error(y[seen], mean[seen])
-        scores["95 % interval coverage"] = metrics.interval_coverage(y[seen], *ends)
-    if isinstance(estimator.model_.likelihood, Gaussian):
-        scores["CRPS"] = metrics.crps_gaussian(y, mean, np.sqrt(predictive.variance))
-    return scores
-
-
-def classification_scores(
-    estimator: GPClassifier | GPOrdinalClassifier, X: np.ndarray, y: np.ndarray
-) -> dict[str, float]:
-    """Held-out scores of a classifier."""
-    probabilities = estimator.predict_proba(X)
-    classes = estimator.classes_
-    return {
-        "log loss": metrics.log_loss(y, probabilities, classes=classes),
-        "error": float(np.mean(classes[np.argmax(probabilities, axis=1)] != y)),
-        "Brier score": metrics.brier_score(y, probabilities, classes=classes),
-        "expected calibration error": metrics.expected_calibration_error(
-            y, probabilities, classes=classes
-        ),
-    }
 
 
 @double_precision
