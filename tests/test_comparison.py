@@ -19,7 +19,9 @@ NAN = float("nan")
 
 
 def found(*names, nlpd=0.5):
-    rows = [Compared(name, nlpd, 0.01, 1.0, 0.8, 0.7, NAN, 0.9, 0.02, 123.4) for name in names]
+    far = {"error": 1.234, "absolute_error": 0.8765, "crps": 0.765}
+    rest = {"coverage": 0.9, "calibration_error": 0.02, "seconds": 123.4}
+    rows = [Compared(name, nlpd, 0.01, **far, **rest) for name in names]
     return Comparison("regression", tuple(rows), 42, 18)
 
 
@@ -110,6 +112,9 @@ def test_every_column_is_printed(capsys, monkeypatch, columns):
     ):
         assert words in out
     assert all(len(line) <= int(columns) for line in out.splitlines())
+    rows = out[out.index("contender") :].replace("\n", " ").split()
+    assert "".join(rows).startswith("contender")
+    assert any(word.startswith("heteroscedas") for word in rows)
 
 
 def test_the_picture_holds_its_label(tmp_path):

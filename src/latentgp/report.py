@@ -83,8 +83,9 @@ def print_comparison(found: "Comparison", target: str) -> None:
     classes = found.task in ("classification", "ordinal")
     console = Console()
     title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
-    table = Table(title=f"{title}, {found.held_out} held out", title_justify="left")
-    table.add_column("contender", overflow="fold")
+    held_out = f"{found.held_out} held out"
+    table = Table(title=f"{title}, {held_out}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("contender", overflow="fold", min_width=12)
     distances = {"RMSE": "error", "MAE": "absolute_error"}
     distances |= {"deviance": "deviance"} if found.task == "count" else {"CRPS": "crps"}
     distances = {"error": "error"} if classes else distances
@@ -97,10 +98,10 @@ def print_comparison(found: "Comparison", target: str) -> None:
             continue
         table.add_row(
             row.name,
-            f"{row.nlpd:.4f}",
-            f"{row.nlpd - found.rows[0].nlpd:.4f}",
-            f"{row.standard_error:.4f}",
-            *(f"{getattr(row, name):.4g}" for name in distances.values()),
+            f"{row.nlpd:.3f}",
+            f"{row.nlpd - found.rows[0].nlpd:.3f}",
+            f"{row.standard_error:.3f}",
+            *(f"{getattr(row, name):.3g}" for name in distances.values()),
             f"{100 * row.coverage:.1f} %",
             f"{row.calibration_error:.3f}",
             f"{row.seconds:.1f}",
