@@ -82,6 +82,7 @@ def print_comparison(found: "Comparison", target: str) -> None:
 
     classes = found.task in ("classification", "ordinal")
     console = Console()
+    console.width = max(80, console.width)  # less holds no row
     title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
     held_out = f"{found.held_out} held out"
     table = Table(title=f"{title}, {held_out}", title_justify="left", box=None, pad_edge=False)
