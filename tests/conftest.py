@@ -30,7 +30,8 @@ import pytest  # noqa: E402
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
 _CORE = (
     "arrays augmentations data distributions fit inference kernels latents likelihoods linalg "
-    "means models parameters posterior precision questions sampled_posterior sites supports testing"
+    "means model_checks models networks parameters posterior precision questions "
+    "sampled_posterior sites supports testing"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
 

@@ -32,12 +32,13 @@ LEVELS = {
     for level, rooms in enumerate(
         [
             ["errors", "arrays", "digests", "precision", "programs", "_version"],
-            ["sharding", "writing"],
-            ["supports", "data", "distributions", "linalg"],
+            ["sharding", "modules", "writing"],
+            ["networks", "supports"],
+            ["data", "distributions", "linalg"],
             ["parameters"],
             ["kernels", "likelihoods", "means", "sources"],
             ["models", "sites.base", "questions", "point_process"],
-            ["augmentations", "latents"],
+            ["augmentations", "latents", "model_checks"],
             ["sites"],
             ["inference", "posterior"],
             ["sampled_posterior", "augmentation_gap"],

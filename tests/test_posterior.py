@@ -52,6 +52,11 @@ def test_gaussian_predictions_are_the_textbook_ones(gaussian):
     law = norm(mean, np.sqrt(variance + 0.3))
     y = np.linspace(-1, 1, 6)
     np.testing.assert_allclose(predictive.log_prob(y), law.logpdf(y), rtol=1e-8)
+    np.testing.assert_allclose(predictive.cdf(y), law.cdf(y), rtol=1e-8)
+    known = np.linspace(0, 2, 6)  # noise of the rows beside the learned one
+    noisier = gaussian.predict(NEW, noise_variance=known).cdf(y)
+    expected = norm.cdf(y, mean, np.sqrt(variance + 0.3 + known))
+    np.testing.assert_allclose(noisier, expected, rtol=1e-8)
     for end, level in zip(predictive.interval(0.8), (0.1, 0.9), strict=True):
         np.testing.assert_allclose(end, law.ppf(level), rtol=1e-8)
 

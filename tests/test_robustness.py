@@ -11,6 +11,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp import GPClassifier, GPRegressor, InputError
+from latentgp.inference.priors import robust_spread
 
 ROWS = 20
 _generator = np.random.default_rng(0)
@@ -361,3 +362,38 @@ def resident():
     """Memory of this process, in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
+
+
+class TestWildInputs:
+    """Few values far from all others, such as -999 for what is missing."""
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (200, 3))
+    Y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=200)
+    NEW = rng.uniform(0, 10, (200, 3))
+    TRUE = np.sin(NEW[:, 0]) + 0.3 * NEW[:, 1]
+
+    @pytest.mark.parametrize("share", [0.005, 0.05, 0.2])
+    def test_they_cost_little_and_are_said(self, share):
+        wild = pd.DataFrame(self.X, columns=["a", "b", "c"])
+        wild.loc[: round(share * 200) - 1, "a"] = -999.0
+        with pytest.warns(UserWarning, match=r"The column 'a' has \d+ value\(s\) far from all"):
+            regressor = lgp.GPRegressor(random_state=0).fit(wild, self.Y)
+        new = pd.DataFrame(self.NEW, columns=["a", "b", "c"])
+        assert regressor.score(new, self.TRUE) > 0.99  # with ordinary spreads 0.65
+        assert np.all(regressor.model_.kernel.lengthscale[:2] < 50)
+
+    def test_spreads_are_standard_deviations_where_nothing_is_wild(self):
+        normal, one_hot = self.rng.normal(size=200), self.rng.uniform(size=200) < 0.04
+        columns = np.stack([*self.X.T, normal, one_hot, np.exp(normal), np.ones(200)], axis=1)
+        spread, stretch = robust_spread(columns, None)
+        np.testing.assert_array_equal(spread[:-1], columns.std(axis=0)[:-1])
+        np.testing.assert_array_equal(stretch, 1.0)
+
+    def test_weights_are_copies(self):
+        wild = np.where(np.arange(200)[:, None] < 5, 1e6, self.X)
+        weights = np.arange(200) % 4
+        one = robust_spread(wild, weights.astype(float))
+        other = robust_spread(np.repeat(wild, weights, axis=0), None)
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+        assert np.all(one[0] < 5)

@@ -121,6 +121,8 @@ _LAZY = {
     "save": "latentgp.persistence",
 }
 
+_SUBMODULES = "metrics", "plots", "tables", "testing"
+
 __all__ = [
     "NUTS",
     "RBF",
@@ -236,6 +238,11 @@ def __getattr__(name: str) -> Any:
 
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
-    if name in ("metrics", "plots", "tables", "testing"):
+    if name in _SUBMODULES:
         return importlib.import_module(f"latentgp.{name}")
     raise AttributeError(f"module 'latentgp' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """With what is imported only when it is asked for, so that completion shows it."""
+    return sorted({*globals(), *__all__, *_SUBMODULES})

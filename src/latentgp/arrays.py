@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 if TYPE_CHECKING:
     # The stubs of NumPy and JAX share no type; shapes and dtypes are checked when tests run.
@@ -15,4 +16,9 @@ if TYPE_CHECKING:
 else:
     Array = jax.Array | np.ndarray | np.generic
 
-__all__ = ["Array"]
+__all__ = ["Array", "in_double_precision"]
+
+
+def in_double_precision(value: Any) -> Any:
+    """NumPy float64 unless traced: JAX arrays made outside the x64 context would be float32."""
+    return value if isinstance(value, Tracer) else np.asarray(value, dtype=np.float64)

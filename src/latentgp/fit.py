@@ -30,7 +30,14 @@ from latentgp.inference.methods import (
     choose_method,
     default_inducing,
 )
-from latentgp.inference.priors import Scales, around, scales, search_bounds, weak_priors
+from latentgp.inference.priors import (
+    Scales,
+    around,
+    scales,
+    search_bounds,
+    stretched_start,
+    weak_priors,
+)
 from latentgp.inference.profile import (
     Settled,
     initial_sites,
@@ -45,6 +52,7 @@ from latentgp.latents.base import LatentPosterior
 from latentgp.latents.inducing_posterior import InducingPosterior
 from latentgp.latents.white_sites import Remembered
 from latentgp.linalg.threads import one_blas_thread
+from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
 from latentgp.parameters import ParameterSpace, parameters
 from latentgp.posterior import Evidence, Posterior
@@ -181,7 +189,7 @@ def fit(
     check_data(model.likelihood, data)
     given = data
     data, origin = data.merged_rows()
-    model.kernel.check_inputs(data.X.shape[1])
+    check_model(model, data.X)
     reason = "asked for"
     if method == "auto":
         if source is None:
@@ -427,6 +435,7 @@ def _by_sites(
             space,
             rows,
             bounds=bounds,
+            second=stretched_start(space, scale),
             restarts=restarts,
             tolerance=tolerance,
             driver=driver,
@@ -448,6 +457,7 @@ def _by_sites(
         bounds=bounds,
         settled=settled,
         seconds=time.perf_counter() - task.driving.started,
+        input_names=task.input_names,
     )
     return Fit(model, posterior, _history(driver.records), diagnostics)
 
@@ -646,6 +656,7 @@ def _by_batches(
         bounds=bounds,
         settled=settled,
         seconds=time.perf_counter() - task.driving.started,
+        input_names=task.input_names,
     )
     return Fit(model, posterior, _history(searched.rounds), diagnostics)
 

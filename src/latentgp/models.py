@@ -1,15 +1,14 @@
 """The model: what is learned, and nothing about how."""
 
-import equinox as eqx
-
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean, ZeroMean
+from latentgp.modules import Module
 from latentgp.parameters import OwnParts
 
 
-class LatentGP(eqx.Module):
+class LatentGP(Module):
     """Latent functions f_q ~ GP(mean, kernel), independent, and p(y_n | f_1(x_n), ..., f_Q(x_n)).
 
     Args:

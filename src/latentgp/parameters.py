@@ -13,13 +13,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jaxtyping import Float
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
-from latentgp.arrays import Array
+from latentgp.arrays import Array, in_double_precision
 from latentgp.errors import InputError
+from latentgp.modules import Module, as_call
+from latentgp.networks import Network, with_networks
 from latentgp.supports import check_prior, moved_inside, support_under
 
 Role = Literal[
@@ -70,16 +71,17 @@ def parameter(
 
 
 def _as_value(value: Any) -> Any:
-    """NumPy float64 unless traced: JAX arrays made outside the x64 context would be float32."""
-    if isinstance(value, Tracer):
-        return value
     try:
-        return np.asarray(value, dtype=np.float64)
+        return in_double_precision(value)
     except (TypeError, ValueError):
         return value  # placeholders that JAX's tree functions put in leaves
 
 
 def _check_value(name: str, value: Any, support: constraints.Constraint) -> None:
+    if isinstance(value, str | list | tuple | dict):
+        raise InputError(
+            f"{name} must be a number or an array of numbers, got {value!r}; give numbers."
+        )
     if isinstance(value, np.ndarray) and not np.all(np.asarray(support(value))):
         raise InputError(
             f"{name} must satisfy {_describe(support)}, got {value.tolist()}; "
@@ -87,10 +89,17 @@ def _check_value(name: str, value: Any, support: constraints.Constraint) -> None
         )
 
 
-class Parametrised(eqx.Module):
-    """Base of everything that holds parameters; checks values against their supports."""
+class Parametrised(Module):
+    """Base of everything that holds parameters; checks values against their supports.
+
+    A field with a network of `equinox.nn` becomes a `Network`, whose arrays are parameters too.
+    """
 
     def __check_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if not field.metadata.get("static", False) and not declared(field):
+                # As Equinox does for the converters of fields.
+                object.__setattr__(self, field.name, with_networks(getattr(self, field.name)))
         for field in _parameter_fields(self):
             name = f"{type(self).__name__}.{field.name}"
             _check_value(name, getattr(self, field.name), field.metadata[_SUPPORT])
@@ -128,6 +137,9 @@ class OwnParts(Parametrised):
                 f"{type(self).__name__} takes one {self.part_type.__name__} for each latent "
                 f"function as its arguments, got {self.parts!r}."
             )
+
+    def __repr__(self) -> str:
+        return as_call(type(self), map(repr, self.parts))
 
 
 class ParameterInfo(NamedTuple):
@@ -415,19 +427,27 @@ def _shown(value: Any) -> str:
     return line.rstrip(".")
 
 
+def declared(field: dataclasses.Field) -> bool:
+    """Whether a field was declared by `parameter`."""
+    return _SUPPORT in field.metadata
+
+
 def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
-    return [f for f in dataclasses.fields(module) if _SUPPORT in f.metadata]
+    return [field for field in dataclasses.fields(module) if declared(field)]
 
 
 def _walk(node: Any, prefix: str, dimensions: tuple[int, ...] | None) -> Iterator[ParameterInfo]:
-    if isinstance(node, eqx.Module):
+    if isinstance(node, Network):
+        for path, value in node.by_path():
+            yield ParameterInfo(prefix + path, value, constraints.real, "other", dimensions)
+    elif isinstance(node, eqx.Module):
         if isinstance(node, SeesColumns):
             seen = node.dimensions
             dimensions = seen if dimensions is None else tuple(dimensions[d] for d in seen)
         for field in dataclasses.fields(node):
             value = getattr(node, field.name)
             path = f"{prefix}.{field.name}" if prefix else field.name
-            if _SUPPORT in field.metadata:
+            if declared(field):
                 meta = field.metadata
                 yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], dimensions)
             elif isinstance(node, MultipliesParts) and field.name == "parts":

@@ -1,6 +1,7 @@
 """Saving and loading without pickle: arrays as safetensors, structure as JSON in its header.
 
-A file can only bring back classes of latentgp, and those a user registers; it never runs code.
+A file can only bring back classes of latentgp, layers of `equinox.nn` with functions of `jax.nn`,
+and what a user registers; it never runs code.
 """
 
 import dataclasses
@@ -8,6 +9,7 @@ import hashlib
 import importlib
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,19 +21,23 @@ from safetensors.numpy import save_file
 
 from latentgp._version import __version__
 from latentgp.errors import InputError
+from latentgp.networks import name_of, named_functions
 from latentgp.writing import written_whole
 
 SCHEMA_VERSION = 1
 
 _HEADER = "latentgp"
-_REGISTERED: dict[str, type] = {}
-ClassT = TypeVar("ClassT", bound=type)
+_REGISTERED: dict[str, Any] = {}
+RegisteredT = TypeVar("RegisteredT", bound=Callable)
 
 
-def register(cls: ClassT) -> ClassT:
-    """Let files bring back a class of your own (a kernel, say); usable as a decorator."""
-    _REGISTERED[_name(cls)] = cls
-    return cls
+def register(thing: RegisteredT) -> RegisteredT:
+    """Let files bring back a class of your own (a kernel, say), or a function of a network.
+
+    Usable as a decorator.
+    """
+    _REGISTERED[_name(thing)] = thing
+    return thing
 
 
 def save(value: Any, path: str | Path) -> Path:
@@ -131,14 +137,21 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
             stacklevel=2,
         )
         return None
+    if name := name_of(value) or _registered_function(value):
+        return {"function": name}
     fields = _fields(value)
     if fields is None:
         raise InputError(
             f"{where} is a {type(value).__name__}, which cannot be saved without pickle; "
-            "use numbers, arrays, or classes of latentgp."
+            "use numbers, arrays, classes of latentgp, or what latentgp.persistence.register got."
         )
     contents = {name: _encode(v, tensors, f"{where}.{name}") for name, v in fields.items()}
     return {"object": _name(type(value)), "fields": contents}
+
+
+def _registered_function(value: Any) -> str | None:
+    names = (name for name, known in _REGISTERED.items() if known is value)
+    return None if isinstance(value, type) else next(names, None)
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
@@ -182,6 +195,8 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return tuple(_decode(v, tensors) for v in tree["tuple"])
     if "dict" in tree:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
+    if "function" in tree:
+        return (named_functions() | _REGISTERED)[tree["function"]]
     cls = _resolve(tree["object"])
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
     if issubclass(cls, tuple | Distribution):
@@ -200,7 +215,7 @@ def _resolve(name: str) -> type:
     if name in _REGISTERED:
         return _REGISTERED[name]
     module, _, attribute = name.partition(":")
-    if not module.startswith(("latentgp.", "numpyro.distributions.")):
+    if not module.startswith(("latentgp.", "equinox.nn.", "numpyro.distributions.")):
         raise InputError(
             f"The file holds a {attribute} of {module}, which is not part of latentgp; pass the "
             "class to latentgp.persistence.register first."
@@ -217,8 +232,8 @@ def _resolve(name: str) -> type:
     return cls
 
 
-def _name(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
+def _name(thing: Any) -> str:
+    return f"{thing.__module__}:{thing.__qualname__}"
 
 
 def _is_estimator(cls: type) -> bool:

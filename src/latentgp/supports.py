@@ -33,11 +33,11 @@ def support_under(prior: Distribution, own: Constraint) -> Constraint:
         >>> support_under(Uniform(-1.0, 2.0), constraints.positive)
         Interval(lower_bound=0.0, upper_bound=2.0)
     """
-    support: Any = _of_entries(prior.support)
+    support = _of_entries(prior.support)
     known, asked = _ends(own), _ends_of(prior)
     if asked is None:  # of vectors or matrices, or not known
-        unknown = support is None or isinstance(support, type(constraints.dependent))
-        return own if unknown or type(support) is type(own) else support
+        known_one = isinstance(support, Constraint) and support is not constraints.dependent
+        return support if known_one and type(support) is not type(own) else own
     if known is None or asked == (-np.inf, np.inf):
         return own
     lower, upper = np.maximum(known[0], asked[0]), np.minimum(known[1], asked[1])

@@ -3,15 +3,15 @@
 from abc import abstractmethod
 from functools import singledispatch
 
-import equinox as eqx
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
+from latentgp.modules import Module
 from latentgp.sites.base import Block, GaussianSites, Rows
 
 
-class Augmentation(eqx.Module):
+class Augmentation(Module):
     """A likelihood written as an integral over auxiliary variables w, conjugate given w.
 
     p(y | f) = integral of exp(linear(w) f - precision(w) f^2 / 2 + log_constant(w)) dmu(w), so

@@ -1,6 +1,7 @@
 """What the estimators share: checks, the fit, and how results are kept."""
 
 import dataclasses
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -39,16 +40,28 @@ from latentgp.latents import Inducing
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.models import LatentGP
+from latentgp.modules import check_argument_names
 from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
 from latentgp.sources.centred import CentredRows, centred
 
+# For messages about what belongs to a row.
+ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
 # How Python, NumPy and pandas write what is missing.
 _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 class GPEstimator(BaseEstimator):
     """What the estimators share."""
+
+    # Not by `__init__`, from which scikit-learn reads the parameters.
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        check_argument_names(cls, kwargs)
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.__signature__ = _without_self(inspect.signature(cls.__init__))
 
     def __init__(
         self,
@@ -200,6 +213,7 @@ class GPEstimator(BaseEstimator):
 
     def _run(self, model: LatentGP, data: Data | RowSource, method: Method, **settings: Any) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
+        names = getattr(self, "feature_names_in_", None)
         own = {
             "priors": self.priors,
             "frozen": self.frozen,
@@ -207,7 +221,7 @@ class GPEstimator(BaseEstimator):
             "max_seconds": self.max_seconds,
             "callback": self.callback,
             "verbose": self.verbose,
-            "input_names": getattr(self, "feature_names_in_", None),
+            "input_names": None if names is None else list(names),
         }
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
@@ -299,6 +313,10 @@ class GPEstimator(BaseEstimator):
         key = jax.random.key(seed)
         draws = self.posterior_.sample_y(X, key=key, number=number, **side_information)
         return np.moveaxis(draws, 0, -1)
+
+
+def _without_self(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def given(**values: Any) -> dict[str, Any]:

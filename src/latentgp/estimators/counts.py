@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.estimators.base import GPEstimator, given, row_weights
+from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
 from latentgp.inference.priors import spread_of
 from latentgp.likelihoods import (
     Binomial,
@@ -26,6 +26,9 @@ COUNTS: dict[str, type[Likelihood]] = {
     "scaled-logistic-poisson": ScaledLogisticPoisson,
     "binomial": Binomial,
 }
+
+
+SIDES = "exposure", "trials"
 
 
 class GPCountRegressor(RegressorMixin, GPEstimator):
@@ -67,6 +70,12 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         >>> bool(1.5 < regressor.predict([[1.5]])[0] < 4)
         True
     """
+
+    # What scikit-learn's cross-validation hands on once its metadata routing is on.
+    __metadata_request__fit = dict.fromkeys(SIDES, True)
+    __metadata_request__partial_fit = dict.fromkeys(SIDES, True)
+    __metadata_request__predict = dict.fromkeys(SIDES, True)
+    __metadata_request__score = dict.fromkeys(SIDES, True)
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None
@@ -186,7 +195,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             if name not in side:
                 raise InputError(
                     f"The fit had {name}, without which counts mean something else; give "
-                    f"{asked}(..., {name}=...)."
+                    f"{asked}(..., {name}=...){ROUTED}."
                 )
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:

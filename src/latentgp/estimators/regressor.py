@@ -1,14 +1,15 @@
 """Regression in scikit-learn's manners."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
-from latentgp.estimators.base import GPEstimator, given, row_weights
+from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
 from latentgp.inference.priors import spread_of
 from latentgp.likelihoods import (
     Beta,
@@ -28,6 +29,7 @@ from latentgp.likelihoods import (
     WarpedGaussian,
     Weibull,
 )
+from latentgp.metrics import concordance_index, equally_long
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -86,6 +88,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
     Attributes:
         model_: the learned model, in the units of the data.
         posterior_: the posterior; ask it about the latent function.
+        side_information_: which of "noise_variance" and "censored" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
         method_: the method used, and `method_reason_` why.
@@ -97,6 +100,11 @@ class GPRegressor(RegressorMixin, GPEstimator):
         >>> regressor.predict([[1.5]]).round(2)
         array([1.])
     """
+
+    # What scikit-learn's cross-validation hands on once its metadata routing is on.
+    __metadata_request__fit: ClassVar = {"noise_variance": True, "censored": True}
+    __metadata_request__partial_fit: ClassVar = {"noise_variance": True, "censored": True}
+    __metadata_request__score: ClassVar = {"censored": True}
 
     def fit(
         self,
@@ -126,6 +134,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
                 "use GPCountRegressor for counts, latentgp.fit for others."
             )
         likelihood.check_targets(data.y)
+        self.side_information_ = list(data.side_information)
         centre = _centre(merged) if likelihood.is_location else 0.0
         return self._fit_model(data, merged, likelihood, centre)
 
@@ -158,6 +167,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, sample_weight, noise_variance=noise_variance, censored=censored)
         data = self._rows(X, y, sample_weight, noise_variance, censored, reset=False)
+        both = [*self.side_information_, *data.side_information]
+        self.side_information_ = list(dict.fromkeys(both))
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(
@@ -220,6 +231,69 @@ class GPRegressor(RegressorMixin, GPEstimator):
         """
         X = self._inputs(X)
         return self.posterior_.predict(X, **side_information).interval(level)
+
+    def predict_quantiles(
+        self, X: Any, probabilities: Any, **side_information: Any
+    ) -> Float[np.ndarray, "N *P K"]:
+        """Quantiles of y at K probabilities in (0, 1): shape (N, K), or (N, P, K).
+
+        `predict_quantiles(X, 0.5)[:, 0]` is the median, of survival times for instance.
+        """
+        X = self._inputs(X)
+        return self.posterior_.predict(X, **side_information).quantiles(probabilities)
+
+    def predict_survival(
+        self, X: Any, times: Any, **side_information: Any
+    ) -> Float[np.ndarray, "N *P T"]:
+        """Probability that y exceeds each of the times: survival curves, shape (N, T).
+
+        Args:
+            X: inputs, shape (N, D).
+            times: the same ones for every row, units of y, shape (T,) or one number.
+            side_information: what the likelihood reads a row.
+
+        Raises:
+            InputError: times that are not finite numbers in one row.
+        """
+        (times,) = equally_long(times=np.atleast_1d(times))
+        X = self._inputs(X)
+        predictive = self.posterior_.predict(X, **side_information)
+        shape = (len(X), *self.model_.likelihood.output_shape)
+        return np.stack([1 - predictive.cdf(np.full(shape, time)) for time in times], axis=-1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, censored: Any = None) -> float:
+        """R^2 of the predicted mean; with `censored` the concordance index of predicted medians.
+
+        Args:
+            X: inputs, shape (N, D).
+            y: targets, shape (N,) or (N, P).
+            sample_weight: shape (N,); the concordance index takes none.
+            censored: of survival times, 1 where there was no event until y; shape (N,). Needed if
+                the fit had it.
+
+        Returns:
+            R^2, the share of the variance of y that the mean explains; or the share of the pairs of
+            times whose order is known that are predicted in this order
+            (`latentgp.metrics.concordance_index`).
+
+        Raises:
+            InputError: no `censored`, where the fit had it; weights beside it.
+        """
+        check_is_fitted(self)
+        if censored is None:
+            if "censored" in self.side_information_:
+                raise InputError(
+                    "The fit had censored, without which times until which there was no event "
+                    f"count as events; give score(..., censored=...){ROUTED}."
+                )
+            return float(super().score(X, y, sample_weight))
+        likelihood = self.model_.likelihood
+        check_side_information(
+            {"censored": censored}, likelihood.side_information, type(likelihood).__name__
+        )
+        if sample_weight is not None:
+            raise InputError("The concordance index takes no weights; leave out sample_weight.")
+        return concordance_index(y, self.predict_quantiles(X, 0.5)[:, 0], censored=censored)
 
     def log_predictive_density(
         self, X: Any, y: Any, **side_information: Any

@@ -53,6 +53,7 @@ def learn(
     data: Data,
     *,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    second: Float[np.ndarray, "P"] | None = None,
     restarts: int,
     tolerance: float,
     driver: Driver,
@@ -61,8 +62,9 @@ def learn(
     """Maximise the bound plus log prior over hyper-parameters.
 
     The first run starts at the model's own values, or where a run on a thinned set of rows has
-    ended; each restart at a draw around the model's values. The best point of all runs on all
-    rows is kept, so a restart never makes the result worse.
+    ended; a second one, if asked for, where it is told to; each restart at a draw around the
+    model's values. The best point of all runs on all rows is kept, so a restart never makes the
+    result worse.
     """
     first = space.to_vector()
     stored = driver.recall()
@@ -78,11 +80,13 @@ def learn(
             first_step = _FIRST_STEP
         if stored is not None and driver.has_reached(0):
             sites = stored
-        for restart in range(restarts + 1):
-            if restart:
-                noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
-                start, first_step = first + _RESTART_SPREAD * np.asarray(noise), _FIRST_STEP
-            sites = runs.one(start, data, sites, restart, tolerance, first_step)
+        sites = runs.one(start, data, sites, 0, tolerance, first_step)
+        further = [] if second is None else [second]
+        for restart in range(1, restarts + 1):
+            noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
+            further.append(first + _RESTART_SPREAD * np.asarray(noise))
+        for run, start in enumerate(further, 1):
+            sites = runs.one(start, data, sites, run, tolerance, _FIRST_STEP)
     except EndFit:
         pass
     except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from latentgp.latents.selection import Selection
 from latentgp.latents.white_sites import Remembered
 from latentgp.likelihoods import BayesianSVM, Gaussian, ScaleMixture
 from latentgp.models import LatentGP
+from latentgp.modules import Module
 from latentgp.parameters import ParameterSpace
 from latentgp.sites.augmentation import AugmentationRule
 from latentgp.sites.laplace import LaplaceRule
@@ -30,7 +31,7 @@ from latentgp.sites.moments import MomentRule
 from latentgp.sites.variational import VariationalRule
 
 
-class Method(eqx.Module):
+class Method(Module):
     """How a model is to be fitted: by Gaussian sites, or by sampling."""
 
 

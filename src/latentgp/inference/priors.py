@@ -13,24 +13,43 @@ from latentgp.errors import InputError
 from latentgp.latents.base import latent_diagonals
 from latentgp.latents.white_sites import Remembered
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterInfo, ParameterSpace, parameters
+from latentgp.parameters import (
+    ParameterInfo,
+    ParameterSpace,
+    parameters,
+    replace_unchecked,
+)
 
 _BOUND_FACTOR = 1e5
+# A central range of a column, and its length in standard deviations of a normal law.
+_CENTRAL_RANGES = ((0.05, 3.290), (0.16, 1.989), (0.25, 1.349))
+_FAR_TOO_WIDE = 3.0
+_QUANTILE_ROWS = 20_000
 _ROUNDING = 8 * np.finfo(np.float64).eps
 _SQUARABLE = 1e-120, 1e120
 
 
 class Scales(NamedTuple):
-    """Typical sizes in the data: of each input, and of each latent function."""
+    """Typical sizes in the data.
+
+    Attributes:
+        inputs: of each input, without its wild values.
+        latent: of each latent function.
+        stretch: standard deviation of each input over its typical size; above one if wild values
+            make the difference.
+    """
 
     inputs: Float[np.ndarray, "D"]
     latent: Float[np.ndarray, "Q"]
+    stretch: Float[np.ndarray, "D"]
 
 
 def scales(model: LatentGP, data: Data, remembered: Remembered | None = None) -> Scales:
-    """Weighted standard deviations of the inputs (one if constant) and of the latent functions.
+    """Weighted spreads of the inputs (one if constant) and of the latent functions.
 
-    The latter are what the likelihood makes of the standard deviation of y. Of rows that go on
+    An input's is its standard deviation, unless wild values are the cause of that: then it is
+    that of a normal law with the same central quantiles. A latent function's is what the
+    likelihood makes of the standard deviation of y. Of rows that go on
     after others neither is what all rows would give: the points that are remembered then count as
     much as the new rows, and latent functions are as large as the model says by now.
 
@@ -43,11 +62,13 @@ def scales(model: LatentGP, data: Data, remembered: Remembered | None = None) ->
         both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
         variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
         latent = np.broadcast_to(np.sqrt(variances), (model.likelihood.latent_size,))
-        return Scales(_spread("X", np.concatenate([points, data.X]), both), latent)
+        typical, stretch = robust_spread(np.concatenate([points, data.X]), both)
+        return Scales(typical, latent, stretch)
     spread = spread_of(data)
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
-    return Scales(_spread("X", data.X, data.weights), latent)
+    typical, stretch = robust_spread(data.X, data.weights)
+    return Scales(typical, latent, stretch)
 
 
 def spread_of(data: Data) -> float:
@@ -63,6 +84,27 @@ def spread_of(data: Data) -> float:
         weights = None if data.weights is None else data.weights[seen]
         spreads.append(_spread("y", column[seen, None], weights)[0])
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
+
+
+def robust_spread(
+    X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
+    """Typical size of each column, and its standard deviation over that.
+
+    They differ where the standard deviation is more than three times what a central range of the
+    column suggests: where few values are far from all others.
+    """
+    deviation = _spread("X", X, weights)
+    spread = deviation
+    step = -(-len(X) // _QUANTILE_ROWS)
+    weights = np.ones(len(X)) if weights is None else weights
+    for share, length in _CENTRAL_RANGES:
+        low, high = np.quantile(
+            X[::step], [share, 1 - share], axis=0, weights=weights[::step], method="inverted_cdf"
+        )
+        central = (high - low) / length
+        spread = np.where((central > 0) & (spread > _FAR_TOO_WIDE * central), central, spread)
+    return spread, deviation / spread
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
@@ -119,6 +161,24 @@ def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distri
         else prior
         for path, prior in priors.items()
     }
+
+
+def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
+    """A second start where inputs have wild values: their length-scales at standard deviations.
+
+    With few wild values an input is best measured by the others; with many it may be best to do
+    without it. None where there are none.
+    """
+    values = {}
+    known = parameters(space.model)
+    for path in space.paths:
+        info = known[path]
+        stretch = _inputs_seen(info, scale._replace(inputs=scale.stretch))
+        if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
+            values[path] = np.asarray(info.value) * stretch
+    if np.all(scale.stretch == 1) or not values:
+        return None
+    return space.to_vector(replace_unchecked(space.model, values))
 
 
 def search_bounds(

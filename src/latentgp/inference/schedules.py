@@ -10,9 +10,10 @@ from jaxtyping import Float, Int, PyTree
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
+from latentgp.modules import Module
 
 
-class Schedule(eqx.Module):
+class Schedule(Module):
     """Shares in (0, 1]: the weight of the present batch in a convex combination."""
 
     @abstractmethod

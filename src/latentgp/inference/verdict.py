@@ -14,6 +14,7 @@ from latentgp.data import Data
 from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.hyperparameters import NO_STEP, Learned
 from latentgp.inference.methods import Method
+from latentgp.inference.priors import robust_spread
 from latentgp.inference.profile import Settled
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals
@@ -28,6 +29,7 @@ _SETTLED = 1e-4
 _DEFICIT_A_ROW = 0.02
 _PASSED_OVER = 0.05
 _NOISE_RATIO = 1e-2
+_WILD = 30.0  # spreads of an input
 _R_HAT, _DIVERGED = 1.01, 1e-3
 _EFFECTIVE_A_CHAIN = 100
 
@@ -186,6 +188,7 @@ def judge(
     settled: Settled,
     seconds: float,
     passed_over: int = 0,
+    input_names: Sequence[str] | None = None,
 ) -> Diagnostics:
     """Look at a finished fit."""
     warnings = []
@@ -217,6 +220,7 @@ def judge(
     if learned is not None:
         warnings += _at_bounds(space, learned.vector, bounds)
     warnings += _all_noise(posterior, data)
+    warnings += _wild_inputs(data, input_names)
     deficit, jitter = float(settled.posterior.deficit), float(settled.posterior.jitter)
     if deficit > max(1.0, _DEFICIT_A_ROW * data.total_weight):
         warnings.append(
@@ -277,6 +281,23 @@ def _at_bounds(
             if info.path in space.narrowed:
                 advice = "the support of its prior ends there; widen it if other values are likely"
             sentences.append(f"{label} went to its {side} search bound: {advice}.")
+    return sentences
+
+
+def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
+    """A sentence for every input column with values far from all others."""
+    X = np.asarray(data.X)
+    middle, spread = np.median(X, axis=0), robust_spread(X, data.weights)[0]
+    far = np.abs(X - middle) > _WILD * spread
+    sentences = []
+    for column in np.flatnonzero(far.any(axis=0)):
+        name = f"Column {column} of X" if names is None else f"The column {names[int(column)]!r}"
+        wildest = X[np.argmax(np.abs(X[:, column] - middle[column])), column]
+        sentences.append(
+            f"{name} has {np.sum(far[:, column])} value(s) far from all others, such as "
+            f"{wildest:.6g} where {middle[column]:.4g} is usual: drop or fill these rows if they "
+            "stand for what is missing, or take a logarithm of the column."
+        )
     return sentences
 
 

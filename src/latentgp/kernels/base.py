@@ -1,6 +1,9 @@
 """What a kernel is, and the algebra that combines kernels."""
 
+import operator
 from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +14,7 @@ from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
 from latentgp.errors import InputError
+from latentgp.modules import as_code
 from latentgp.parameters import MultipliesParts, Parametrised, SeesColumns, parameter
 
 
@@ -62,9 +66,23 @@ class Kernel(Parametrised):
             )
         return value
 
-    def on(self, *dimensions: int) -> "ActiveDimensions":
-        """This kernel looking only at the given input dimensions (columns, counted from 0)."""
-        return ActiveDimensions(kernel=self, dimensions=dimensions)
+    def on(self, *dimensions: Any) -> "ActiveDimensions":
+        """This kernel looking only at the given input dimensions (columns, counted from 0).
+
+        Args:
+            dimensions: whole numbers, one by one or in a sequence.
+
+        Raises:
+            InputError: what is not a distinct whole number from 0, such as the name of a column.
+
+        Example:
+            >>> from latentgp import RBF
+            >>> RBF().on(0, 2).dimensions, RBF().on([0, 2]).dimensions
+            ((0, 2), (0, 2))
+        """
+        if len(dimensions) == 1 and isinstance(dimensions[0], Iterable):
+            (dimensions,) = dimensions
+        return ActiveDimensions(kernel=self, dimensions=dimensions)  # pyright: ignore
 
     def __add__(self, other: "Kernel | float") -> "Sum":
         return Sum((*_parts(self, Sum), *_parts(_as_kernel(other), Sum)))
@@ -82,6 +100,12 @@ class Kernel(Parametrised):
 
     def __rmul__(self, other: float) -> "Kernel":
         return self * other
+
+    def __pow__(self, exponent: object) -> "Kernel":
+        raise InputError(
+            f"A kernel has no power, got {type(self).__name__} ** {exponent!r}; multiply kernels "
+            "(the factors are learned one by one), or take Polynomial(degree=...) of the inputs."
+        )
 
 
 class Sum(Kernel):
@@ -104,6 +128,9 @@ class Sum(Kernel):
             total = total + part.diagonal(X)
         return total
 
+    def __repr__(self) -> str:
+        return " + ".join(_written(part, Sum) for part in self.parts)
+
 
 class Product(MultipliesParts, Kernel):
     """Product of kernels: two points are alike when every part says so."""
@@ -125,6 +152,12 @@ class Product(MultipliesParts, Kernel):
             total = total * part.diagonal(X)
         return total
 
+    def __repr__(self) -> str:
+        first, *others = self.parts
+        return " * ".join(
+            [_written(first, Sum, Product), *(_written(k, Sum, Product, Scaled) for k in others)]
+        )
+
 
 class Scaled(Kernel):
     """A kernel times a positive number, without units."""
@@ -141,16 +174,30 @@ class Scaled(Kernel):
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return self.scale * self.kernel.diagonal(X)
 
+    def __repr__(self) -> str:
+        return f"{as_code(self.scale)} * {_written(self.kernel, Sum, Product, Scaled)}"
+
+
+def _columns(dimensions: Any) -> tuple[int, ...]:
+    try:
+        return tuple(map(operator.index, dimensions))
+    except TypeError:
+        named = dimensions if isinstance(dimensions, str) else tuple(dimensions)
+        raise InputError(
+            f"A kernel knows the input columns by their numbers from 0, got {named!r}; give whole "
+            'numbers, such as list(table.columns).index("age") for the column of that name.'
+        ) from None
+
 
 class ActiveDimensions(SeesColumns, Kernel):
     """A kernel that looks only at some input dimensions.
 
     Raises:
-        InputError: no dimension, a negative one, or one named twice.
+        InputError: no dimension, one that is no whole number from 0, or one named twice.
     """
 
     kernel: Kernel
-    dimensions: tuple[int, ...] = eqx.field(static=True, converter=lambda d: tuple(map(int, d)))
+    dimensions: tuple[int, ...] = eqx.field(static=True, converter=_columns)
 
     def __check_init__(self) -> None:
         d = self.dimensions
@@ -161,21 +208,31 @@ class ActiveDimensions(SeesColumns, Kernel):
             )
 
     def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.kernel(self._select(x), self._select(z))
+        return self.kernel(self.select(x), self.select(z))
 
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return self.kernel.gram(self._select(X), self._select(Z))
+        return self.kernel.gram(self.select(X), self.select(Z))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return self.kernel.diagonal(self._select(X))
+        return self.kernel.diagonal(self.select(X))
 
-    def _select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+    def __repr__(self) -> str:
+        columns = ", ".join(map(str, self.dimensions))
+        return f"{_written(self.kernel, Sum, Product, Scaled)}.on({columns})"
+
+    def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
+        """The columns of the inputs that the kernel looks at."""
         if max(self.dimensions) >= points.shape[-1]:
             raise InputError(
                 f"The kernel looks at column {max(self.dimensions)} but the inputs have "
                 f"{points.shape[-1]} columns, counted from 0; name columns that exist."
             )
         return points[..., np.array(self.dimensions)]
+
+
+def _written(kernel: Kernel, *bracketed: type[Kernel]) -> str:
+    """As code, in brackets where it is one of the given kinds."""
+    return f"({kernel!r})" if isinstance(kernel, bracketed) else repr(kernel)
 
 
 def _parts(kernel: Kernel, kind: type[Sum] | type[Product]) -> tuple[Kernel, ...]:

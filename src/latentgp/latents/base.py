@@ -21,6 +21,7 @@ from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, PerLatent
 from latentgp.linalg.sums import sum_over_first
+from latentgp.modules import Module
 from latentgp.sites.base import Block, GaussianSites, Rows
 
 SiteUpdate = Callable[
@@ -103,7 +104,7 @@ class LatentPosterior(eqx.Module):
         """
 
 
-class Representation(eqx.Module):
+class Representation(Module):
     """The coefficients that stand for the latent functions, and their algebra."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_grams, over_latents
 from latentgp.linalg.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.linalg.triangular import congruence, lower_product
+from latentgp.modules import Module
 
 
 class Statistics(NamedTuple):
@@ -166,7 +167,7 @@ class Memory(NamedTuple):
         return jnp.sum(over_latents(worth, self.white, mean, root)) + self.constant
 
 
-class Remembered(eqx.Module):
+class Remembered(Module):
     """What rows that are gone said about the latent functions (Bui, Nguyen & Turner 2017).
 
     They said it about g at the points of a posterior: white sites under the prior of that time.

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.modules import takes
 
 
 class CustomLikelihood(Likelihood):
@@ -40,6 +41,11 @@ class CustomLikelihood(Likelihood):
             raise InputError(
                 "CustomLikelihood needs a function log_prob(y, f) and at least one latent, got "
                 f"{self.function!r} and {self.latents}."
+            )
+        if not takes(self.function, 2):
+            raise InputError(
+                "CustomLikelihood needs a function of (y, f), a target and its latents; one that "
+                "reads more of a row is the log_prob(self, y, f, side) of a class of Likelihood."
             )
         if self.kind not in get_args(Targets):
             raise InputError(

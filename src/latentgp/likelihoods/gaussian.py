@@ -38,6 +38,14 @@ class Gaussian(Likelihood):
         constraints.positive, role="noise_variance", default=1.0
     )
 
+    def __check_init__(self) -> None:
+        value = self.noise_variance
+        if isinstance(value, np.ndarray) and np.any(value == 0):
+            raise InputError(
+                "Gaussian.noise_variance must satisfy positive, got 0.0; for targets without noise "
+                "give a small one, such as a millionth of the variance of y."
+            )
+
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
@@ -69,6 +77,11 @@ class Gaussian(Likelihood):
                 f"{negative[:5].tolist()}; give each row's known noise variance, or zero."
             )
 
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))
+
     def expected_log_prob(
         self,
         y: Float[Array, "N"],
@@ -92,6 +105,16 @@ class Gaussian(Likelihood):
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         return mean[:, 0], variance[:, 0] + self.total_noise_variance(side)
+
+    def predictive_cdf(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        mean_y, variance_y = self.predictive_moments(mean, variance, side)
+        return jax.scipy.special.ndtr((y - mean_y) / jnp.sqrt(variance_y))
 
     def predictive_quantiles(
         self,

@@ -109,6 +109,11 @@ class WarpedGaussian(Likelihood):
         noise = jnp.sqrt(self.noise_variance) * jax.random.normal(key, dtype=f.dtype)
         return self.unwarp((f[0] + noise)[None])[0]
 
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.predictive_cdf(y[None], f[None], jnp.zeros_like(f)[None], side)[0]
+
     def predictive_cdf(
         self,
         y: Float[Array, "N"],

@@ -268,6 +268,13 @@ def _check_quantiles(
     require(
         np.all(np.diff(quantiles, axis=1) >= 0), f"{name}'s quantiles fall as probability rises."
     )
+    if continuous:
+        given_f = jnp.asarray(quantiles[0, 0]), *_first(beliefs)
+        require(_has(lambda: likelihood.cdf(*given_f)), f"{name} has quantiles, but no cdf.")
+        cdf = _jitted(likelihood, "predictive_cdf")
+        reached = np.stack([cdf(own, *beliefs) for own in quantiles.T], axis=1)
+        wanted = np.broadcast_to(_LEVELS, reached.shape)
+        require_equal(reached, wanted, f"{name}'s predictive_cdf at its quantiles", atol=1e-3)
     for row, own in zip(density, quantiles, strict=True):
         if continuous:
             halves = 0.5 * (row[1:] + row[:-1]) * np.diff(y)

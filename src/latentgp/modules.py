@@ -1,0 +1,138 @@
+"""What models, methods and their parts share: they print as code, and know their arguments.
+
+A module is written out by its fields: `RBF(lengthscale=[1.9, 92.0], variance=1.0)`.
+"""
+
+import dataclasses
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from latentgp.errors import InputError
+
+_MOST_NUMBERS = 6  # of an array that is written out in full
+
+
+class Module(eqx.Module):
+    """Base of models, methods and their parts.
+
+    `__repr__` writes it as code; a class that is written in another way overrides it.
+
+    Raises:
+        InputError: an argument that the class does not have.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        check_argument_names(cls, kwargs)
+        return super().__new__(cls, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        arguments: list[str] = []
+        positional = True
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name, None)
+            if _goes_without_saying(value, field):
+                positional = False
+                continue
+            positional = positional and isinstance(value, Module)
+            text = as_code(value)
+            arguments.append(text if positional else f"{field.name}={text}")
+        return as_call(type(self), arguments)
+
+
+def as_call(kind: type, arguments: Iterable[str]) -> str:
+    """A call with arguments that are code already."""
+    return f"{kind.__name__}({', '.join(arguments)})"
+
+
+def as_code(value: Any) -> str:
+    """A value as code: numbers to four significant digits, large arrays by their size.
+
+    Example:
+        >>> as_code(np.array([0.123456, 2.0]))
+        '[0.1235, 2.0]'
+        >>> as_code(np.arange(100.0)), as_code(np.zeros((50, 2)))
+        ('[0.0, 1.0, 2.0, ..., 99.0 (100 numbers)]', '<50 x 2 array>')
+    """
+    if isinstance(value, Tracer) or (
+        isinstance(value, jax.Array) and not value.is_fully_addressable
+    ):
+        return f"<{value.dtype}{list(value.shape)}>"
+    if isinstance(value, np.ndarray | jax.Array | np.generic) and value.dtype != object:
+        return _array_as_code(np.asarray(value))
+    if isinstance(value, float):
+        return repr(float(f"{value:.4g}"))
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        pairs = zip(value._fields, value, strict=True)  # pyright: ignore
+        return as_call(type(value), [f"{name}={as_code(part)}" for name, part in pairs])
+    if isinstance(value, tuple | list):
+        inside = ", ".join(map(as_code, value))
+        if isinstance(value, list):
+            return f"[{inside}]"
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    if isinstance(value, Callable) and not isinstance(value, eqx.Module):
+        return getattr(value, "__name__", repr(value))
+    return repr(value)
+
+
+def check_argument_names(kind: type, given: Iterable[str]) -> None:
+    """Raise InputError, with the name that was meant, if a class has no such argument.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> RBF(length_scale=2.0)
+        Traceback (most recent call last):
+            ...
+        latentgp.errors.InputError: RBF has no argument length_scale: did you mean lengthscale?
+    """
+    for name in given:
+        known = _arguments(kind)
+        if known is None or name in known:
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f": did you mean {near[0]}?" if near else f"; it has {', '.join(known) or 'none'}."
+        raise InputError(f"{kind.__name__} has no argument {name}{hint}")
+
+
+@functools.cache
+def _arguments(kind: type) -> tuple[str, ...] | None:
+    """Names of the arguments of a class, None where it takes any."""
+    arguments = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    if any(argument.kind is inspect.Parameter.VAR_KEYWORD for argument in arguments):
+        return None
+    by_name = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return tuple(argument.name for argument in arguments if argument.kind in by_name)
+
+
+def takes(function: Callable, number: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as can be known."""
+    try:
+        inspect.signature(function).bind(*range(number))
+    except TypeError:
+        return False
+    except ValueError:  # of those that are not written in Python
+        return True
+    return True
+
+
+def _goes_without_saying(value: Any, field: dataclasses.Field) -> bool:
+    """Whether a field has its default, and is neither a number that is learned nor a module."""
+    if isinstance(value, np.ndarray | jax.Array | eqx.Module):
+        return False
+    return value is field.default or (value == field.default) is True
+
+
+def _array_as_code(array: np.ndarray) -> str:
+    if array.size <= _MOST_NUMBERS:
+        return as_code(array.tolist())
+    if array.ndim > 1:
+        return f"<{' x '.join(map(str, array.shape))} array>"
+    first, last = as_code(array[:3].tolist()), as_code(array[-1].item())
+    return f"{first[:-1]}, ..., {last} ({array.size} numbers)]"
