@@ -24,6 +24,7 @@ SURFACES = [
     "table_prediction",
     "table_rows",
     "table_scores",
+    "table_start",
 ]
 SURFACES += ["tables", "testing"]
 # A module may import at its top from lower levels and from its own room, nothing else.

@@ -11,7 +11,8 @@ import latentgp as lgp
 from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
 from latentgp.posterior import Posterior
-from latentgp.table_model import TableModel, settle
+from latentgp.table_model import TableModel
+from latentgp.table_start import settle
 
 ROWS = 60
 _generator = np.random.default_rng(0)

@@ -16,8 +16,9 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.table_model import TASKS, TableModel, settle
+from latentgp.table_model import TableModel
 from latentgp.table_scores import distances, uncensored
+from latentgp.table_start import TASKS, settle
 from latentgp.tables import split_target
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, texts_in

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from latentgp.comparison import Comparison
-    from latentgp.table_model import Estimator, TableModel
+    from latentgp.table_model import TableModel
+    from latentgp.table_start import Estimator
 
 
 class Scored(NamedTuple):

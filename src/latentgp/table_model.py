@@ -3,9 +3,9 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import jax
 import numpy as np
@@ -15,16 +15,6 @@ from scipy.special import ndtri
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.estimators import (
-    BINARY,
-    COUNTS,
-    MULTICLASS,
-    REGRESSION,
-    GPClassifier,
-    GPCountRegressor,
-    GPOrdinalClassifier,
-    GPRegressor,
-)
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
 from latentgp.inference.driving import INTERRUPTED
@@ -37,18 +27,21 @@ from latentgp.sampled_posterior import SampledPredictive
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
 from latentgp.table_scores import classification_scores, regression_scores, uncensored
-from latentgp.tables import TableEncoder, guess_task, once, split_target
-from latentgp.tables.notation import Notation, Recognised, commas, plain
-from latentgp.tables.targets import Task
-from latentgp.tables.values import (
-    Tell,
-    listed,
-    numbers_in,
-    read_column,
-    source_of,
-    texts_in,
-    warn,
+from latentgp.table_start import (
+    ESTIMATORS,
+    SIDES,
+    WEIGHTS,
+    Estimator,
+    Started,
+    sides_of,
+    start,
+    taken_out,
+    targets_of,
 )
+from latentgp.tables import TableEncoder, once, split_target
+from latentgp.tables.notation import Notation, commas
+from latentgp.tables.targets import Task
+from latentgp.tables.values import Tell, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,92 +49,6 @@ if TYPE_CHECKING:
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
 _OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
-_WEIGHTS = "give numbers, not negative"
-
-ModelT = TypeVar("ModelT", bound="TableModel")
-Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
-
-ESTIMATORS: dict[Task, type[Estimator]] = {
-    "regression": GPRegressor,
-    "count": GPCountRegressor,
-    "classification": GPClassifier,
-    "ordinal": GPOrdinalClassifier,
-}
-TASKS: dict[str, Task] = {
-    **dict.fromkeys(REGRESSION, "regression"),
-    **dict.fromkeys(COUNTS, "count"),
-    **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
-    "ordinal": "ordinal",
-}
-
-
-class _Side(NamedTuple):
-    """What a number of each row says of the target, and predictions without it."""
-
-    task: Task
-    likelihood: str
-    without: str | None
-
-
-_SIDES = {
-    "exposure": _Side("count", "auto", "predictions are in one unit of exposure"),
-    "trials": _Side("count", "binomial", "predictions are of one trial"),
-    "censored": _Side("regression", "weibull", None),  # what is predicted is the event
-    "noise_variance": _Side("regression", "auto", "predictions have the learned noise only"),
-}
-
-
-class Settled(NamedTuple):
-    """What kind of target it is and its law, with what was not asked for in words."""
-
-    task: Task
-    likelihood: str
-    notes: list[str]
-
-
-def settle(
-    target: "pd.Series",
-    task: Task | Literal["auto"],
-    likelihood: str,
-    side_columns: Mapping[str, str],
-    order: Sequence[str] | None,
-) -> Settled:
-    """Decide what was left open, as `TableModel.fit` says.
-
-    Raises:
-        InputError: a side column or an order that the task has none of.
-    """
-    notes, sides = [], {}
-    for name, column in side_columns.items():
-        if name not in _SIDES:
-            raise InputError(f"there is no side column {name!r}: name one of {listed(_SIDES)}")
-        sides[name] = _SIDES[name]
-        if task == "auto" and likelihood == "auto":
-            task = sides[name].task
-            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
-    if task == "auto":
-        if likelihood in TASKS:
-            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
-        elif order is not None:
-            task, reason = "ordinal", "an order is given"
-        else:
-            task, reason = guess_task(target)
-        notes.append(f"{task} of {target.name!r}, because {reason}")
-    for name, side in sides.items():
-        if side.task != task:
-            raise InputError(
-                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
-                f"{task}: leave {name} out, or choose another task or likelihood"
-            )
-        if likelihood == "auto" and side.likelihood != "auto":
-            likelihood = side.likelihood
-            notes.append(f"likelihood {likelihood!r}, because of {name}")
-    if order is not None and task != "ordinal":
-        raise InputError(
-            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
-            "leave the order out, or choose the task ordinal"
-        )
-    return Settled(task, likelihood, notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +122,7 @@ class TableModel:
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of.
         """
-        started = _started(
+        started = start(
             frame,
             target,
             task=task,
@@ -228,7 +135,7 @@ class TableModel:
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        return started.model(cls, target, side_columns or {})
+        return cls._made(started, target, side_columns or {})
 
     @classmethod
     def fit_files(
@@ -282,7 +189,7 @@ class TableModel:
         Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
-        started = _started(
+        started = start(
             frame,
             target,
             task=task,
@@ -315,13 +222,13 @@ class TableModel:
 
         def convert(frame: "pd.DataFrame") -> Data:
             split = split_target(frame, target)
-            y = _targets(split.target, started.task, started.notation)
+            y = targets_of(split.target, started.task, started.notation)
             if isinstance(estimator, LabelEstimator):
                 y = estimator.numbered(y)
             row_weights = None
             if weights is not None:
-                row_weights = _taken_out(split.inputs, weights, "weights", _WEIGHTS)[1]
-            side = _sides_of(split.inputs, sides)
+                row_weights = taken_out(split.inputs, weights, "weights", WEIGHTS)[1]
+            side = sides_of(split.inputs, sides)
             return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
 
         used = [c.name for c in encoder.columns]
@@ -335,7 +242,16 @@ class TableModel:
             devices=devices,
         )
         estimator.set_params(max_seconds=limit)
-        return started.model(cls, target, sides)
+        return cls._made(started, target, sides)
+
+    @classmethod
+    def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
+        """Of an estimator that is fitted now."""
+        return cls(
+            *(started.estimator, started.encoder, target, started.notes, sides),
+            notation=started.notation,
+            spreads=tuple(np.std(started.X, axis=0).tolist()),
+        )
 
     @property
     def read_as_text(self) -> list[str]:
@@ -374,11 +290,11 @@ class TableModel:
 
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
-            without = _SIDES[name].without
+            without = SIDES[name].without
             if name not in known and without is not None:
                 tell(f"the table has no column {column!r}", f": {without}")
         X = self.encoder.encode(frame, tell)
-        side: dict[str, Any] = _sides_of(frame, known)
+        side: dict[str, Any] = sides_of(frame, known)
         if mean_only and not isinstance(self.estimator, LabelEstimator):
             return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
         # All that is asked for is read off one set of marginals, which are what takes long.
@@ -423,8 +339,8 @@ class TableModel:
         """
         split = split_target(frame, self.target)
         X = self.encoder.encode(split.inputs, tell)
-        side = _sides_of(split.inputs, self.side_columns)
-        return X, _targets(split.target, self.task, self.notation), side
+        side = sides_of(split.inputs, self.side_columns)
+        return X, targets_of(split.target, self.task, self.notation), side
 
     def save(self, path: str | Path) -> Path:
         """Write the model to one file, without pickle; read it with `latentgp.load`."""
@@ -459,65 +375,6 @@ class TableModel:
         )
 
 
-class _Started(NamedTuple):
-    """A table made ready for an estimator that is not fitted yet."""
-
-    estimator: Estimator
-    encoder: TableEncoder
-    task: Task
-    X: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray | None
-    side: dict[str, np.ndarray]
-    notes: tuple[str, ...]
-    notation: Notation | None
-
-    def model(self, kind: type[ModelT], target: str, sides: dict[str, str]) -> ModelT:
-        """The model of its estimator, which is fitted now."""
-        spreads = tuple(np.std(self.X, axis=0).tolist())
-        made = self.estimator, self.encoder, target, self.notes, sides, self.notation, spreads
-        return kind(*made)
-
-
-def _started(
-    frame: "pd.DataFrame",
-    target: str,
-    *,
-    task: Task | Literal["auto"],
-    likelihood: str,
-    weights: str | None,
-    side_columns: dict[str, str],
-    order: Sequence[str] | None,
-    leave_out: Sequence[str],
-    settings: dict[str, Any],
-) -> _Started:
-    split = split_target(frame, target)
-    inputs, notes, side = split.inputs, [], {}
-    if split.rows_dropped:
-        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-    task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
-    notes += why
-    for name, column in side_columns.items():
-        inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
-    row_weights = None
-    if weights is not None:
-        inputs, row_weights = _taken_out(inputs, weights, "weights", _WEIGHTS)
-    recognised = Recognised(None)
-    if task in ("regression", "count"):
-        recognised = read_column(split.target)[1]
-    notes += recognised.described(target)
-    encoder = TableEncoder.fit(inputs, leave_out)
-    notes += encoder.describe()
-    if task == "ordinal":
-        settings["order"] = order = order or _order_of(split.target)
-        if order is not None:
-            notes.append(f"in the order {' < '.join(order)}")
-    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
-    notation = recognised.notation
-    X, y = encoder.encode(inputs), _targets(split.target, task, notation)
-    return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
-
-
 @double_precision
 def _second_class(
     likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
@@ -530,47 +387,3 @@ def _second_class(
 @jax.jit
 def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
     return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)
-
-
-def _order_of(target: "pd.Series") -> list[str] | None:
-    """The labels from lowest to highest, of numbers and of categories with an order."""
-    if getattr(target.dtype, "ordered", False):
-        return texts_in(target.cat.categories.to_series()).tolist()
-    known = target.drop_duplicates().astype(object).infer_objects()
-    source = source_of(known)
-    if source not in ("number", "text", "boolean"):
-        return None
-    ascending = np.argsort(numbers_in(known, source), kind="stable")
-    return texts_in(known.iloc[ascending]).tolist()
-
-
-def _targets(target: "pd.Series", task: str, notation: Notation | None) -> np.ndarray:
-    if task in ("classification", "ordinal"):
-        return texts_in(target).to_numpy(dtype=str)
-    return _numbers("target", plain(target, notation), "use --task classification, or clean it")
-
-
-def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
-    try:
-        return column.to_numpy(dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
-        ) from error
-
-
-def _sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
-    return {
-        name: _taken_out(frame, column, name, "give a number in every row")[1]
-        for name, column in columns.items()
-    }
-
-
-def _taken_out(
-    inputs: "pd.DataFrame", column: str, what: str, advice: str
-) -> tuple["pd.DataFrame", np.ndarray]:
-    """The inputs without a column, and its numbers."""
-    inputs, values, dropped = split_target(inputs, column)
-    if dropped:
-        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
-    return inputs, _numbers(f"{what} column", values, advice)
