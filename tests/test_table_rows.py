@@ -466,7 +466,10 @@ class TestCommandLine:
 
         monkeypatch.setattr(BatchDriver, "_report", interrupted)
         resumed = [*common, tmp_path / "two", "--checkpoint", tmp_path / "state"]
-        assert self.run(*resumed).exit_code != 0
+        first = self.run(*resumed)
+        assert first.exit_code == 0
+        assert f"learned until then; the same command goes on from {tmp_path}" in first.output
+        assert lgp.load(tmp_path / "two").target == "amount"
         assert (tmp_path / "state" / "search.safetensors").exists()
         rounds[:] = [1] * 9
         second = self.run(*resumed)

@@ -186,7 +186,7 @@ def fit(
         for note in model.notes:
             typer.echo(f"- {note}")
         verdict = model.estimator.diagnostics_.verdict
-        learned = ", with what was learned until then" if INTERRUPTED in verdict else ""
+        learned = f", with what was learned until then{kept}" if INTERRUPTED in verdict else ""
         typer.echo(f"Model written to {out}{learned}.")
 
 
