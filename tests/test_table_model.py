@@ -10,6 +10,7 @@ import sklearn.metrics
 import latentgp as lgp
 from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
+from latentgp.inference import driver
 from latentgp.posterior import Posterior
 from latentgp.table_model import TableModel
 from latentgp.table_start import settle
@@ -90,8 +91,27 @@ def test_the_start_of_a_fit_in_batches_leaves_no_settings(tmp_path):
     frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     settings = {"n_inducing": 5, "batch_size": 20, "epochs": 1, "random_state": 0}
-    model = TableModel.fit_files(tmp_path / "rows.csv", "y", **settings)
+    model = TableModel.fit_files(tmp_path / "rows.csv", "y", max_seconds=500.0, **settings)
     assert model.estimator.max_evaluations == 200
+    assert model.estimator.max_seconds == 500
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    report, calls = driver.Driver.report, []
+
+    def second_time(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return report(*given)
+
+    monkeypatch.setattr(driver.Driver, "report", second_time)
+    with pytest.raises(KeyboardInterrupt):
+        TableModel.fit_files(tmp_path / "rows.csv", "y", n_inducing=5, batch_size=20)
+    assert len(calls) == 2
 
 
 class TestScores:
