@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import latentgp
-from latentgp import cli
+from latentgp import cli, table_prediction
+from latentgp.inference import driver
 from latentgp.table_model import TableModel
 
 ROWS = 40
@@ -192,12 +193,33 @@ class TestTheWayItIsMeant:
         assert score in out
         assert picture.read_bytes().startswith(b"\x89PNG")
 
+    def test_evaluate_warns_of_a_thing_once(self, run, house, tmp_path):
+        frame = pd.read_csv(house / "regression.csv").assign(colour="green")
+        write(frame, tmp_path / "green.csv")
+        model, picture = house / "regression.latentgp", tmp_path / "picture.png"
+        _, _, err = run("evaluate", model, tmp_path / "green.csv", "--plot", picture)
+        assert err.count("categories that training never saw: 'green'") == 1
+
     @pytest.mark.parametrize("task", ["regression", "classification"])
     def test_info(self, run, house, task):
         code, out, _ = run("info", house / f"{task}.latentgp")
         assert code == 0
         for words in ("of 'price'", "log evidence", "Converged", "colour = red", "lengthscale"):
             assert words in out
+
+    def test_info_has_every_length_scale_beside_its_input(self, run, house):
+        _, out, _ = run("info", house / "regression.latentgp")
+        model = latentgp.load(house / "regression.latentgp")
+        rows = out[out.index("the most relevant input first:") :].splitlines()[2:]
+        inputs = [row.split("  ")[0] for row in rows]
+        assert sorted(inputs) == sorted(model.encoder.feature_names)
+        ratios = [float(row.split()[-1]) for row in rows]
+        assert ratios == sorted(ratios)
+        best = model.encoder.feature_names.index(inputs[0])
+        lengthscale = model.estimator.model_.kernel.lengthscale[best]
+        frame = pd.read_csv(house / "regression.csv")
+        spread = model.encoder.encode(frame)[:, best].std()
+        assert ratios[0] == pytest.approx(lengthscale / spread, rel=0.01)
 
     @pytest.mark.slow
     def test_info_and_predictions_of_draws(self, run, house, tmp_path):
@@ -221,12 +243,13 @@ class TestTheWayItIsMeant:
 
     def test_compare(self, run, house, tmp_path):
         picture = tmp_path / "picture.png"
-        code, out, _ = run(
+        code, out, err = run(
             *("compare", house / "classification.parquet", "--target", "price"),
             *("--method", "variational", "--method", "laplace", "--method", "exact"),
             *("--plot", picture),
         )
         assert code == 0
+        assert "2 of 3: fitting laplace ..." in err
         assert "classification of 'price': 28 rows to learn from, 12 held out" in out
         assert "exact: ExactGP needs Gaussian noise" in out.replace("\n", " ")
         assert picture.stat().st_size > 1000
@@ -277,6 +300,34 @@ WRONG = {
     "a sampler on batches": (
         "fit {}/nowhere.csv --target price --batch-size 9 --method gibbs --out {}/m",
         "method='gibbs' keeps something of every row",
+    ),
+    "epochs without batches": (
+        "fit {}/regression.csv --target price --epochs 3 --out {}/m",
+        "--epochs is for a fit in batches: add --batch-size 1000",
+    ),
+    "no time": (
+        "fit {}/regression.csv --target price --max-seconds -1 --out {}/m",
+        "--max-seconds must be positive, got -1",
+    ),
+    "a parameter that there is not": (
+        "fit {}/regression.csv --target price --freeze kernel.period --out {}/m",
+        'no parameter "kernel.period"',
+    ),
+    "a prior that is none": (
+        "fit {}/regression.csv --target price --prior kernel.variance=exit(1) --out {}/m",
+        "give a parameter's path, = and one of LogNormal, Normal",
+    ),
+    "a prior of other numbers": (
+        "fit {}/regression.csv --target price --prior kernel.variance=Gamma(1) --out {}/m",
+        "(got 1): give Gamma the number(s) concentration, rate",
+    ),
+    "a prior of impossible numbers": (
+        "fit {}/regression.csv --target price --prior kernel.variance=Gamma(1,-2) --out {}/m",
+        "invalid rate parameter",
+    ),
+    "a column to leave out": (
+        "fit {}/regression.csv --target price --leave-out sice --out {}/m",
+        "no column 'sice': did you mean 'size'",
     ),
     "an address without a port": (
         "fit {}/regression.csv --target price --coordinator localhost --out {}/m",
@@ -351,6 +402,116 @@ def test_wrong_input_is_answered_in_one_sentence(run, house, name):
     assert errors[0].startswith("error: ")
     assert says in errors[0]
     assert not (house / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("fit {}/regression.csv --target price --out /proc/m", "/proc/m cannot be written"),
+        ("fit {}/regression.csv --target price --out {}", "is a folder: name a file to write"),
+        ("fit {}/regression.csv --target price --out {}/regression.csv", "is the table itself"),
+        ("fit {}/regression.csv --target price --out /dev/null", "is no regular file"),
+        ("predict {}/regression.latentgp {}/regression.csv --out {}/p.xlsx", "not end in .csv"),
+        ("predict {}/regression.latentgp {}/regression.csv --out /proc/p.csv", "cannot be written"),
+        ("predict {}/regression.latentgp {}/regression.csv --out {}/regression.csv", "among the"),
+        ("evaluate {}/regression.latentgp {}/regression.csv --plot {}/p.doc", "picture's ending"),
+        ("evaluate {}/regression.latentgp {}/regression.csv --plot /proc/p.png", "cannot be writ"),
+        ("compare {}/regression.csv --target price --plot {}/p.doc", "picture's ending"),
+        ("compare {}/regression.csv --target price --plot /proc/p/p.png", "cannot be written"),
+        ("demo --out /proc/pictures", "/proc/pictures cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(run, house, monkeypatch, line, says):
+    for name in ("fit", "predict", "evaluate"):
+        monkeypatch.setattr(TableModel, name, lambda *_, **__: pytest.fail("worked"))
+    before = {path: path.read_bytes() for path in house.iterdir()}
+    code, _, err = run(*line.replace("{}", str(house)).split())
+    assert code == 1
+    assert len(err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert says in err
+    assert {path: path.read_bytes() for path in house.iterdir()} == before
+
+
+def test_a_model_is_kept_when_nobody_reads_what_is_said_of_it(house, tmp_path):
+    script = Path(sys.executable).with_name("latentgp")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [
+            *(script, "fit", house / "regression.csv", "--target", "price"),
+            *("--out", tmp_path / "m"),
+        ],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    assert done.stderr == ""
+    assert latentgp.load(tmp_path / "m").target == "price"
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_search_that_is_stopped_leaves_what_was_learned(run, house, tmp_path, monkeypatch):
+    evaluate, calls = driver.Driver.report, []
+
+    def third_time(*given):
+        calls.append(1)
+        return interrupted() if len(calls) == 3 else evaluate(*given)
+
+    monkeypatch.setattr(driver.Driver, "report", third_time)
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    code, out, _ = run(*fit)
+    assert code == 0
+    assert "ended early because it was interrupted" in out
+    assert out.splitlines()[-1].endswith("m, with what was learned until then.")
+    assert len(latentgp.load(tmp_path / "m").estimator.history_.bound) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "stopped: no model was written"),
+        (["--batch-size", 10, "--checkpoint", "{}/kept"], "written; the same command goes on from"),
+    ],
+)
+def test_a_fit_that_is_stopped_says_so(run, house, tmp_path, monkeypatch, more, says):
+    monkeypatch.setattr(TableModel, "fit", interrupted)
+    monkeypatch.setattr(TableModel, "fit_files", interrupted)
+    more = [str(part).replace("{}", str(tmp_path)) for part in more]
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    code, _, err = run(*fit, *more)
+    assert code == 130
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_priors_frozen_parameters_and_limits_reach_the_estimator(run, house, tmp_path):
+    fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
+    options = ("--freeze", "kernel.variance", "--prior", "kernel.lengthscale=LogNormal(1, 0.01)")
+    assert run(*fit, *options, "--max-seconds", 100)[0] == 0
+    estimator = latentgp.load(tmp_path / "m").estimator
+    assert estimator.frozen == ("kernel.variance",)
+    assert estimator.max_seconds == 100
+    assert float(estimator.priors["kernel.lengthscale"].loc) == 1.0
+    np.testing.assert_allclose(estimator.model_.kernel.lengthscale, np.e, rtol=0.1)
+
+
+def test_predictions_that_are_stopped_say_so(run, house, tmp_path, monkeypatch):
+    predict = ("predict", house / "regression.latentgp", house / "regression.csv")
+    monkeypatch.setattr(TableModel, "predict", interrupted)
+    assert run(*predict, "--out", tmp_path / "p.csv")[::2] == (
+        130,
+        "stopped: nothing was written\n",
+    )
+    monkeypatch.setattr(table_prediction, "is_large", lambda _: True)
+    code, _, err = run(*predict, "--out", tmp_path / "p.csv")
+    assert code == 130
+    assert "the same command goes on from the rows predicted so far" in err
 
 
 def test_weights_that_are_text(run, house, tmp_path):

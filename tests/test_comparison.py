@@ -19,7 +19,9 @@ NAN = float("nan")
 
 
 def found(*names, nlpd=0.5):
-    rows = [Compared(name, nlpd, 0.01, 1.0, 0.9, 0.02, 123.4, "") for name in names]
+    far = {"error": 1.234, "absolute_error": 0.8765, "crps": 0.765}
+    rest = {"coverage": 0.9, "calibration_error": 0.02, "seconds": 123.4}
+    rows = [Compared(name, nlpd, 0.01, **far, **rest) for name in names]
     return Comparison("regression", tuple(rows), 42, 18)
 
 
@@ -40,7 +42,7 @@ class TestBeforeAnyFit:
             comparison,
             "_one",
             lambda *given: (
-                Compared(given[4], 1.0, NAN, 1.0, 1.0, 1.0, 1.0, given[3]),
+                Compared(given[4], 1.0, NAN, note=given[3]),
                 np.ones(len(given[1])),
             ),
         )
@@ -52,15 +54,19 @@ class TestBeforeAnyFit:
 
 @pytest.mark.filterwarnings("ignore")
 def test_errors_are_of_the_difference_from_the_best():
-    y = _f + 0.1 * _generator.normal(size=ROWS)
+    y, said = _f + 0.1 * _generator.normal(size=ROWS), []
     compared = compare(
         pd.DataFrame({"x": _x, "y": y}),
         "y",
         likelihoods=["gaussian"],
         methods=["exact", "laplace"],
         max_evaluations=5,
+        progress=said.append,
     )
     best, other = compared.rows
+    assert 0 < best.crps < best.absolute_error < best.error
+    np.testing.assert_allclose([best.crps, best.error], [other.crps, other.error], rtol=1e-3)
+    assert said == ["1 of 2: fitting gaussian, exact ...", "2 of 2: fitting gaussian, laplace ..."]
     assert best.standard_error == 0
     # The two are one posterior, so rows differ by next to nothing; each NLPD does by much more.
     assert other.standard_error < 1e-3
@@ -97,14 +103,18 @@ def test_every_column_is_printed(capsys, monkeypatch, columns):
         "behind",
         "s.e.",
         "RMSE",
+        "MAE",
+        "CRPS",
         "in 95 %",
         "calib.",
-        "seconds",
         "123.4",
         "90.0",
     ):
         assert words in out
     assert all(len(line) <= int(columns) for line in out.splitlines())
+    rows = out[out.index("contender") :].replace("\n", " ").split()
+    assert "".join(rows).startswith("contender")
+    assert any(word.startswith("heteroscedas") for word in rows)
 
 
 def test_the_picture_holds_its_label(tmp_path):
@@ -113,7 +123,7 @@ def test_the_picture_holds_its_label(tmp_path):
 
     drawn = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda self, *_, **__: drawn.append(self))
+        patch.setattr(Figure, "savefig", lambda self, path, **_: drawn.append(self) or path.touch())
         comparison_picture(
             found("heteroscedastic-student-t, variational", "exact"), tmp_path / "a.png"
         )

@@ -30,6 +30,20 @@ def test_crps_equals_its_integral(y, mean, std):
     assert metrics.crps_gaussian([y], [mean], [std]) == pytest.approx(below + above, abs=1e-8)
 
 
+@pytest.mark.parametrize("law", [stats.norm(1, 2), stats.t(1.3), stats.expon()])
+def test_crps_of_quantiles_equals_its_integral(law):
+    y = np.array([-3.0, 0.1, 0.9, 6.0])
+    expected = np.mean(
+        [
+            integrate.quad(lambda t: law.cdf(t) ** 2, -np.inf, value)[0]
+            + integrate.quad(lambda t: law.sf(t) ** 2, value, np.inf)[0]
+            for value in y
+        ]
+    )
+    quantiles = np.tile(law.ppf((np.arange(99) + 0.5) / 99), (4, 1))
+    assert metrics.crps_quantiles(y, quantiles) == pytest.approx(expected, rel=2e-3)
+
+
 def test_crps_of_a_point_prediction_is_the_absolute_error():
     assert metrics.crps_gaussian([1.0, 2.0], [3.0, 2.0], [0.0, 0.0]) == 1.0
 
@@ -189,6 +203,8 @@ def test_named_classes():
         (lambda: metrics.root_mean_squared_error([], []), "y has no rows"),
         (lambda: metrics.root_mean_squared_error([1, np.nan], [1, 1]), r"y holds NaN .*from 0: 1"),
         (lambda: metrics.root_mean_squared_error(["a"], [1]), "y holds something that is not a"),
+        (lambda: metrics.crps_quantiles([1.0], [1.0]), "quantiles has shape"),
+        (lambda: metrics.crps_quantiles([1.0], [[1.0], [2.0]]), "y has 1 rows, quantiles has 2"),
         (lambda: metrics.crps_gaussian([1.0], [1.0], [-1.0]), "std holds a negative standard"),
         (lambda: metrics.interval_coverage([1.0], [2.0], [1.0]), "lower holds a lower end above"),
         (lambda: metrics.negative_log_predictive_density([np.inf]), r"holds \+inf"),

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from numpyro.distributions.transforms import AffineTransform, PowerTransform
 from scipy import stats
 
 import latentgp as lgp
-from latentgp.parameters import ParameterSpace, Parametrised
+from latentgp.parameters import ParameterSpace, Parametrised, parameter
 from latentgp.supports import check_prior
 from problems import X, regression
 
@@ -176,6 +177,20 @@ def test_summary_says_value_support_and_state():
     assert "LogNormal(0., 1.)" in lines[PATHS[1]]
     assert lines[PATHS[-1]].split() == [PATHS[-1], "0.1", "positive", "frozen"]
     assert "[0.5, 2." in lines[PATHS[0]]
+
+
+def test_summary_has_one_line_a_parameter():
+    class Deep(Parametrised):
+        weights: Any = parameter()
+
+    kernel = lgp.RBF(lengthscale=np.linspace(0.5, 795.0, 26))
+    lines = lgp.summary(kernel).splitlines()
+    assert lines[0].split() == ["parameter", "value", "support"]
+    assert lines[1] == "lengthscale  26 values from 0.5 to 795  positive"
+    assert len(lines) == 3
+    assert "2 x 3 values from -1 to 3" in lgp.summary(Deep(np.linspace(-1.0, 3.0, 6).reshape(2, 3)))
+    six = lgp.summary(lgp.RBF(lengthscale=np.full(6, 1e5 / 3))).splitlines()
+    assert six[1].count("33333.3333") == 6
 
 
 COMPOSED = [

@@ -295,6 +295,10 @@ class TestWriting:
         with pytest.raises(InputError, match="cannot be written"):
             lgp.save(lgp.RBF(), tmp_path / "nowhere" / "kernel")
 
+    def test_a_folder_holds_no_model(self, tmp_path):
+        with pytest.raises(InputError, match="is a folder; give the file that save"):
+            lgp.load(tmp_path)
+
     def test_a_name_that_is_a_folder(self, tmp_path):
         (tmp_path / "folder").mkdir()
         with pytest.raises(InputError, match="cannot be written"):

@@ -107,8 +107,15 @@ class TestInputs:
     @pytest.mark.parametrize("make", [GPRegressor, GPClassifier])
     def test_text_is_an_error_that_says_what_to_do(self, make):
         frame = pd.DataFrame({"a": X[:, 0], "b": pd.Categorical(LABELS)})
-        with pytest.raises(InputError, match=r"X holds text .*'(yes|no)'.*OneHotEncoder"):
+        with pytest.raises(
+            InputError, match=r"X holds text .*'(yes|no)'.*TableModel.*OneHotEncoder"
+        ):
             make().fit(frame, LABELS if make is GPClassifier else Y)
+
+    def test_dates_beside_numbers_are_an_error_that_says_what_to_do(self):
+        frame = pd.DataFrame({"a": X[:, 0], "b": pd.date_range("2024-01-01", periods=len(X))})
+        with pytest.raises(InputError, match=r"X holds dates beside numbers; use .*TableModel"):
+            GPRegressor().fit(frame, Y)
 
     @pytest.mark.parametrize("factor", [1e200, 1e-200])
     def test_squares_outside_double_precision(self, factor):

@@ -1,13 +1,19 @@
 """A table in, predictions of the right kind out: orders, intervals, what belongs to a row."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.metrics
 
+import latentgp as lgp
 from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
+from latentgp.inference import driver
 from latentgp.posterior import Posterior
-from latentgp.table_model import TableModel, settle
+from latentgp.table_model import TableModel
+from latentgp.table_start import settle
 
 ROWS = 60
 _generator = np.random.default_rng(0)
@@ -85,8 +91,63 @@ def test_the_start_of_a_fit_in_batches_leaves_no_settings(tmp_path):
     frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     settings = {"n_inducing": 5, "batch_size": 20, "epochs": 1, "random_state": 0}
-    model = TableModel.fit_files(tmp_path / "rows.csv", "y", **settings)
+    model = TableModel.fit_files(tmp_path / "rows.csv", "y", max_seconds=500.0, **settings)
     assert model.estimator.max_evaluations == 200
+    assert model.estimator.max_seconds == 500
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path, monkeypatch):
+    frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    report, calls = driver.Driver.report, []
+
+    def second_time(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return report(*given)
+
+    monkeypatch.setattr(driver.Driver, "report", second_time)
+    with pytest.raises(KeyboardInterrupt):
+        TableModel.fit_files(tmp_path / "rows.csv", "y", n_inducing=5, batch_size=20)
+    assert len(calls) == 2
+
+
+class TestScores:
+    @pytest.mark.filterwarnings("ignore")
+    def test_of_counts(self):
+        counts = _generator.poisson(np.exp(1 + _f))
+        model, frame = fitted(counts, likelihood="poisson")
+        scores, mean = model.evaluate(frame), model.predict(frame, mean_only=True)["mean"]
+        assert scores["mean absolute error"] == pytest.approx(np.abs(counts - mean).mean())
+        expected = sklearn.metrics.mean_poisson_deviance(counts, mean)
+        assert scores["Poisson deviance"] == pytest.approx(expected)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_crps_is_of_every_law_of_numbers(self):
+        y = _f + 0.1 * _generator.normal(size=ROWS)
+        gaussian = fitted(y, "exact")[0].evaluate(fitted(y, "exact")[1])
+        near = lgp.StudentT(scale=0.1, degrees_of_freedom=1e4)  # as good as Gaussian
+        settings = {"likelihood": near, "frozen": ["likelihood.degrees_of_freedom"]}
+        model, frame = fitted(y, task="regression", **settings)
+        assert model.evaluate(frame)["CRPS"] == pytest.approx(gaussian["CRPS"], rel=0.05)
+
+    def test_tails_without_a_deviation_are_spoken_of_once(self, tmp_path):
+        y = _f + 0.1 * _generator.standard_t(1.0, ROWS)
+        law = lgp.StudentT(scale=0.1, degrees_of_freedom=1.5)
+        frozen = {"frozen": ["likelihood.degrees_of_freedom"], "max_evaluations": 3}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model, frame = fitted(y, task="regression", likelihood=law, **frozen)
+        with pytest.warns(UserWarning, match="infinite, as .* of 1.5 degrees of freedom, has") as w:
+            predicted = model.predict(frame)
+        assert len(w) == 1
+        assert np.isinf(predicted["std"]).all()
+        assert np.isfinite(predicted[["lower", "upper"]]).all(axis=None)
+        with pytest.warns(UserWarning, match="go by the interval, and by the mean absolute error"):
+            scores = model.evaluate(frame)
+        assert scores["CRPS"] < scores["mean absolute error"]
 
 
 class TestWhatARowCarries:

@@ -171,6 +171,8 @@ CSV = [
     ",b\n0,2024-01-31\n1,2024-02-01T12:00\n",
     "a,b\r\n1,NULL\r\n2,inf\r\n",
     "\ufeffa,b\n1,12:30\n2,n/a",
+    "a,b\n1,01067\n2,10115\n",
+    "a,b\n1,01067\n2,\n0.005,10115\n",
 ]
 
 
@@ -464,7 +466,10 @@ class TestCommandLine:
 
         monkeypatch.setattr(BatchDriver, "_report", interrupted)
         resumed = [*common, tmp_path / "two", "--checkpoint", tmp_path / "state"]
-        assert self.run(*resumed).exit_code != 0
+        first = self.run(*resumed)
+        assert first.exit_code == 0
+        assert f"learned until then; the same command goes on from {tmp_path}" in first.output
+        assert lgp.load(tmp_path / "two").target == "amount"
         assert (tmp_path / "state" / "search.safetensors").exists()
         rounds[:] = [1] * 9
         second = self.run(*resumed)

@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import errno
 import warnings
 
 import numpy as np
@@ -107,6 +108,18 @@ class TestReading:
         pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
         with pytest.raises(InputError, match="more than one column named 'a'"):
             read_table(tmp_path / "a.parquet")
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_a_full_disk_leaves_the_old_file(self, tmp_path, monkeypatch, ending):
+        def fail(self, path, **_):
+            path.write_text("half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        old = write_table(pd.DataFrame({"a": [1]}), tmp_path / f"table.{ending}").read_bytes()
+        monkeypatch.setattr(pd.DataFrame, f"to_{ending}", fail)
+        with pytest.raises(InputError, match="cannot be written: No space left on device; make"):
+            write_table(pd.DataFrame({"a": [2]}), tmp_path / f"table.{ending}")
+        assert [path.read_bytes() for path in tmp_path.iterdir()] == [old]
 
     def test_writing_to_an_unknown_ending(self, tmp_path):
         with pytest.raises(InputError, match="does not end in"):

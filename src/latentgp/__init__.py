@@ -110,6 +110,7 @@ if TYPE_CHECKING:
         GPRegressor,
     )
     from latentgp.persistence import load, save
+    from latentgp.table_model import TableModel
 
 # What needs scikit-learn is imported when it is first asked for.
 _LAZY = {
@@ -117,6 +118,7 @@ _LAZY = {
     "GPCountRegressor": "latentgp.estimators",
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
+    "TableModel": "latentgp.table_model",
     "load": "latentgp.persistence",
     "save": "latentgp.persistence",
 }
@@ -210,6 +212,7 @@ __all__ = [
     "Stochastic",
     "StochasticVolatility",
     "StudentT",
+    "TableModel",
     "VariationalInference",
     "WarpedGaussian",
     "Weibull",

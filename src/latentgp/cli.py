@@ -2,17 +2,25 @@
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from latentgp.errors import InputError, ProcessLost
+from latentgp.inference.driving import INTERRUPTED
 from latentgp.programs import forget_unreadable, keep_programs
 from latentgp.sharding import is_first_process, join_processes, leave
+from latentgp.writing import check_writable, writing
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
 _STARTED_TOGETHER = "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"
+
+_STOPPED_STATUS = 130  # Typer's exit status after Ctrl-C
 
 app = typer.Typer(
     help="Gaussian-process models of tables: calibrated predictions from CSV or Parquet.",
@@ -27,6 +35,9 @@ Inducing = Annotated[int | None, typer.Option(help="Number of inducing points.")
 Order = Annotated[
     str | None,
     typer.Option(help="Labels of ordered classes from lowest to highest: low,middle,high."),
+]
+LeaveOut = Annotated[
+    list[str] | None, typer.Option(help="A column that is no input; again for more.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
 
@@ -67,13 +78,27 @@ def fit(
     order: Order = None,
     n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
+    leave_out: LeaveOut = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter that is not learned, by its path; again for more."),
+    ] = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="PATH=LAW, such as kernel.lengthscale=LogNormal(0,1); again for more."),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="The search ends then, with the best so far.")
+    ] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
         int | None,
         typer.Option(help="Learn from so many rows at a time, read from the files as needed."),
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Most passes over the rows, in batches.")] = 20,
+    epochs: Annotated[
+        int | None, typer.Option(help="Most passes over the rows, in batches; 20 if not given.")
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
@@ -89,13 +114,19 @@ def fit(
     process_id: Annotated[int, typer.Option(help="Which of them this is, from 0.")] = 0,
 ) -> None:
     """Fit a model to a table, or to a folder of them in batches, and save it."""
+    from latentgp.laws import priors_from
     from latentgp.persistence import save
     from latentgp.table_model import TableModel
     from latentgp.tables import read_table
 
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist: make it, or name another")
+    check_writable(out)
+    if out.resolve() == data.resolve():
+        raise InputError(f"{out} is the table itself: name another file for the model")
     in_batches = batch_size is not None or data.is_dir() or coordinator is not None
+    if epochs is not None and not in_batches:
+        raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
+    if max_seconds is not None and max_seconds <= 0:
+        raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
@@ -109,43 +140,54 @@ def fit(
             ) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
+    settings: dict[str, Any] = {"frozen": tuple(freeze or ()), "max_seconds": max_seconds}
+    if prior:
+        settings["priors"] = priors_from(prior)
     more: dict[str, Any] = {"restarts": restarts}
     if in_batches:
         more = {
             "batch_size": 1000 if batch_size is None else batch_size,
-            "epochs": epochs,
+            "epochs": 20 if epochs is None else epochs,
             "devices": devices,
             "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
         }
     fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
-    model = fit_it(
-        table,
-        target,
-        task=task,
-        likelihood=likelihood,
-        weights=weights,
-        side_columns={
-            name: column
-            for name, column in (
-                ("exposure", exposure),
-                ("trials", trials),
-                ("censored", censored),
-            )
-            if column is not None
-        },
-        order=_labels(order),
-        method=method,
-        n_inducing=n_inducing,
-        random_state=seed,
-        verbose=int(is_first_process()),
-        **more,
-    )
-    if not is_first_process():  # it speaks and writes for all
-        return
-    for note in model.notes:
-        typer.echo(f"- {note}")
-    save(model, out)
-    typer.echo(f"Model written to {out}.")
+    kept = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
+    # What is printed may find its reader gone: it waits until the model is saved.
+    with _stoppable(f"no model was written{kept}"), redirect_stdout(StringIO()) as said:
+        model = fit_it(
+            table,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns={
+                name: column
+                for name, column in (
+                    ("exposure", exposure),
+                    ("trials", trials),
+                    ("censored", censored),
+                )
+                if column is not None
+            },
+            order=_labels(order),
+            leave_out=leave_out or (),
+            method=method,
+            n_inducing=n_inducing,
+            random_state=seed,
+            verbose=int(is_first_process()),
+            **settings,
+            **more,
+        )
+        if is_first_process():  # it speaks and writes for all
+            save(model, out)
+    if is_first_process():
+        typer.echo(said.getvalue(), nl=False)
+        for note in model.notes:
+            typer.echo(f"- {note}")
+        verdict = model.estimator.diagnostics_.verdict
+        learned = f", with what was learned until then{kept}" if INTERRUPTED in verdict else ""
+        typer.echo(f"Model written to {out}{learned}.")
 
 
 @app.command()
@@ -161,16 +203,18 @@ def predict(
 ) -> None:
     """Predict every row of a table, with intervals; large ones part by part, and restartable."""
     from latentgp.table_prediction import beside, is_large, predict_files
-    from latentgp.tables import read_table, write_table
+    from latentgp.tables import check_table_path, read_table, write_table
 
     if not 0 < level < 1:
         raise InputError(f"--level must be strictly between 0 and 1, got {level}: try 0.95")
+    check_table_path(out, data)
     table_model = _table_model(model)
     if is_large(data):
         settings = {"level": level, "mean_only": mean_only, "with_inputs": with_inputs}
-        rows = predict_files(table_model, data, out, verbose=1, **settings)
+        with _stoppable("the same command goes on from the rows predicted so far"):
+            rows = predict_files(table_model, data, out, verbose=1, **settings)
     else:
-        frame = read_table(data)
+        frame = read_table(data, table_model.read_as_text)
         predictions = table_model.predict(frame, level, mean_only=mean_only)
         if with_inputs:
             predictions = beside(frame, predictions)
@@ -186,14 +230,20 @@ def evaluate(
     plot: Annotated[Path | None, typer.Option(help="Save a calibration picture here.")] = None,
 ) -> None:
     """Score a model on a table whose target is known."""
+    from latentgp.plots import check_picture_path
     from latentgp.report import calibration_picture
-    from latentgp.tables import read_table
+    from latentgp.tables import once, read_table
 
-    table_model, frame = _table_model(model), read_table(data)
-    for name, value in table_model.evaluate(frame).items():
+    if plot is not None:
+        check_picture_path(plot)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    tell = once()
+    for name, value in table_model.evaluate(frame, tell=tell).items():
         typer.echo(f"{name:32s} {value}" if isinstance(value, int) else f"{name:32s} {value:.4f}")
     if plot is not None:
-        typer.echo(f"Picture written to {calibration_picture(table_model, frame, plot)}.")
+        written = calibration_picture(table_model, frame, plot, tell)
+        typer.echo(f"Picture written to {written}.")
 
 
 @app.command()
@@ -211,6 +261,7 @@ def compare(
         list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
     ] = None,
     order: Order = None,
+    leave_out: LeaveOut = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
     seed: Annotated[int, typer.Option(help="Of the split and the fits.")] = 0,
     n_inducing: Inducing = None,
@@ -218,9 +269,12 @@ def compare(
 ) -> None:
     """Fit several methods to the same rows and score them on the others."""
     from latentgp.comparison import compare as compare_on
+    from latentgp.plots import check_picture_path
     from latentgp.report import comparison_picture, print_comparison
     from latentgp.tables import read_table
 
+    if plot is not None:
+        check_picture_path(plot)
     if not 0 < test_share < 1:
         raise InputError(
             f"--test-share must be strictly between 0 and 1, got {test_share}: try 0.3"
@@ -234,7 +288,9 @@ def compare(
         test_share=test_share,
         seed=seed,
         order=_labels(order),
+        leave_out=leave_out or (),
         n_inducing=n_inducing,
+        progress=partial(typer.echo, err=True),
     )
     print_comparison(found, target)
     if plot is not None:
@@ -246,6 +302,7 @@ def info(model: ModelFile) -> None:
     """Say what a model file holds."""
     from latentgp.parameters import summary
     from latentgp.posterior import Posterior
+    from latentgp.report import lengthscales
 
     table_model = _table_model(model)
     estimator = table_model.estimator
@@ -256,8 +313,8 @@ def info(model: ModelFile) -> None:
     typer.echo(estimator.diagnostics_.verdict)
     for note in table_model.notes:
         typer.echo(f"- {note}")
-    typer.echo(f"inputs: {', '.join(table_model.encoder.feature_names)}")
     typer.echo(summary(estimator.model_))
+    typer.echo(lengthscales(table_model))
 
 
 @app.command()
@@ -267,6 +324,8 @@ def demo(
     """Fit a classifier and a regressor to real data, next to baselines, with pictures."""
     from latentgp.report import run_demo
 
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     run_demo(out)
 
 
@@ -276,7 +335,8 @@ def main() -> None:
 
     def show(message: Warning | str, *_: Any) -> None:
         if programs is None or not forget_unreadable(programs, str(message)):
-            typer.echo(f"warning: {message}", err=True)
+            with suppress(BrokenPipeError):  # whoever reads no more still gets the files
+                typer.echo(f"warning: {message}", err=True)
 
     warnings.showwarning = show
     try:
@@ -284,10 +344,27 @@ def main() -> None:
     except (InputError, ProcessLost) as error:
         typer.echo(f"error: {error}", err=True)
         leave()
+    except _Stopped as stopped:
+        typer.echo(f"stopped: {stopped}", err=True)
+        leave(_STOPPED_STATUS)
     except SystemExit as ended:  # of Typer, after Ctrl-C too
+        if ended.code == _STOPPED_STATUS:
+            typer.echo("stopped: nothing was written", err=True)
         if ended.code:
             leave(ended.code)
         raise
+
+
+class _Stopped(Exception):
+    """Ctrl-C, and what is left of the work in words."""
+
+
+@contextmanager
+def _stoppable(said: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise _Stopped(said) from interrupt
 
 
 def _joined_devices(coordinator: str | None, processes: int, process: int) -> Any:

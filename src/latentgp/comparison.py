@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +16,9 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.table_model import TASKS, TableModel, settle, uncensored
+from latentgp.table_model import TableModel
+from latentgp.table_scores import distances, uncensored
+from latentgp.table_start import TASKS, settle
 from latentgp.tables import split_target
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, texts_in
@@ -50,6 +53,9 @@ class Compared(NamedTuple):
         standard_error: of the difference of `nlpd` from the best contender's, row by row, as all
             share the rows; 0 of the best.
         error: root mean squared error, or of classes the share of wrong ones.
+        absolute_error: mean absolute error; NaN of classes.
+        crps: mean continuous ranked probability score; NaN of counts and classes.
+        deviance: mean Poisson deviance; NaN of all but counts.
         coverage: share of rows inside their 95 % interval, as in `interval_coverages`, or of
             classes inside the smallest set of labels that has 95 % of the probability.
         calibration_error: mean distance of the coverage of intervals from their level, or of
@@ -62,11 +68,14 @@ class Compared(NamedTuple):
     name: str
     nlpd: float
     standard_error: float
-    error: float
-    coverage: float
-    calibration_error: float
-    seconds: float
-    note: str
+    error: float = _NAN
+    absolute_error: float = _NAN
+    crps: float = _NAN
+    deviance: float = _NAN
+    coverage: float = _NAN
+    calibration_error: float = _NAN
+    seconds: float = _NAN
+    note: str = ""
 
 
 class Comparison(NamedTuple):
@@ -87,6 +96,7 @@ def compare(
     methods: Sequence[str] = (),
     test_share: float = 0.3,
     seed: int = 0,
+    progress: Callable[[str], Any] | None = None,
     **settings: Any,
 ) -> Comparison:
     """Fit every pair of likelihood and method to the same rows, and score them on the others.
@@ -99,6 +109,7 @@ def compare(
         methods: names; none are the usual ones of the task.
         test_share: of the rows that are held out, in (0, 1).
         seed: of the split and of the fits.
+        progress: told before every fit, in words.
         settings: for `TableModel.fit`.
 
     Returns:
@@ -127,11 +138,12 @@ def compare(
                 f"only held-out rows have the class {listed(unseen)}: merge rare classes, or take "
                 "another seed"
             )
-    fits = [
-        _one(train, test, target, chosen, likelihood, method, seed, settings)
-        for likelihood in likelihoods or usual
-        for method in methods or METHODS[chosen]
-    ]
+    fits = []
+    pairs = list(product(likelihoods or usual, methods or METHODS[chosen]))
+    for number, (likelihood, method) in enumerate(pairs, 1):
+        if progress is not None:
+            progress(f"{number} of {len(pairs)}: fitting {_name(likelihood, method)} ...")
+        fits.append(_one(train, test, target, chosen, likelihood, method, seed, settings))
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
     rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
@@ -149,8 +161,7 @@ def _one(
     settings: dict[str, Any],
 ) -> tuple[Compared, np.ndarray]:
     """With the NLPD of every row; the standard error is to be filled in."""
-    named = [part for part in (likelihood, method) if part != "auto"]
-    name = ", ".join(named) or "auto"
+    name = _name(likelihood, method)
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -165,7 +176,7 @@ def _one(
             )
     except InputError as error:
         seconds = time.perf_counter() - started
-        row = Compared(name, _NAN, _NAN, _NAN, _NAN, _NAN, seconds, str(error))
+        row = Compared(name, _NAN, _NAN, seconds=seconds, note=str(error))
         return row, np.full(len(test), _NAN)
     seconds = time.perf_counter() - started
     scores = _scores(model, test)
@@ -177,12 +188,19 @@ def _one(
         nlpd=float(np.mean(scores.nlpd)),
         standard_error=_NAN,
         error=scores.error,
+        absolute_error=scores.absolute_error,
+        crps=scores.crps,
+        deviance=scores.deviance,
         coverage=scores.coverage,
         calibration_error=scores.calibration_error,
         seconds=seconds,
         note=" ".join(notes),
     )
     return row, scores.nlpd
+
+
+def _name(likelihood: str, method: str) -> str:
+    return ", ".join(part for part in (likelihood, method) if part != "auto") or "auto"
 
 
 def _standard_error(values: np.ndarray) -> float:
@@ -192,9 +210,12 @@ def _standard_error(values: np.ndarray) -> float:
 
 class _Scores(NamedTuple):
     nlpd: np.ndarray  # a row
-    error: float
-    coverage: float
-    calibration_error: float
+    error: float = _NAN
+    absolute_error: float = _NAN
+    crps: float = _NAN
+    deviance: float = _NAN
+    coverage: float = _NAN
+    calibration_error: float = _NAN
     censored: int = 0  # rows that only `nlpd` is of
 
 
@@ -209,23 +230,26 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
         ahead = np.sum(probabilities, axis=1, where=probabilities > truth[:, None])
         return _Scores(
             -np.log(truth),
-            float(np.mean(estimator.predict(X) != y)),
-            float(np.mean(ahead < _SURE)),
-            metrics.expected_calibration_error(y, probabilities, classes=classes),
+            error=float(np.mean(estimator.predict(X) != y)),
+            coverage=float(np.mean(ahead < _SURE)),
+            calibration_error=metrics.expected_calibration_error(y, probabilities, classes=classes),
         )
-    nlpd = -estimator.log_predictive_density(X, y, **side)
-    seen = uncensored(side, len(y))
+    predictive = estimator.posterior_.predict(X, **side)
+    nlpd, seen = -predictive.log_prob(y), uncensored(side, len(y))
     censored = int(np.sum(~seen))
     if not seen.any():
-        return _Scores(nlpd, _NAN, _NAN, _NAN, censored)
-    mean = estimator.predict(X, return_std=False, **side)
+        return _Scores(nlpd, censored=censored)
+    far = distances(estimator, y, predictive, seen)
     coverages = interval_coverages(estimator, X, y, side)
     return _Scores(
         nlpd,
-        metrics.root_mean_squared_error(y[seen], mean[seen]),
-        float(coverages[-1]),
-        float(np.mean(np.abs(coverages - LEVELS))),
-        censored,
+        error=far["root mean squared error"],
+        absolute_error=far["mean absolute error"],
+        crps=far.get("CRPS", _NAN),
+        deviance=far.get("Poisson deviance", _NAN),
+        coverage=float(coverages[-1]),
+        calibration_error=float(np.mean(np.abs(coverages - LEVELS))),
+        censored=censored,
     )
 
 

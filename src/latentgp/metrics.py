@@ -22,6 +22,7 @@ __all__ = [
     "brier_score",
     "concordance_index",
     "crps_gaussian",
+    "crps_quantiles",
     "expected_calibration_error",
     "interval_coverage",
     "log_loss",
@@ -213,6 +214,40 @@ def crps_gaussian(
     z[error == 0] = 0.0
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     scores = error * (2 * ndtr(z) - 1) + std * (2 * density - 1 / np.sqrt(np.pi))
+    return _mean(scores, sample_weight)
+
+
+def crps_quantiles(
+    y: ArrayLike, quantiles: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean continuous ranked probability score of predictions that are given by their quantiles.
+
+    CRPS(F, y) = integral over p from 0 to 1 of 2 (1[y < q_p] - p) (q_p - y), q_p the quantile at p,
+    as a sum over the middles of K equal parts. Source: Gneiting & Ranjan (2011), "Comparing density
+    forecasts using threshold- and quantile-weighted scoring rules", JBES 29, section 2.
+
+    Args:
+        y: (N,) observed targets.
+        quantiles: (N, K) at the probabilities (k + 1/2) / K, k = 0 .. K-1.
+        sample_weight: (N,) non-negative weights.
+
+    Returns:
+        The score, in the unit of y.
+
+    Raises:
+        InputError: if the shapes do not match, or a value is not finite.
+
+    Example:
+        >>> crps_quantiles([0.0], [[-1.0, 1.0]])  # the law at once -1 and 1
+        0.5
+    """
+    quantiles = _numbers("quantiles", quantiles)
+    if quantiles.ndim != 2 or quantiles.shape[1] == 0:
+        raise InputError(f"quantiles has shape {quantiles.shape}: pass one row for each target")
+    y, _ = equally_long(y=y, quantiles=np.max(np.abs(quantiles), axis=1))
+    levels = (np.arange(quantiles.shape[1]) + 0.5) / quantiles.shape[1]
+    above = y[:, None] < quantiles
+    scores = 2 * np.mean((above - levels) * (quantiles - y[:, None]), axis=1)
     return _mean(scores, sample_weight)
 
 

@@ -36,6 +36,7 @@ Role = Literal[
 ]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
 
+_MOST_SHOWN = 6
 _SUPPORT, _ROLE = "latentgp.support", "latentgp.role"
 
 
@@ -382,29 +383,48 @@ class _InOrder:
 
 
 def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
-    """A readable table of a model's parameters: path, value, support, prior or "frozen".
+    """A readable table of a model's parameters, a line each: path, value, support.
+
+    Of more than six numbers, and of matrices, it says how many there are and their range.
+
+    Args:
+        model: any module.
+        space: adds a column with each parameter's prior in it, or "frozen".
 
     Example:
         >>> from latentgp import RBF
         >>> print(summary(RBF()))
-        parameter    value  support   prior
-        lengthscale  1      positive  -
-        variance     1      positive  -
+        parameter    value  support
+        lengthscale  1      positive
+        variance     1      positive
     """
-    prior_of = dict(zip(space.prior_paths, space.priors, strict=True)) if space else {}
-    rows = [("parameter", "value", "support", "prior")]
-    for path, info in parameters(model).items():
-        value = np.array2string(np.asarray(info.value), precision=4, separator=", ", threshold=8)
-        value = value.rstrip(".")
-        state = _name_of(prior_of[path]) if path in prior_of else "-"
-        if space is not None and path not in space.paths:
-            state = "frozen"
-        rows.append((path, value, _describe(info.support), state))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    rows = [("parameter", "value", "support")]
+    rows += [(i.path, _shown(i.value), _describe(i.support)) for i in parameters(model).values()]
+    if space is not None:
+        named = zip(space.prior_paths, map(_name_of, space.priors), strict=True)
+        states = dict.fromkeys(space.paths, "-") | dict(named)
+        states = ["prior", *(states.get(path, "frozen") for path, *_ in rows[1:])]
+        rows = [(*row, state) for row, state in zip(rows, states, strict=True)]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Cells of text as a table, a line a row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def _shown(value: Any) -> str:
+    """A parameter's value on one line."""
+    value = np.asarray(value)
+    if value.ndim > 1 or value.size > _MOST_SHOWN:
+        sizes = " x ".join(map(str, value.shape))
+        return f"{sizes} values from {value.min():.4g} to {value.max():.4g}"
+    line = np.array2string(value, precision=4, separator=", ", max_line_width=10**6)
+    return line.rstrip(".")
 
 
 def declared(field: dataclasses.Field) -> bool:
@@ -453,10 +473,6 @@ def _is_under(path: str, beginning: str) -> bool:
 def _no_such_path(path: str, known: Mapping[str, Any]) -> str:
     names = ", ".join(known) or "none"
     return f'The model has no parameter "{path}"; its parameters are: {names}.'
-
-
-def _shown(value: np.ndarray) -> str:
-    return np.array2string(value, precision=4, separator=", ", threshold=8)
 
 
 def _describe(support: constraints.Constraint) -> str:

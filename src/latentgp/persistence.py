@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 from latentgp._version import __version__
 from latentgp.errors import InputError
 from latentgp.networks import name_of, named_functions
+from latentgp.writing import written_whole
 
 SCHEMA_VERSION = 1
 
@@ -57,13 +58,8 @@ def save(value: Any, path: str | Path) -> Path:
     tree = _encode(value, tensors, type(value).__name__)
     header = {"schema": SCHEMA_VERSION, "latentgp": __version__, "value": tree}
     header["digest"] = _digest(header, tensors)
-    partial = path.with_name(path.name + ".partial")
-    try:
+    with written_whole(path, SafetensorError) as partial:
         save_file(tensors, partial, metadata={_HEADER: json.dumps(header)})
-        partial.replace(path)
-    except (OSError, SafetensorError) as error:
-        partial.unlink(missing_ok=True)
-        raise InputError(f"{path} cannot be written: {error}.") from error
     return path
 
 
@@ -74,6 +70,8 @@ def load(path: str | Path) -> Any:
         InputError: the file is missing, damaged, not latentgp's, or of a newer version.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the file that save() wrote.")
     if not path.is_file():
         raise InputError(f"There is no file {path}; check the name.")
     try:

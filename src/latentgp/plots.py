@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
 from latentgp.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -471,11 +472,10 @@ def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 
 
     path = check_picture_path(path)
     figure: Any = drawn if isinstance(drawn, Figure) else drawn.figure
-    try:
+    with written_whole(path) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=dots_per_inch, facecolor="white")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}): choose another") from error
+        kind = path.suffix[1:].lower()
+        figure.savefig(partial, dpi=dots_per_inch, facecolor="white", format=kind)
     return path
 
 
@@ -483,7 +483,7 @@ def check_picture_path(path: str | Path) -> Path:
     """The path, if a picture can be written in the format of its ending; ask before long work.
 
     Raises:
-        InputError: if Matplotlib does not know the ending.
+        InputError: if Matplotlib does not know the ending, or the file cannot be written.
 
     Example:
         >>> check_picture_path("bands.svg").name
@@ -495,7 +495,7 @@ def check_picture_path(path: str | Path) -> Path:
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise InputError(f"{path} has no picture's ending: use one of {', '.join(sorted(known))}")
-    return path
+    return check_writable(path, makes_folders=True)
 
 
 def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:

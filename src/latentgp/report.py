@@ -11,13 +11,16 @@ from latentgp import metrics, plots
 from latentgp.comparison import LEVELS, interval_coverages
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier, GPRegressor
-from latentgp.table_model import uncensored
+from latentgp.parameters import aligned, parameters
+from latentgp.table_scores import uncensored
+from latentgp.tables.values import Tell, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from latentgp.comparison import Comparison
-    from latentgp.table_model import Estimator, TableModel
+    from latentgp.table_model import TableModel
+    from latentgp.table_start import Estimator
 
 
 class Scored(NamedTuple):
@@ -30,9 +33,44 @@ class Scored(NamedTuple):
     seconds: float
 
 
-def calibration_picture(model: "TableModel", frame: "pd.DataFrame", path: Path) -> Path:
-    """Reliability diagram of a classifier, interval calibration of a regressor."""
-    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame)), path)
+def calibration_picture(
+    model: "TableModel", frame: "pd.DataFrame", path: Path, tell: Tell = warn
+) -> Path:
+    """Reliability diagram of a classifier, interval calibration of a regressor.
+
+    Args:
+        model: fitted.
+        frame: rows whose target is known.
+        path: of the picture.
+        tell: as `TableModel.predict` takes it.
+    """
+    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame, tell)), path)
+
+
+def lengthscales(model: "TableModel") -> str:
+    """Tables of all length-scales beside their inputs, the most relevant first.
+
+    That is the shortest relative to the input's spread. One for all inputs is left out.
+    """
+    names = model.encoder.feature_names
+    spreads = model.spreads or np.ones(len(names))
+    tables = []
+    for info in parameters(model.estimator.model_).values():
+        seen = range(len(names)) if info.dimensions is None else info.dimensions
+        if info.role != "lengthscale" or np.shape(info.value) != (len(seen),):
+            continue
+        rows = [
+            (value / spread if spread else np.inf, names[column], value, spread)
+            for value, column in zip(info.value, seen, strict=True)
+            for spread in [spreads[column]]
+        ]
+        rows = [
+            (name, f"{value:.4g}", f"{spread:.4g}", f"{ratio:.3g}")
+            for ratio, name, value, spread in sorted(rows)
+        ]
+        heading = "input", "length-scale", "input's spread", "length-scale / spread"
+        tables.append(f"{info.path}, the most relevant input first:\n{aligned([heading, *rows])}")
+    return "\n".join(tables)
 
 
 def print_comparison(found: "Comparison", target: str) -> None:
@@ -45,22 +83,27 @@ def print_comparison(found: "Comparison", target: str) -> None:
 
     classes = found.task in ("classification", "ordinal")
     console = Console()
+    console.width = max(80, console.width)  # less holds no row
     title = f"{found.task} of {target!r}: {found.trained_on} rows to learn from"
-    table = Table(title=f"{title}, {found.held_out} held out", title_justify="left")
-    table.add_column("contender", overflow="fold")
-    error = "error" if classes else "RMSE"
-    for heading in ("NLPD", "behind", "± s.e.", error, "in 95 %", "calib.", "seconds"):
+    held_out = f"{found.held_out} held out"
+    table = Table(title=f"{title}, {held_out}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("contender", overflow="fold", min_width=12)
+    distances = {"RMSE": "error", "MAE": "absolute_error"}
+    distances |= {"deviance": "deviance"} if found.task == "count" else {"CRPS": "crps"}
+    distances = {"error": "error"} if classes else distances
+    headings = ["NLPD", "behind", "± s.e.", *distances, "in 95 %", "calib.", "s"]
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
         if np.isnan(row.nlpd):
-            table.add_row(row.name, "-", "-", "-", "-", "-", "-", f"{row.seconds:.1f}")
+            table.add_row(row.name, *["-"] * (len(headings) - 1), f"{row.seconds:.1f}")
             continue
         table.add_row(
             row.name,
-            f"{row.nlpd:.4f}",
-            f"{row.nlpd - found.rows[0].nlpd:.4f}",
-            f"{row.standard_error:.4f}",
-            f"{row.error:.4g}",
+            f"{row.nlpd:.3f}",
+            f"{row.nlpd - found.rows[0].nlpd:.3f}",
+            f"{row.standard_error:.3f}",
+            *(f"{getattr(row, name):.3g}" for name in distances.values()),
             f"{100 * row.coverage:.1f} %",
             f"{row.calibration_error:.3f}",
             f"{row.seconds:.1f}",
@@ -95,7 +138,6 @@ def run_demo(folder: Path) -> None:
     from rich.console import Console
 
     console = Console()
-    folder.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     pictures = _demo_classification(console, folder) + _demo_regression(console, folder)
     console.print(f"Done in {time.perf_counter() - started:.0f} s. Pictures:")

@@ -1,42 +1,47 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
 import dataclasses
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import ndtri
 
-from latentgp import metrics
 from latentgp.arrays import Array
 from latentgp.data import Data
 from latentgp.errors import InputError
-from latentgp.estimators import (
-    BINARY,
-    COUNTS,
-    MULTICLASS,
-    REGRESSION,
-    GPClassifier,
-    GPCountRegressor,
-    GPOrdinalClassifier,
-    GPRegressor,
-)
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.inference import Stochastic
+from latentgp.inference.driving import INTERRUPTED
 from latentgp.inference.methods import SamplingMethod
-from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.likelihoods import Likelihood
 from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.posterior import Predictive
 from latentgp.precision import double_precision
+from latentgp.sampled_posterior import SampledPredictive
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_rows import TableRows, sample_of
-from latentgp.tables import TableEncoder, guess_task, once, split_target
+from latentgp.table_scores import classification_scores, regression_scores, uncensored
+from latentgp.table_start import (
+    ESTIMATORS,
+    SIDES,
+    WEIGHTS,
+    Estimator,
+    Started,
+    sides_of,
+    start,
+    taken_out,
+    targets_of,
+)
+from latentgp.tables import TableEncoder, once, split_target
+from latentgp.tables.notation import Notation, commas
 from latentgp.tables.targets import Task
-from latentgp.tables.values import Tell, listed, numbers_in, source_of, texts_in, warn
+from latentgp.tables.values import Tell, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,96 +49,13 @@ if TYPE_CHECKING:
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
 _OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
-_WEIGHTS = "give numbers, not negative"
-
-Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
-
-ESTIMATORS: dict[Task, type[Estimator]] = {
-    "regression": GPRegressor,
-    "count": GPCountRegressor,
-    "classification": GPClassifier,
-    "ordinal": GPOrdinalClassifier,
-}
-TASKS: dict[str, Task] = {
-    **dict.fromkeys(REGRESSION, "regression"),
-    **dict.fromkeys(COUNTS, "count"),
-    **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
-    "ordinal": "ordinal",
-}
-
-
-class _Side(NamedTuple):
-    """What a number of each row says of the target, and predictions without it."""
-
-    task: Task
-    likelihood: str
-    without: str | None
-
-
-_SIDES = {
-    "exposure": _Side("count", "auto", "predictions are in one unit of exposure"),
-    "trials": _Side("count", "binomial", "predictions are of one trial"),
-    "censored": _Side("regression", "weibull", None),  # what is predicted is the event
-    "noise_variance": _Side("regression", "auto", "predictions have the learned noise only"),
-}
-
-
-class Settled(NamedTuple):
-    """What kind of target it is and its law, with what was not asked for in words."""
-
-    task: Task
-    likelihood: str
-    notes: list[str]
-
-
-def settle(
-    target: "pd.Series",
-    task: Task | Literal["auto"],
-    likelihood: str,
-    side_columns: Mapping[str, str],
-    order: Sequence[str] | None,
-) -> Settled:
-    """Decide what was left open, as `TableModel.fit` says.
-
-    Raises:
-        InputError: a side column or an order that the task has none of.
-    """
-    notes, sides = [], {}
-    for name, column in side_columns.items():
-        if name not in _SIDES:
-            raise InputError(f"there is no side column {name!r}: name one of {listed(_SIDES)}")
-        sides[name] = _SIDES[name]
-        if task == "auto" and likelihood == "auto":
-            task = sides[name].task
-            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
-    if task == "auto":
-        if likelihood in TASKS:
-            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
-        elif order is not None:
-            task, reason = "ordinal", "an order is given"
-        else:
-            task, reason = guess_task(target)
-        notes.append(f"{task} of {target.name!r}, because {reason}")
-    for name, side in sides.items():
-        if side.task != task:
-            raise InputError(
-                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
-                f"{task}: leave {name} out, or choose another task or likelihood"
-            )
-        if likelihood == "auto" and side.likelihood != "auto":
-            likelihood = side.likelihood
-            notes.append(f"likelihood {likelihood!r}, because of {name}")
-    if order is not None and task != "ordinal":
-        raise InputError(
-            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
-            "leave the order out, or choose the task ordinal"
-        )
-    return Settled(task, likelihood, notes)
 
 
 @dataclasses.dataclass(frozen=True)
 class TableModel:
     """A fitted estimator with the encoding of the columns that it was fitted to.
+
+    Made by `fit` (or `fit_files`) of a table with numbers, text, categories, dates and gaps.
 
     Attributes:
         estimator: fitted, of the target's kind.
@@ -141,6 +63,21 @@ class TableModel:
         target: name of the target column.
         notes: what was done to the table, a line each.
         side_columns: which columns hold what the likelihood reads a row, by its name for it.
+        notation: how text writes a target of numbers; None if as Python does.
+        spreads: standard deviation of each encoded column in training, (D,).
+
+    Example:
+        >>> import numpy as np, pandas as pd, latentgp as lgp
+        >>> size = np.linspace(50.0, 195.0, 30)
+        >>> houses = pd.DataFrame({"size": size, "town": ["York", "Leeds"] * 15})
+        >>> houses["price"] = 2 * size + 40 * (houses["town"] == "York") + np.sin(size)
+        >>> model = lgp.TableModel.fit(houses, "price", random_state=0)
+        >>> model.notes[-1]
+        "town: 2 categories ('Leeds', 'York') as 0/1 columns"
+        >>> model.predict(pd.DataFrame({"town": ["Leeds", "York"], "size": [100, 100]})).round(-1)
+            mean  std  lower  upper
+        0  200.0  0.0  200.0  200.0
+        1  240.0  0.0  240.0  240.0
     """
 
     estimator: Estimator
@@ -148,6 +85,8 @@ class TableModel:
     target: str
     notes: tuple[str, ...]
     side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    notation: Notation | None = None
+    spreads: tuple[float, ...] = ()
 
     @classmethod
     def fit(
@@ -160,6 +99,7 @@ class TableModel:
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -176,12 +116,13 @@ class TableModel:
                 {"exposure": "days"}; they are then no inputs.
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
-            settings: for the estimator.
+            leave_out: columns that are no inputs.
+            settings: for the estimator, such as `method`, `n_inducing` and `random_state`.
 
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of.
         """
-        started = _started(
+        started = start(
             frame,
             target,
             task=task,
@@ -189,11 +130,12 @@ class TableModel:
             weights=weights,
             side_columns=side_columns or {},
             order=order,
+            leave_out=leave_out,
             settings=settings,
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        return cls(estimator, started.encoder, target, started.notes, side_columns or {})
+        return cls._made(started, target, side_columns or {})
 
     @classmethod
     def fit_files(
@@ -206,6 +148,7 @@ class TableModel:
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
         batch_size: int = 1000,
         epochs: int = 20,
         checkpoint: str | Path | None = None,
@@ -226,6 +169,7 @@ class TableModel:
             weights: as in `fit`.
             side_columns: as in `fit`.
             order: as in `fit`.
+            leave_out: as in `fit`.
             batch_size: rows of a batch.
             epochs: at most so many passes over the rows.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
@@ -245,7 +189,7 @@ class TableModel:
         Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
-        started = _started(
+        started = start(
             frame,
             target,
             task=task,
@@ -253,32 +197,38 @@ class TableModel:
             weights=weights,
             side_columns=sides,
             order=order,
+            leave_out=leave_out,
             settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
         if estimator.n_inducing is None:
             estimator.n_inducing = _INDUCING
-        asked = {"max_evaluations": estimator.max_evaluations, "verbose": estimator.verbose}
+        names, limit = ("max_evaluations", "verbose", "max_seconds"), estimator.max_seconds
+        asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is fitted is judged at the end
             few = slice(None, None, max(1, len(started.y) // _START_ROWS))
             part = {name: values[few] for name, values in started.side.items()}
             own = None if started.weights is None else started.weights[few]
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
-        estimator.set_params(**asked)
+        if INTERRUPTED in estimator.diagnostics_.verdict:
+            raise KeyboardInterrupt  # nothing was learned from the batches yet
+        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        estimator.set_params(**asked | {"max_seconds": left})
 
         tell = once()
 
         def convert(frame: "pd.DataFrame") -> Data:
             split = split_target(frame, target)
-            y = _targets(split.target, started.task)
+            y = targets_of(split.target, started.task, started.notation)
             if isinstance(estimator, LabelEstimator):
                 y = estimator.numbered(y)
             row_weights = None
             if weights is not None:
-                row_weights = _taken_out(split.inputs, weights, "weights", _WEIGHTS)[1]
-            side = _sides_of(split.inputs, sides)
+                row_weights = taken_out(split.inputs, weights, "weights", WEIGHTS)[1]
+            side = sides_of(split.inputs, sides)
             return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
 
         used = [c.name for c in encoder.columns]
@@ -291,7 +241,23 @@ class TableModel:
             verbose=estimator.verbose,
             devices=devices,
         )
-        return cls(estimator, encoder, target, started.notes, sides)
+        estimator.set_params(max_seconds=limit)
+        return cls._made(started, target, sides)
+
+    @classmethod
+    def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
+        """Of an estimator that is fitted now."""
+        return cls(
+            *(started.estimator, started.encoder, target, started.notes, sides),
+            notation=started.notation,
+            spreads=tuple(np.std(started.X, axis=0).tolist()),
+        )
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        target = [self.target] if commas(self.notation) else []
+        return [*self.encoder.read_as_text, *target]
 
     @property
     def task(self) -> Task:
@@ -324,16 +290,17 @@ class TableModel:
 
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
-            without = _SIDES[name].without
+            without = SIDES[name].without
             if name not in known and without is not None:
                 tell(f"the table has no column {column!r}", f": {without}")
         X = self.encoder.encode(frame, tell)
-        side: dict[str, Any] = _sides_of(frame, known)
+        side: dict[str, Any] = sides_of(frame, known)
         if mean_only and not isinstance(self.estimator, LabelEstimator):
             return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
         # All that is asked for is read off one set of marginals, which are what takes long.
         predictive = self.estimator.posterior_.predict(X, **side)
         if not isinstance(self.estimator, LabelEstimator):
+            self._tell_of_tails(predictive, tell)
             lower, upper = predictive.interval(level)
             columns = {
                 "mean": predictive.mean,
@@ -359,116 +326,53 @@ class TableModel:
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
-        self, frame: "pd.DataFrame"
+        self, frame: "pd.DataFrame", tell: Tell = warn
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
 
         Raises:
             InputError: a column of the fit that is missing.
         """
         split = split_target(frame, self.target)
-        X = self.encoder.encode(split.inputs)
-        side = _sides_of(split.inputs, self.side_columns)
-        return X, _targets(split.target, self.task), side
+        X = self.encoder.encode(split.inputs, tell)
+        side = sides_of(split.inputs, self.side_columns)
+        return X, targets_of(split.target, self.task, self.notation), side
 
-    def evaluate(self, frame: "pd.DataFrame") -> dict[str, float]:
-        """Scores on rows whose target is known, by name."""
-        X, y, side = self.encoded(frame)
-        if isinstance(self.estimator, GPRegressor | GPCountRegressor):
-            return regression_scores(self.estimator, X, y, side)
-        return classification_scores(self.estimator, X, y)
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
 
+        return save(self, path)
 
-class _Started(NamedTuple):
-    """A table made ready for an estimator that is not fitted yet."""
+    def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
+        """Scores on rows whose target is known, by name.
 
-    estimator: Estimator
-    encoder: TableEncoder
-    task: Task
-    X: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray | None
-    side: dict[str, np.ndarray]
-    notes: tuple[str, ...]
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+        """
+        X, y, side = self.encoded(frame, tell)
+        if isinstance(self.estimator, LabelEstimator):
+            return classification_scores(self.estimator, X, y)
+        predictive = self.estimator.posterior_.predict(X, **side)
+        self._tell_of_tails(predictive, tell)
+        return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
 
-
-def _started(
-    frame: "pd.DataFrame",
-    target: str,
-    *,
-    task: Task | Literal["auto"],
-    likelihood: str,
-    weights: str | None,
-    side_columns: dict[str, str],
-    order: Sequence[str] | None,
-    settings: dict[str, Any],
-) -> _Started:
-    split = split_target(frame, target)
-    inputs, notes, side = split.inputs, [], {}
-    if split.rows_dropped:
-        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-    task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
-    notes += why
-    for name, column in side_columns.items():
-        inputs, side[name] = _taken_out(inputs, column, name, "give a number in every row")
-    row_weights = None
-    if weights is not None:
-        inputs, row_weights = _taken_out(inputs, weights, "weights", _WEIGHTS)
-    encoder = TableEncoder.fit(inputs)
-    notes += encoder.describe()
-    if task == "ordinal":
-        settings["order"] = order = order or _order_of(split.target)
-        if order is not None:
-            notes.append(f"in the order {' < '.join(order)}")
-    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
-    X, y = encoder.encode(inputs), _targets(split.target, task)
-    return _Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes))
-
-
-def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
-    """Which rows have seen their target itself, not only a time until which it was to come."""
-    return np.asarray(side.get("censored", np.zeros(rows))) == 0
-
-
-def regression_scores(
-    estimator: GPRegressor | GPCountRegressor, X: np.ndarray, y: np.ndarray, side: dict[str, Any]
-) -> dict[str, float]:
-    """Held-out scores of a regressor, in the units of y and in nats.
-
-    Where a time is censored nobody knows how far off a prediction was: of such rows only the
-    density is scored, and how many they are is among the scores.
-    """
-    seen = uncensored(side, len(y))
-    predictive = estimator.posterior_.predict(X, **side)
-    mean, density, interval = predictive.mean, predictive.log_prob(y), predictive.interval()
-    scores = {
-        "negative log predictive density": metrics.negative_log_predictive_density(density),
-    }
-    if not seen.all():
-        scores["censored rows left out below"] = int(np.sum(~seen))
-    if seen.any():
-        ends = [end[seen] for end in interval]
-        scores["root mean squared error"] = metrics.root_mean_squared_error(y[seen], mean[seen])
-        scores["95 % interval coverage"] = metrics.interval_coverage(y[seen], *ends)
-    if isinstance(estimator.model_.likelihood, Gaussian):
-        scores["CRPS"] = metrics.crps_gaussian(y, mean, np.sqrt(predictive.variance))
-    return scores
-
-
-def classification_scores(
-    estimator: GPClassifier | GPOrdinalClassifier, X: np.ndarray, y: np.ndarray
-) -> dict[str, float]:
-    """Held-out scores of a classifier."""
-    probabilities = estimator.predict_proba(X)
-    classes = estimator.classes_
-    return {
-        "log loss": metrics.log_loss(y, probabilities, classes=classes),
-        "error": float(np.mean(classes[np.argmax(probabilities, axis=1)] != y)),
-        "Brier score": metrics.brier_score(y, probabilities, classes=classes),
-        "expected calibration error": metrics.expected_calibration_error(
-            y, probabilities, classes=classes
-        ),
-    }
+    def _tell_of_tails(self, predictive: Predictive | SampledPredictive, tell: Tell) -> None:
+        """Say why there is no standard deviation, where the law has none."""
+        if np.all(np.isfinite(predictive.variance)):
+            return
+        freedom = getattr(self.estimator.model_.likelihood, "degrees_of_freedom", None)
+        why = "" if freedom is None else f", of {float(freedom):.3g} degrees of freedom"
+        tell(
+            "the standard deviation is infinite",
+            f", as the law that was learned{why}, has tails too heavy to have one: go by the "
+            "interval, and by the mean absolute error",
+        )
 
 
 @double_precision
@@ -483,47 +387,3 @@ def _second_class(
 @jax.jit
 def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
     return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)
-
-
-def _order_of(target: "pd.Series") -> list[str] | None:
-    """The labels from lowest to highest, of numbers and of categories with an order."""
-    if getattr(target.dtype, "ordered", False):
-        return texts_in(target.cat.categories.to_series()).tolist()
-    known = target.drop_duplicates().astype(object).infer_objects()
-    source = source_of(known)
-    if source not in ("number", "text", "boolean"):
-        return None
-    ascending = np.argsort(numbers_in(known, source), kind="stable")
-    return texts_in(known.iloc[ascending]).tolist()
-
-
-def _targets(target: "pd.Series", task: str) -> np.ndarray:
-    if task in ("classification", "ordinal"):
-        return texts_in(target).to_numpy(dtype=str)
-    return _numbers("target", target, "use --task classification, or clean it")
-
-
-def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
-    try:
-        return column.to_numpy(dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
-        ) from error
-
-
-def _sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
-    return {
-        name: _taken_out(frame, column, name, "give a number in every row")[1]
-        for name, column in columns.items()
-    }
-
-
-def _taken_out(
-    inputs: "pd.DataFrame", column: str, what: str, advice: str
-) -> tuple["pd.DataFrame", np.ndarray]:
-    """The inputs without a column, and its numbers."""
-    inputs, values, dropped = split_target(inputs, column)
-    if dropped:
-        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
-    return inputs, _numbers(f"{what} column", values, advice)

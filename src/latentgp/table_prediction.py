@@ -2,8 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +14,8 @@ from latentgp.inference.driving import ProgressLine
 from latentgp.sources.pieces import TableFiles
 from latentgp.table_model import TableModel
 from latentgp.table_rows import Frames
-from latentgp.tables import once, write_table
+from latentgp.tables import check_table_path, once, write_table
+from latentgp.writing import writing, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,18 +70,11 @@ def predict_files(
         InputError: files that cannot be read or predicted, with file and row; an ending that is
             not known, `out` among the rows, parts of other predictions; nothing can be written.
     """
-    out, path = Path(out), Path(path)
-    if out.is_dir():
-        raise InputError(f"{out} is a folder: name a file to write")
-    if out.suffix.lower() not in (".csv", ".parquet", ".pq"):
-        raise InputError(f"{out} does not end in .csv, .parquet or .pq: pass one of these")
-    if path.resolve() in (out.resolve(), *out.resolve().parents):
-        raise InputError(
-            f"predictions in {out} would be among the rows of {path}: name a file elsewhere"
-        )
-    frames = Frames(path)
+    path = Path(path)
+    out = check_table_path(out, path)
+    frames = Frames(path, model.read_as_text)
     parts = out.with_name(out.name + ".parts")
-    with _writing(parts):
+    with writing(parts):
         _claim(parts, _identity(model, frames, level, mean_only, with_inputs))
     files = _files_in(parts)
     done = int(files[-1].stem) if files else 0
@@ -92,20 +85,16 @@ def predict_files(
             predictions = part.convert(predict)
             if with_inputs:
                 predictions = beside(_as_read(part.batch), predictions)
-            # Written whole or not at all; its name says how many rows are done.
-            file = parts / f"{part.done:012d}{out.suffix.lower()}"
-            unfinished = write_table(predictions, file.with_name(f"partial-{file.name}"))
-            with _writing(file):
-                unfinished.replace(file)
+            # Its name says how many rows are done.
+            write_table(predictions, parts / f"{part.done:012d}{out.suffix.lower()}")
             line.show(f"{part.done:,} of {frames.size:,} rows", time.monotonic() - started)
             if callback is not None:
                 callback(PredictionProgress(part.done, frames.size))
     finally:
         line.close()
-    unfinished = out.with_name("partial-" + out.name)
-    with _writing(out):
-        _join(_files_in(parts), unfinished)
-        unfinished.replace(out)
+    with written_whole(out) as joined:
+        _join(_files_in(parts), joined)
+    with writing(parts):
         _remove(parts)
     return frames.size
 
@@ -118,17 +107,6 @@ def is_large(path: Path) -> bool:
         return path.is_file() and path.stat().st_size > _LARGE_BYTES
     files = TableFiles(path)
     return files.size * len(files.names) > _LARGE_NUMBERS
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Raise what a disk refuses as the user's error."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error}; make room for it, or name another file to write"
-        ) from error
 
 
 def beside(inputs: "pd.DataFrame", predictions: "pd.DataFrame") -> "pd.DataFrame":
@@ -196,7 +174,7 @@ def _files_in(parts: Path) -> list[Path]:
 
 def _join(files: list[Path], out: Path) -> None:
     """One file of all parts, a part at a time."""
-    if out.suffix.lower() == ".csv":
+    if files[0].suffix == ".csv":
         with out.open("wb") as joined:
             for number, file in enumerate(files):
                 with file.open("rb") as part:

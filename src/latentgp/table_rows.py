@@ -1,6 +1,6 @@
 """Tables in files larger than memory: a sample to learn the encoding from, and rows in batches."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -96,10 +96,11 @@ class Frames:
 
     Args:
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+        as_text: as `TableFiles` takes them.
     """
 
-    def __init__(self, path: str | Path):
-        self._files = TableFiles(path)
+    def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
+        self._files = TableFiles(path, as_text)
         self.size = self._files.size
 
     def __iter__(self) -> Iterator["pd.DataFrame"]:

@@ -283,12 +283,18 @@ class GPEstimator(BaseEstimator):
         except (TypeError, ValueError) as error:
             if not alone and y is not None:
                 check_known(y)
+            if "could not be promoted" in str(error):
+                raise InputError(
+                    "X holds dates beside numbers; use latentgp.TableModel.fit(frame, target), "
+                    "which encodes the columns of a table, or make numbers of them first."
+                ) from error
             if "could not convert string" not in str(error):
                 raise
             culprit = "X" if alone or _holds_text(X) else "y"
             raise InputError(
-                f"{culprit} holds text where numbers are needed ({error}); encode it first, with "
-                "scikit-learn's OneHotEncoder, say (`latentgp fit` does so by itself)."
+                f"{culprit} holds text where numbers are needed ({error}); use "
+                "latentgp.TableModel.fit(frame, target), which encodes the columns of a table, or "
+                "encode it first, with scikit-learn's OneHotEncoder, say."
             ) from error
         array: Any = checked if alone else checked[0]
         if len(array):

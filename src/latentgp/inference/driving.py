@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -198,7 +199,8 @@ class ProgressLine:
         if not self._console.is_terminal:
             if seconds - self._written >= _SECONDS_A_LINE:
                 self._written = seconds
-                print(text, file=sys.stderr, flush=True)
+                with suppress(BrokenPipeError):  # a log that nobody reads any more
+                    print(text, file=sys.stderr, flush=True)
             return
         if self._status is None:
             self._status = self._console.status("")

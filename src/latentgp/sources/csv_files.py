@@ -24,6 +24,7 @@ def _spaced(words: Iterable[str]) -> list[str]:
 _MISSING = _spaced(MISSING_MARKERS)
 _TRUE, _FALSE = _spaced(["True", "TRUE", "true"]), _spaced(["False", "FALSE", "false"])
 _BLOCK_BYTES = 8 << 20
+CODE = r"0\d{2,}"  # of a post, say: as a number it would lose its zeros
 
 
 class Header(NamedTuple):
@@ -90,21 +91,39 @@ def batches_of(
     )
 
 
-def contents_of(path: Path, header: Header) -> tuple[int, dict[str, "pa.DataType"]]:
-    """How many rows a file has, and what each column holds, as pandas would find it.
+class Contents(NamedTuple):
+    """What a CSV file has.
 
-    All rows are looked at: whole numbers (without a gap), numbers, truth values, or else text.
+    Attributes:
+        rows: how many.
+        types: what each column holds, as pandas would find it: whole numbers (without a gap),
+            numbers, truth values, or else text.
+        codes: columns with a code such as 01067, which are text.
     """
-    import pyarrow as pa
 
-    rows, types = 0, dict.fromkeys(header.names, pa.null())
+    rows: int
+    types: dict[str, "pa.DataType"]
+    codes: frozenset[str]
+
+
+def contents_of(path: Path, header: Header) -> Contents:
+    """Look at all rows of a file."""
+    import pyarrow as pa
+    import pyarrow.compute
+
+    pc: Any = pyarrow.compute  # its functions are made when it is imported
+
+    rows, types, codes = 0, dict.fromkeys(header.names, pa.null()), set()
     for batch in batches_of(path, header, dict.fromkeys(header.names, pa.string())):
         for name, texts in zip(header.names, batch.columns, strict=True):
+            if pc.any(pc.match_substring_regex(texts, rf"^\s*{CODE}\s*$")).as_py():
+                types[name] = pa.string()
+                codes.add(name)
             if types[name] != pa.string():
                 here = _held_by(texts, may_be_whole=types[name] != pa.float64())
                 types[name] = (wider(types[name], here) or pa.string()) if rows else here
         rows += batch.num_rows
-    return rows, types
+    return Contents(rows, types, frozenset(codes))
 
 
 def wider(one: Any, other: Any) -> Any:

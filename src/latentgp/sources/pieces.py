@@ -3,7 +3,7 @@
 import csv
 import difflib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -43,10 +43,11 @@ class Piece(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """How many rows each piece of a file has, and the types of its columns."""
+    """How many rows each piece of a file has, the types of its columns, and which hold codes."""
 
     rows: list[int]
     types: dict[str, "pa.DataType"]
+    codes: frozenset[str] = frozenset()
 
 
 class TableFiles:
@@ -56,13 +57,14 @@ class TableFiles:
 
     Args:
         path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+        as_text: columns of CSV that are text, whatever they look like; so are codes like 01067.
 
     Raises:
         InputError: no such file, or one that cannot be read.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
+        self.path, self._as_text = Path(path), set(as_text)
         self.kind, self.paths = _files_of(self.path)
         self._headers: dict[Path, Header] = {}
         self._opened: dict[Path, tuple[_Stamp, Any]] = {}
@@ -102,10 +104,15 @@ class TableFiles:
     @cached_property
     def types(self) -> dict[str, "pa.DataType"]:
         """The type of each column, which holds what all files have."""
+        import pyarrow as pa
+
         known: dict[str, Any] = {}
         origin: dict[str, Path] = {}
+        codes = {name for content in self._contents.values() for name in content.codes}
+        as_text = codes | self._as_text if self.kind == "csv" else set()
         for path, content in self._contents.items():
             for name, kind in content.types.items() if sum(content.rows) else ():
+                kind = pa.string() if name in as_text else kind
                 both = wider(known.get(name, kind), kind)
                 if both is None:
                     raise InputError(
@@ -182,8 +189,8 @@ class TableFiles:
     def _content_of(self, path: Path) -> _Content:
         with _reading(path):
             if self.kind == "csv":
-                rows, types = contents_of(path, self._headers[path])
-                return _Content([rows], types)
+                rows, types, codes = contents_of(path, self._headers[path])
+                return _Content([rows], types, codes)
             file = self._parquet(path)
             groups = range(file.metadata.num_row_groups)
             return _Content(

@@ -3,13 +3,15 @@
 `read_table` and `write_table` know CSV and Parquet, `split_target` takes the target out,
 `guess_task` says what kind of target it is, and `TableEncoder` turns the rest into float64. A value
 means the same wherever it is stored: "3", 3 and 3.0 are one number, and one of the
-`MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV.
+`MISSING_MARKERS` in a text column is a missing value in Parquet as in CSV. How text writes numbers
+and dates otherwise, such as "1.234,50 €" and "31.12.2024", is recognised and kept; digits with
+zeros in front, such as "01067", are codes.
 """
 
 from latentgp.sources.csv_files import MISSING_MARKERS
 from latentgp.tables.columns import CategoryColumn, NumberColumn
 from latentgp.tables.encoder import TableEncoder
-from latentgp.tables.files import read_table, write_table
+from latentgp.tables.files import check_table_path, read_table, write_table
 from latentgp.tables.targets import SplitTable, TaskGuess, guess_task, split_target
 from latentgp.tables.values import once
 
@@ -20,6 +22,7 @@ __all__ = [
     "SplitTable",
     "TableEncoder",
     "TaskGuess",
+    "check_table_path",
     "guess_task",
     "once",
     "read_table",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from latentgp.tables.notation import Notation, Recognised, plain, resemblance
 from latentgp.tables.values import (
     Tell,
     dates_in,
+    doubt_of,
     listed,
     numbers_in,
     rows_listed,
@@ -36,6 +38,8 @@ class NumberColumn:
         marks_missing: whether a 0/1 column says where the value was missing.
         origin: for dates, the earliest of training in ISO 8601, which becomes zero.
         unit: for dates, "days" or "seconds".
+        notation: how text writes the numbers or dates; None if as Python and ISO 8601 do.
+        doubt: what may be meant otherwise, in words; empty if nothing.
     """
 
     name: str
@@ -44,19 +48,27 @@ class NumberColumn:
     marks_missing: bool
     origin: str | None = None
     unit: Literal["days", "seconds"] | None = None
+    notation: Notation | None = None
+    doubt: str = ""
 
     @classmethod
-    def fit(cls, values: pd.Series, source: Any) -> NumberColumn:
-        """Learn the median, and for dates the origin and unit, from a column with some values."""
+    def fit(cls, values: pd.Series, source: Any, recognised: Recognised) -> NumberColumn:
+        """Learn the median, and for dates the origin and unit, from a column with some values.
+
+        Args:
+            values: with text as Python and ISO 8601 write it.
+            source: what they are.
+            recognised: how the column itself writes them.
+        """
         name, origin, unit = str(values.name), None, None
         missing = bool(values.isna().any())
         if source == "date":
             dates = dates_in(values)
             origin = dates.min().isoformat()
             unit = "days" if (dates.max() - dates.min()).total_seconds() > 2 * 86400 else "seconds"
-        column = cls(name, source, 0.0, missing, origin, unit)
-        median = float(np.nanmedian(column._raw(values)))
-        return cls(name, source, median, missing, origin, unit)
+        doubt = recognised.doubt or (doubt_of(values) if source in ("number", "text") else "")
+        column = cls(name, source, 0.0, missing, origin, unit, recognised.notation, doubt)
+        return replace(column, median=float(np.nanmedian(column._raw(values))))
 
     @property
     def feature_names(self) -> list[str]:
@@ -72,8 +84,12 @@ class NumberColumn:
             "boolean": "false/true as 0/1",
         }
         what = kinds.get(self.source, f"{self.unit} since {self.origin}")
+        if self.notation is not None:
+            written = self.notation.describe()
+            what = f"{what}, {written}" if self.source == "date" else written
         filled = f", missing values become the median {self.median:g} and are marked in a column"
-        return f"{self.name}: {what}" + (filled if self.marks_missing else "")
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        return f"{self.name}: {what}{filled if self.marks_missing else ''}{doubt}"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
@@ -92,6 +108,7 @@ class NumberColumn:
         """Give (N,) numbers in the encoded unit, NaN where missing."""
         import pandas as pd
 
+        values = plain(values, self.notation)
         if self.source != "date":
             return numbers_in(values, self.source)
         dates = dates_in(values)
@@ -108,12 +125,14 @@ class CategoryColumn:
         categories: those with a column of their own, sorted.
         others: rarer ones seen in training, which share one column.
         marks_missing: whether missing is a category, as it is where training had gaps.
+        doubt: what the categories look like instead, in words; empty if nothing.
     """
 
     name: str
     categories: tuple[str, ...]
     others: tuple[str, ...]
     marks_missing: bool
+    doubt: str = ""
 
     @classmethod
     def fit(cls, values: pd.Series) -> CategoryColumn:
@@ -123,7 +142,8 @@ class CategoryColumn:
         frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
         kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
         missing = bool(values.isna().any())
-        return cls(str(values.name), tuple(sorted(kept)), tuple(sorted(rest)), missing)
+        name, like = str(values.name), resemblance(texts_in(values).dropna())
+        return cls(name, tuple(sorted(kept)), tuple(sorted(rest)), missing, like)
 
     @property
     def feature_names(self) -> list[str]:
@@ -137,7 +157,8 @@ class CategoryColumn:
         total = len(self.categories) + len(self.others)
         line = f"{self.name}: {total} categories ({listed(self.categories)}) as 0/1 columns"
         line += f", the {len(self.others)} rarest share one" if self.others else ""
-        return line + (", missing is one more" if self.marks_missing else "")
+        line += ", missing is one more" if self.marks_missing else ""
+        return line + (f", {self.doubt}" if self.doubt else "")
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, C) zeros and ones; a category that training never saw has only zeros."""

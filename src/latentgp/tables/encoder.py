@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,14 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.tables.columns import CategoryColumn, NumberColumn
+from latentgp.tables.notation import commas
 from latentgp.tables.values import (
     Tell,
     checked_frame,
     column_of,
+    known_column,
     listed,
+    read_column,
     reason_to_leave_out,
     source_of,
     warn,
@@ -29,7 +33,8 @@ class TableEncoder:
     """What was learned from a training table about turning such tables into numbers.
 
     Made by `TableEncoder.fit`, never changed afterwards. Constant columns, columns without a value,
-    identifiers (text that differs in every row) and a nameless row index are left out.
+    identifiers (text that differs in every row, or whole numbers that do and are called `id`, say)
+    and a nameless row index are left out.
 
     Attributes:
         columns: the columns used, in the order of the training table.
@@ -49,23 +54,28 @@ class TableEncoder:
     left_out: tuple[tuple[str, str], ...]
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame) -> TableEncoder:
+    def fit(cls, frame: pd.DataFrame, leave_out: Iterable[str] = ()) -> TableEncoder:
         """Learn the encoding of a table.
 
         Args:
             frame: (N, D) training inputs, without the target.
+            leave_out: columns that are not to be used.
 
         Raises:
             InputError: if the table has no rows or columns, two columns of one name, an infinite
-                value, or no column worth using.
+                value, no column worth using, or no such column to leave out.
         """
         frame = checked_frame(frame)
+        asked = [known_column(frame, name) for name in leave_out]
         if len(frame) == 0:
             raise InputError("the table has no rows: pass at least one")
         columns: list[NumberColumn | CategoryColumn] = []
         left_out: list[tuple[str, str]] = []
         for name in frame.columns:
-            values = column_of(frame, name)
+            if name in asked:
+                left_out.append((name, "as asked for"))
+                continue
+            values, recognised = read_column(column_of(frame, name))
             reason = reason_to_leave_out(values)
             if reason is not None:
                 left_out.append((name, reason))
@@ -74,7 +84,7 @@ class TableEncoder:
             if source == "category":
                 columns.append(CategoryColumn.fit(values))
             else:
-                columns.append(NumberColumn.fit(values, source))
+                columns.append(NumberColumn.fit(values, source, recognised))
         if not columns:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out[:5])
             raise InputError(
@@ -86,6 +96,15 @@ class TableEncoder:
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         return [name for column in self.columns for name in column.feature_names]
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        return [
+            column.name
+            for column in self.columns
+            if isinstance(column, NumberColumn) and commas(column.notation)
+        ]
 
     def describe(self) -> list[str]:
         """Say in words, one line a column, what becomes of the table."""

@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import csv
+import re
 import warnings
+from collections.abc import Iterable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latentgp.errors import InputError
-from latentgp.sources.csv_files import MISSING_MARKERS, header_of
+from latentgp.sources.csv_files import CODE, MISSING_MARKERS, header_of
 from latentgp.sources.pieces import KIND_OF_ENDING
 from latentgp.tables.values import refuse_duplicates
+from latentgp.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
     r"""Read a CSV or Parquet file with a header into a data frame.
 
     CSV is UTF-8, separated by commas, semicolons or tabs (whichever the header uses most), with a
     decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`, or
-    nothing, for a missing value.
+    nothing, for a missing value. A column with whole numbers that begin with zeros, such as 01067,
+    stays text.
 
     Args:
         path: file ending in .csv, .parquet or .pq.
+        as_text: columns of CSV that stay text too.
 
     Raises:
         InputError: if the file is missing, empty, of another ending, unreadable, has no rows, or
@@ -45,7 +51,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     try:
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty: pass a file with a header and at least one row")
-        names, frame = _read_csv(path) if kind == "csv" else _read_parquet(path)
+        names, frame = _read_csv(path, as_text) if kind == "csv" else _read_parquet(path)
     except InputError:
         raise
     except UnicodeDecodeError as error:
@@ -63,7 +69,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
     r"""Write a data frame as CSV or Parquet, without its index, and return the path.
 
-    Numbers keep all their digits. Missing folders are made.
+    Numbers keep all their digits. Missing folders are made. It is written whole or not at all.
 
     Args:
         frame: what to write.
@@ -79,16 +85,28 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> Path:
     """
     path = Path(path)
     kind = _kind(path)
-    try:
+    with written_whole(path, ValueError, TypeError) as partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         if kind == "csv":
-            frame.to_csv(path, index=False)
+            frame.to_csv(partial, index=False)
         else:
-            frame.rename(columns=str).to_parquet(path, index=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path} cannot be written: {reason}") from error
+            frame.rename(columns=str).to_parquet(partial, index=False)
     return path
+
+
+def check_table_path(path: str | Path, rows: Path) -> Path:
+    """The path, if a table made of `rows` can be written there; called before the work.
+
+    Raises:
+        InputError: an ending that is not known, `path` is among the rows, or cannot be written to.
+    """
+    path = Path(path)
+    _kind(path)
+    if rows.resolve() in (path.resolve(), *path.resolve().parents):
+        raise InputError(
+            f"predictions in {path} would be among the rows of {rows}: name a file elsewhere"
+        )
+    return check_writable(path, makes_folders=True)
 
 
 def _kind(path: Path) -> str:
@@ -98,24 +116,42 @@ def _kind(path: Path) -> str:
     return kind
 
 
-def _read_csv(path: Path) -> tuple[list[str], pd.DataFrame]:
+def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFrame]:
     import pandas as pd
 
     header = header_of(path)
-    with warnings.catch_warnings():
-        # pandas only warns when every row is longer than the header, and drops the rest.
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        frame = pd.read_csv(
-            path,
-            sep=header.separator,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-            index_col=False,
-            keep_default_na=False,
-            na_values=list(MISSING_MARKERS),
-            low_memory=False,
-        )
+
+    def read(text: Iterable[str]) -> pd.DataFrame:
+        with warnings.catch_warnings():
+            # pandas only warns when every row is longer than the header, and drops the rest.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path,
+                sep=header.separator,
+                encoding="utf-8-sig",
+                skipinitialspace=True,
+                index_col=False,
+                keep_default_na=False,
+                na_values=list(MISSING_MARKERS),
+                low_memory=False,
+                dtype=dict.fromkeys(text, "str"),
+            )
+
+    frame = read(set(as_text) & set(header.names))
+    if _may_hold_codes(path):
+        numbers = frame.select_dtypes("number").columns
+        as_written = read(numbers)
+        for name in numbers:
+            texts = as_written[name].str.strip()
+            if texts.str.fullmatch(CODE).any():
+                frame[name] = texts
     return header.names, frame
+
+
+def _may_hold_codes(path: Path) -> bool:
+    """Whether any field of a file begins with a zero and goes on with digits."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
+        return re.search(rb"[\s,;\"]" + CODE.encode(), text) is not None
 
 
 def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from latentgp.errors import InputError
+from latentgp.tables.notation import resemblance
 from latentgp.tables.values import (
     checked_frame,
     column_of,
-    listed,
+    known_column,
     numbers_in,
+    read_column,
     source_of,
     with_markers_missing,
 )
@@ -66,17 +67,8 @@ def split_target(frame: pd.DataFrame, target: str) -> SplitTable:
         (1, [3.0])
     """
     frame = checked_frame(frame)
-    names = list(frame.columns)
-    target = str(target)
-    if target not in names:
-        lowered: dict[str, str] = {}
-        for name in names:
-            lowered.setdefault(name.lower().strip(), name)
-        near = difflib.get_close_matches(target.lower().strip(), lowered, n=3, cutoff=0.6)
-        matches = [lowered[name] for name in near] or names
-        did = "did you mean" if near else "the columns are"
-        raise InputError(f"there is no column {target!r}: {did} {listed(matches)}")
-    if len(names) == 1:
+    target = known_column(frame, target)
+    if frame.shape[1] == 1:
         raise InputError(f"{target!r} is the only column: add at least one input column")
     values = column_of(frame, target)
     known = values.notna().to_numpy()
@@ -92,13 +84,14 @@ def guess_task(target: pd.Series) -> TaskGuess:
 
     Text, truth values, categories, and whole numbers with exactly two distinct values are classes,
     categories with an order ordered ones. Whole numbers whose lowest is 0 are counts. Everything
-    else, fractional numbers stored as text included, is a quantity.
+    else, fractional numbers stored as text and amounts such as "$1,200" included, is a quantity.
 
     Args:
         target: (N,) target column; missing values are ignored.
 
     Raises:
-        InputError: if no value is known, or the target is a date.
+        InputError: if no value is known, the target is a date, or text of many values that look
+            like numbers or dates.
 
     Example:
         >>> import pandas
@@ -114,13 +107,21 @@ def guess_task(target: pd.Series) -> TaskGuess:
         if values.cat.ordered and values.nunique() > 2:
             return TaskGuess("ordinal", "its type is category with an order")
         return TaskGuess("classification", "its type is category")
+    values, recognised = read_column(values)
     source = source_of(values)
+    if recognised.notation is not None and source == "text":
+        source = "number"
+        values = pd.Series(numbers_in(values, source))
     if source == "date":
         raise InputError("the target is a date: pass a number of days or seconds instead")
     distinct = values.nunique()
     if source == "boolean":
         return TaskGuess("classification", "it is true or false")
     if source == "category":
+        if like := resemblance(values):
+            raise InputError(
+                f"the target {target.name!r} is text, {like}, or choose the task classification"
+            )
         return TaskGuess("classification", f"it is text with {distinct} distinct values")
     whole = bool((numbers_in(values, "number") % 1 == 0).all())
     if source == "text" and whole:

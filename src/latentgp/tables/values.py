@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import warnings
 from collections.abc import Callable, Iterable
@@ -12,11 +13,17 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.sources.csv_files import MISSING_MARKERS
+from latentgp.tables.notation import Recognised, are_codes, plain, recognise, resemblance
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Tell = Callable[[str, str], None]  # what was seen in some rows, and what else is to be said
+_IDENTIFIERS = {
+    *("id", "ids", "identifier", "uid", "uuid", "guid", "pk", "key", "index", "idx"),
+    *("no", "nr", "num", "number", "nummer", "serial", "row", "rownum"),
+}
+_ROWS_IN_STEPS = 20
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")
 
 
@@ -37,6 +44,32 @@ def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
     """Give one column, with text trimmed and missing-value markers missing."""
     column: Any = frame[name]  # names are unique, so it is a series
     return with_markers_missing(column)
+
+
+def known_column(frame: pd.DataFrame, name: str) -> str:
+    """A column's name as text, if the table has it; an InputError names the nearest ones."""
+    names, name = list(frame.columns), str(name)
+    if name in names:
+        return name
+    lowered: dict[str, str] = {}
+    for other in names:
+        lowered.setdefault(other.lower().strip(), other)
+    near = difflib.get_close_matches(name.lower().strip(), lowered, n=3, cutoff=0.6)
+    did = "did you mean" if near else "the columns are"
+    matches = [lowered[other] for other in near] or names
+    raise InputError(f"there is no column {name!r}: {did} {listed(matches)}")
+
+
+def read_column(values: pd.Series) -> tuple[pd.Series, Recognised]:
+    """The column with text as Python and ISO 8601 write it, and how it was written before."""
+    import pandas as pd
+
+    known = values.dropna()
+    recognised = Recognised(None)
+    textual = _is_textual(values) and not isinstance(values.dtype, pd.CategoricalDtype)
+    if textual and len(known) and source_of(known) == "category":
+        recognised = recognise(known)
+    return plain(values, recognised.notation), recognised
 
 
 def _is_textual(values: pd.Series) -> bool:
@@ -73,12 +106,47 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
     distinct = texts.nunique()
     if distinct == 1 and len(known) == rows:
         return f"it is constant ({texts.iloc[0]})"
-    categorical = isinstance(values.dtype, pd.CategoricalDtype)
-    if distinct == rows > 2 and (categorical or source_of(known) == "category"):
-        return f"it looks like an identifier (all {rows} values differ)"
-    if distinct == rows and str(values.name).startswith("Unnamed: "):  # pandas' index, saved
+    if distinct < rows:
+        return None
+    differ = f"all {rows} values differ"
+    if str(values.name).startswith("Unnamed: "):  # pandas' index, saved
         return "it has no name and its values all differ"
+    if rows == 2:
+        return None
+    if isinstance(values.dtype, pd.CategoricalDtype) or source_of(known) == "category":
+        like = resemblance(known)
+        return f"it looks like an identifier ({differ}){f', {like}' if like else ''}"
+    if _names_an_identifier(str(values.name)) and _are_whole(known):
+        return (
+            f"it is an identifier by its name, and {differ} and are whole: rename the column to "
+            "have it used"
+        )
     return None
+
+
+def doubt_of(values: pd.Series) -> str:
+    """What may be wrong with a column of numbers as an input, in words; empty if nothing.
+
+    Whole numbers in steps of one size may number the rows, or be the time of a series.
+    """
+    known = values.dropna()
+    if len(known) < max(len(values), _ROWS_IN_STEPS) or not _are_whole(known):
+        return ""
+    steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
+    if len(steps) > 1 or steps[0] == 0:
+        return ""
+    return "it looks like an identifier (it numbers the rows): if it is one, leave the column out"
+
+
+def _names_an_identifier(name: str) -> bool:
+    """Whether the last word of a column's name says so: id, house_id, HouseID, "order no."."""
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+", name)
+    return bool(words) and words[-1].lower() in _IDENTIFIERS
+
+
+def _are_whole(known: pd.Series) -> bool:
+    source = source_of(known)
+    return source in ("number", "text") and bool((numbers_in(known, source) % 1 == 0).all())
 
 
 def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", "category"]:
@@ -100,6 +168,8 @@ def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", 
     if all(isinstance(value, bool | np.bool_) for value in values):
         return "boolean"
     texts = pd.Series([str(value) for value in values], dtype=object)
+    if are_codes(texts):
+        return "category"
     if not np.isnan(_parsed(texts)).any():
         only_text = all(isinstance(value, str) for value in values)
         return "text" if only_text else "number"

@@ -1,0 +1,54 @@
+"""Laws written as text, such as LogNormal(0, 1): parsed, never run."""
+
+import re
+from collections.abc import Iterable
+
+from numpyro import distributions
+from numpyro.distributions import Distribution
+
+from latentgp.errors import InputError
+
+_NAMES = ("LogNormal", "Normal", "HalfNormal", "Exponential", "Gamma", "InverseGamma", "Uniform")
+_LAW = re.compile(r"\s*(\w+)\s*\(([^()]*)\)\s*")
+
+
+def priors_from(texts: Iterable[str]) -> dict[str, Distribution | None]:
+    """Priors by the path of their parameter.
+
+    Args:
+        texts: each a path, "=", and a law of NumPyro's with numbers in its own order, or "none".
+
+    Raises:
+        InputError: none of these, or numbers that the law cannot have.
+
+    Example:
+        >>> priors = priors_from(["kernel.lengthscale=Gamma(2, 0.5)", "kernel.variance=none"])
+        >>> float(priors["kernel.lengthscale"].rate), priors["kernel.variance"]
+        (0.5, None)
+    """
+    priors: dict[str, Distribution | None] = {}
+    for text in texts:
+        path, _, law = text.partition("=")
+        priors[path.strip()] = None if law.strip() == "none" else _law_from(text, law)
+    return priors
+
+
+def _law_from(text: str, law: str) -> Distribution:
+    found = _LAW.fullmatch(law)
+    if found is None or found[1] not in _NAMES:
+        raise InputError(
+            f"{text!r} is no prior: give a parameter's path, = and one of {', '.join(_NAMES)} with "
+            "its numbers, such as kernel.lengthscale=LogNormal(0, 1), or none"
+        )
+    kind = getattr(distributions, found[1])
+    names = list(kind.arg_constraints)
+    try:
+        numbers = [float(number) for number in found[2].split(",")]
+        if len(numbers) != len(names):
+            raise ValueError(f"got {len(numbers)}")
+        kind(*numbers, validate_args=True)
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is no prior ({error}): give {found[1]} the number(s) {', '.join(names)}"
+        ) from error
+    return kind(*numbers)  # it need not check values too: a search may look outside its support

@@ -1,0 +1,216 @@
+"""A table made ready for an estimator: what kind of target it has, and what its columns become."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.estimators import (
+    BINARY,
+    COUNTS,
+    MULTICLASS,
+    REGRESSION,
+    GPClassifier,
+    GPCountRegressor,
+    GPOrdinalClassifier,
+    GPRegressor,
+)
+from latentgp.tables import TableEncoder, guess_task, split_target
+from latentgp.tables.notation import Notation, Recognised, plain
+from latentgp.tables.targets import Task
+from latentgp.tables.values import listed, numbers_in, read_column, source_of, texts_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WEIGHTS = "give numbers, not negative"
+
+Estimator = GPRegressor | GPCountRegressor | GPClassifier | GPOrdinalClassifier
+
+ESTIMATORS: dict[Task, type[Estimator]] = {
+    "regression": GPRegressor,
+    "count": GPCountRegressor,
+    "classification": GPClassifier,
+    "ordinal": GPOrdinalClassifier,
+}
+TASKS: dict[str, Task] = {
+    **dict.fromkeys(REGRESSION, "regression"),
+    **dict.fromkeys(COUNTS, "count"),
+    **dict.fromkeys([*BINARY, *MULTICLASS], "classification"),
+    "ordinal": "ordinal",
+}
+
+
+class Side(NamedTuple):
+    """What a number of each row says of the target, and predictions without it."""
+
+    task: Task
+    likelihood: str
+    without: str | None
+
+
+SIDES = {
+    "exposure": Side("count", "auto", "predictions are in one unit of exposure"),
+    "trials": Side("count", "binomial", "predictions are of one trial"),
+    "censored": Side("regression", "weibull", None),  # what is predicted is the event
+    "noise_variance": Side("regression", "auto", "predictions have the learned noise only"),
+}
+
+
+class Settled(NamedTuple):
+    """What kind of target it is and its law, with what was not asked for in words."""
+
+    task: Task
+    likelihood: str
+    notes: list[str]
+
+
+def settle(
+    target: "pd.Series",
+    task: Task | Literal["auto"],
+    likelihood: str,
+    side_columns: Mapping[str, str],
+    order: Sequence[str] | None,
+) -> Settled:
+    """Decide what was left open, as `TableModel.fit` says.
+
+    Raises:
+        InputError: a side column or an order that the task has none of.
+    """
+    notes, sides = [], {}
+    for name, column in side_columns.items():
+        if name not in SIDES:
+            raise InputError(f"there is no side column {name!r}: name one of {listed(SIDES)}")
+        sides[name] = SIDES[name]
+        if task == "auto" and likelihood == "auto":
+            task = sides[name].task
+            notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
+    if task == "auto":
+        if likelihood in TASKS:
+            task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
+        elif order is not None:
+            task, reason = "ordinal", "an order is given"
+        else:
+            task, reason = guess_task(target)
+        notes.append(f"{task} of {target.name!r}, because {reason}")
+    for name, side in sides.items():
+        if side.task != task:
+            raise InputError(
+                f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
+                f"{task}: leave {name} out, or choose another task or likelihood"
+            )
+        if likelihood == "auto" and side.likelihood != "auto":
+            likelihood = side.likelihood
+            notes.append(f"likelihood {likelihood!r}, because of {name}")
+    if order is not None and task != "ordinal":
+        raise InputError(
+            f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
+            "leave the order out, or choose the task ordinal"
+        )
+    return Settled(task, likelihood, notes)
+
+
+class Started(NamedTuple):
+    """A table made ready for an estimator that is not fitted yet."""
+
+    estimator: Estimator
+    encoder: TableEncoder
+    task: Task
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    side: dict[str, np.ndarray]
+    notes: tuple[str, ...]
+    notation: Notation | None
+
+
+def start(
+    frame: "pd.DataFrame",
+    target: str,
+    *,
+    task: Task | Literal["auto"],
+    likelihood: str,
+    weights: str | None,
+    side_columns: dict[str, str],
+    order: Sequence[str] | None,
+    leave_out: Sequence[str],
+    settings: dict[str, Any],
+) -> Started:
+    """Make a table ready, as `TableModel.fit` says.
+
+    Raises:
+        InputError: as `TableModel.fit` does.
+    """
+    split = split_target(frame, target)
+    inputs, notes, side = split.inputs, [], {}
+    if split.rows_dropped:
+        notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
+    task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
+    notes += why
+    for name, column in side_columns.items():
+        inputs, side[name] = taken_out(inputs, column, name, "give a number in every row")
+    row_weights = None
+    if weights is not None:
+        inputs, row_weights = taken_out(inputs, weights, "weights", WEIGHTS)
+    recognised = Recognised(None)
+    if task in ("regression", "count"):
+        recognised = read_column(split.target)[1]
+    notes += recognised.described(target)
+    encoder = TableEncoder.fit(inputs, leave_out)
+    notes += encoder.describe()
+    if task == "ordinal":
+        order = order or _order_of(split.target)
+        settings = settings | {"order": order}
+        if order is not None:
+            notes.append(f"in the order {' < '.join(order)}")
+    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
+    notation = recognised.notation
+    X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
+    return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+
+
+def _order_of(target: "pd.Series") -> list[str] | None:
+    """The labels from lowest to highest, of numbers and of categories with an order."""
+    if getattr(target.dtype, "ordered", False):
+        return texts_in(target.cat.categories.to_series()).tolist()
+    known = target.drop_duplicates().astype(object).infer_objects()
+    source = source_of(known)
+    if source not in ("number", "text", "boolean"):
+        return None
+    ascending = np.argsort(numbers_in(known, source), kind="stable")
+    return texts_in(known.iloc[ascending]).tolist()
+
+
+def targets_of(target: "pd.Series", task: str, notation: Notation | None) -> np.ndarray:
+    """Targets as an estimator takes them: labels as text, others as numbers, shape (N,)."""
+    if task in ("classification", "ordinal"):
+        return texts_in(target).to_numpy(dtype=str)
+    return _numbers("target", plain(target, notation), "use --task classification, or clean it")
+
+
+def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
+    try:
+        return column.to_numpy(dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the {what} {column.name!r} is not a number in every row ({error}): {advice}"
+        ) from error
+
+
+def sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """What the likelihood reads of each row, by its name for it."""
+    return {
+        name: taken_out(frame, column, name, "give a number in every row")[1]
+        for name, column in columns.items()
+    }
+
+
+def taken_out(
+    inputs: "pd.DataFrame", column: str, what: str, advice: str
+) -> tuple["pd.DataFrame", np.ndarray]:
+    """The inputs without a column, and its numbers, shape (N,)."""
+    inputs, values, dropped = split_target(inputs, column)
+    if dropped:
+        raise InputError(f"the {what} column {column!r} is missing in {dropped} row(s): fill it")
+    return inputs, _numbers(f"{what} column", values, advice)

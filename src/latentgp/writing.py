@@ -1,0 +1,79 @@
+"""Files that are written whole or not at all."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from latentgp.errors import InputError
+
+
+def check_writable(path: str | Path, *, makes_folders: bool = False) -> Path:
+    """The path, if a file can be written there; nothing is left behind, none there is touched.
+
+    Args:
+        path: of the file.
+        makes_folders: whether its folder may be missing, as it is made when the file is written.
+
+    Raises:
+        InputError: it is a folder or a device, its folder is missing or cannot be written to.
+
+    Example:
+        >>> import tempfile
+        >>> check_writable(tempfile.mkdtemp() + "/new/table.csv", makes_folders=True).name
+        'table.csv'
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        what = "a folder" if path.is_dir() else "no regular file"
+        raise InputError(f"{path} is {what}: name a file to write")
+    folder = path.parent
+    if makes_folders:
+        folder = next(above for above in (folder, *folder.parents) if above.exists())
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        raise InputError(f"the folder {folder} {what}: make it, or name another")
+    trial = folder / _beside(path).name
+    with writing(path):
+        if not trial.exists():  # or it is left of a process that was killed in writing
+            trial.open("xb").close()
+            trial.unlink()
+    return path
+
+
+@contextmanager
+def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its place once it is whole.
+
+    Args:
+        path: of the file; an earlier one there stays until the end.
+        errors: of a writer, which are raised as the user's, as those of the disk are.
+
+    Raises:
+        InputError: what the disk or the writer refuses; nothing is left behind then.
+    """
+    partial = _beside(path)
+    try:
+        with writing(path, *errors):
+            yield partial
+            partial.replace(path)
+    except BaseException:  # an interrupt too
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+@contextmanager
+def writing(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Raise what a disk (or a writer, by such errors) refuses as the user's error."""
+    try:
+        yield
+    except (OSError, *errors) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(
+            f"{path} cannot be written: {' '.join(reason.split())}; make room for it, or name "
+            "another file to write"
+        ) from error
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.partial")
