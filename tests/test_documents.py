@@ -1,4 +1,4 @@
-"""Python blocks of the README, the guides and CONTRIBUTING run, examples too; links lead somewhere."""
+"""Python blocks of the README, the guides and CONTRIBUTING run, so do examples; links are right."""
 
 import os
 import re
