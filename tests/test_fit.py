@@ -144,6 +144,65 @@ def test_a_second_fit_of_batches_or_draws_compiles_nothing(compilations, likelih
     assert compilations == []
 
 
+ROWS = np.random.default_rng(7).uniform(0, 5, (64, 2))
+WAVE = np.sin(2 * ROWS[:, 0])
+STEPS = (WAVE > 0).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "method"),
+    [
+        (lgp.Gaussian(0.1), WAVE, lgp.ExactGP()),
+        (lgp.Bernoulli(), STEPS, lgp.VariationalInference()),
+        (lgp.StudentT(), WAVE, lgp.AugmentedVI(lgp.Inducing(points=ROWS[:10]))),
+    ],
+)
+def test_growing_data_compile_nothing(compilations, likelihood, y, method):
+    """Rows up to 64 share their programs: a round of Bayesian optimisation, a learning curve."""
+    model = lgp.LatentGP(lgp.RBF([1.0, 1.0]), likelihood)
+
+    def rounds(size):
+        data = lgp.Data(ROWS[:size], y[:size])
+        posterior = lgp.fit(model, data, key=KEY, method=method, max_evaluations=5).posterior
+        paths = posterior.sample_paths(key=KEY, number=4, features=16)
+        return posterior.predict(ROWS).mean, paths(ROWS)
+
+    rounds(40)
+    compilations.clear()
+    for size in (41, 50, 64):
+        assert all(np.all(np.isfinite(values)) for values in rounds(size))
+    assert compilations == []
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "method"),
+    [
+        (lgp.Gaussian(0.1), WAVE, lgp.ExactGP()),
+        (lgp.Gaussian(0.1), WAVE, lgp.CollapsedVI(lgp.Inducing(points=ROWS[:10]))),
+        (lgp.Bernoulli(), STEPS, lgp.VariationalInference()),
+        (lgp.Bernoulli(), STEPS, lgp.AugmentedVI()),
+        (lgp.Bernoulli(), STEPS, lgp.Laplace()),
+        (lgp.Bernoulli(), STEPS, lgp.ExpectationPropagation()),
+        (lgp.StudentT(), WAVE, lgp.VariationalInference(lgp.Inducing(points=ROWS[:10]))),
+    ],
+)
+def test_rows_that_fill_up_change_nothing(monkeypatch, likelihood, y, method):
+    model, data = lgp.LatentGP(lgp.RBF([1.0, 1.0]), likelihood), lgp.Data(ROWS[:41], y[:41])
+
+    def answers():
+        fitted = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        posterior = fitted.posterior
+        evidence = float(posterior.log_evidence)
+        mean, variance = posterior.predict_f(ROWS)
+        update = posterior.remembered()
+        return mean, variance, np.array([evidence]), update.white.linear.sum()[None]
+
+    padded = answers()
+    monkeypatch.setattr(lgp.Data, "padded", lgp.Data.divisible)
+    for one, other in zip(padded, answers(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(("limit", "forgets"), [("65530", False), ("100", True), ("?", False)])
 def test_programs_are_forgotten_before_there_are_too_many(
     compilations, monkeypatch, tmp_path, limit, forgets
@@ -700,7 +759,7 @@ def test_a_search_and_a_sampler_stay_where_the_prior_is():
             assert np.ptp(values) > 0.1
         assert 5 <= np.min(values) <= np.max(values) <= 5.5
         assert found.diagnostics.warnings[0].startswith(
-            "kernel.lengthscale was 6., outside the support of its prior (Uniform)"
+            "kernel.lengthscale was 6, outside the support of its prior (Uniform)"
         )
     found = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False, priors=priors)
     assert found.model.kernel.lengthscale == 6

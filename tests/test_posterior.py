@@ -206,7 +206,7 @@ def test_a_users_program_in_single_precision_breaks_nothing():
     posterior = lgp.fit(model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False).posterior
     for _ in range(3):
         jax.jit(lambda z: z @ jnp.asarray(posterior.latent.X).T)(jnp.zeros((1, 2)))
-        jax.jit(lambda z: posterior.latent.weights @ z)(jnp.zeros(len(X)))
+        jax.jit(lambda z: z @ posterior.latent.weights)(jnp.zeros((1, 1)))
         jax.jit(lambda z: z * posterior.model.kernel.lengthscale)(jnp.zeros(2))
     again = lgp.fit(posterior.model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False)
     for answer in (lambda p: p.predict_f(X).mean, lambda p: p.sample_f(X, key=KEY)):

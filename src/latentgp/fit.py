@@ -416,7 +416,7 @@ def _by_sites(
     scale = task.scales(data)
     space = task.space(scale)
     bounds = search_bounds(space, scale)
-    rows = data.divisible(number_of_shards()).to_device()
+    rows = data.padded(number_of_shards()).to_device()
     kept = _checkpoint(
         checkpoint,
         task,
@@ -425,6 +425,7 @@ def _by_sites(
         algorithm,
         restarts=restarts,
         tolerance=tolerance,
+        padded_rows=rows.size,
     )
     driving = task.driving._replace(checkpoint=kept)
     driver = Driver(max_evaluations=max_evaluations, driving=driving)
@@ -689,7 +690,7 @@ def _sample(
     if learns:
         start = dataclasses.replace(method.starting_method(), representation=ready)
         algorithm = start.algorithm(model)
-        rows = data.divisible(number_of_shards()).to_device()
+        rows = data.padded(number_of_shards()).to_device()
         learned = _start(task, algorithm, space, search_bounds(space, scale), rows)
         space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
     driving = task.driving._replace(checkpoint=kept)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -19,6 +18,7 @@ from latentgp.inference.profile import Settled
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals
 from latentgp.likelihoods import Gaussian
+from latentgp.linalg.streaming import apply_in_buckets
 from latentgp.parameters import ParameterSpace
 
 _AT_A_BOUND = 1e-2
@@ -228,7 +228,8 @@ def judge(
             "use more of them if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
-    scales = np.asarray(_prior_variances(posterior.model.kernel, data.X[:_SAMPLED_ROWS]))
+    sample = data.X[:_SAMPLED_ROWS]
+    scales = apply_in_buckets(_prior_variances, posterior.model.kernel, rows=sample).mean(axis=0)
     scale = float(np.max(scales))
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
@@ -260,9 +261,9 @@ def judge(
 
 
 @jax.jit
-def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"]:
-    """Of each latent function, the mean over rows."""
-    return jnp.mean(latent_diagonals(kernel, X), axis=1)
+def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    """Of each latent function at every row."""
+    return latent_diagonals(kernel, X).T
 
 
 def _at_bounds(

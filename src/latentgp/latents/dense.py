@@ -6,6 +6,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
@@ -38,7 +39,7 @@ class DensePosterior(LatentPosterior):
     """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
 
     Attributes:
-        X: inputs of the rows, shape (N, D).
+        X: inputs of the rows, shape (N, D); the last ones may be copies that say nothing.
         weights: K^-1 times the posterior mean, shape (Q, N).
         precision: W, shape (Q, N).
         root_precision: W^1/2, shape (Q, N); zero where a precision is negative.
@@ -88,17 +89,25 @@ class DensePosterior(LatentPosterior):
         return self.X
 
     def remembered(self, log_evidence: float) -> Remembered:
-        grams = latent_grams(self.kernel, self.X)
+        # Rows that say nothing, copies of others among them, would make the prior singular.
+        saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
+        chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
+        X, all_weights, precisions = (
+            self.X[chosen],
+            self.weights[:, chosen],
+            self.precision[:, chosen],
+        )
+        grams = latent_grams(self.kernel, X)
         prior = over_latents(jittered_cholesky, grams).factor
 
         def sites(gram, lower, weights, precision):
             linear = weights + precision * (gram @ weights)
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
-        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
+        white = over_latents(sites, grams, prior.lower, all_weights, precisions)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
-        return Remembered(self.X, prior.inverse, white, constant, signed)
+        return Remembered(X, prior.inverse, white, constant, signed)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
