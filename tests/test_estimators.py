@@ -639,6 +639,19 @@ def test_an_unknown_argument_of_predict_is_refused():
         regressor.predict([[1.0]], noise_varience=[0.1])
 
 
+def test_a_constant_column_leaves_every_length_scale_in_its_place():
+    rng = np.random.default_rng(0)
+    inputs = np.c_[rng.uniform(0, 3, 60), np.ones(60), rng.uniform(0, 3, 60)]
+    regressor = GPRegressor(random_state=0).fit(inputs, np.sin(3 * inputs[:, 2]) + inputs[:, 0])
+    found = regressor.lengthscales_
+    assert found.shape == (3,)
+    assert np.isinf(found[1])
+    assert 0 < found[2] < found[0] < np.inf
+    np.testing.assert_array_equal(found[[0, 2]], regressor.model_.kernel.kernel.lengthscale)
+    bars = lgp.plots.relevance(None, found, ["a", "b", "c"])
+    assert [tick.get_text() for tick in bars.get_yticklabels()] == ["c", "a", "b"]
+
+
 class TestHowTheSearchGoes:
     """Priors, frozen values and limits are for estimators as they are for `fit`."""
 

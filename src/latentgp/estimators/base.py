@@ -41,6 +41,7 @@ from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
+from latentgp.parameters import lengthscales
 from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
 from latentgp.sources.centred import CentredRows, centred
@@ -243,6 +244,7 @@ class GPEstimator(BaseEstimator):
         """What a fit found, as attributes; and what it warns of."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
+        self.lengthscales_ = lengthscales(self.model_, self.posterior_.latent_inputs())
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason

@@ -196,6 +196,8 @@ class GPClassifier(LabelEstimator):
     Attributes:
         classes_: the labels, sorted.
         model_: the learned model; its latent functions are on the logit scale.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.

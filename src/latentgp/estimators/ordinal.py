@@ -42,6 +42,8 @@ class GPOrdinalClassifier(LabelEstimator):
     Attributes:
         classes_: the labels in their order.
         model_: the learned model; the noise of its latent function has a standard deviation of 1.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.

@@ -87,6 +87,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
     Attributes:
         model_: the learned model, in the units of the data.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior; ask it about the latent function.
         side_information_: which of "noise_variance" and "censored" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
