@@ -11,7 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, check_known, row_weights
-from latentgp.inference.methods import AugmentedVI, GibbsSampling
+from latentgp.inference.methods import (
+    DENSE_CLASSES,
+    DENSE_OTHERWISE,
+    AugmentedVI,
+    GibbsSampling,
+)
 from latentgp.likelihoods import (
     BayesianSVM,
     Bernoulli,
@@ -19,6 +24,7 @@ from latentgp.likelihoods import (
     BijectiveLogisticSoftmax,
     ClassLikelihood,
     HeavisideMulticlass,
+    LeastSquares,
     Likelihood,
     LogisticSoftmax,
     RobustMax,
@@ -27,6 +33,7 @@ from latentgp.likelihoods import (
 )
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
+MANY_CLASSES = 10  # from which least squares is as good as the softmax, and much faster
 
 BINARY: dict[str, type[Likelihood]] = {
     "logit": Bernoulli,
@@ -40,6 +47,7 @@ MULTICLASS: dict[str, type[ClassLikelihood]] = {
     "scaled-logistic-softmax": ScaledLogisticSoftmax,
     "robust-max": RobustMax,
     "heaviside": HeavisideMulticlass,
+    "least-squares": LeastSquares,
 }
 
 
@@ -209,6 +217,9 @@ class GPClassifier(LabelEstimator):
         conjugate = isinstance(self.method, AugmentedVI | GibbsSampling)
         conjugate |= self.method in ("augmented", "gibbs")
         several = "logistic-softmax" if conjugate else "softmax"  # softmax has no augmentation
+        if number >= MANY_CLASSES and self.method == "auto" and self.n_inducing is None:
+            few = data.size <= DENSE_OTHERWISE
+            several = "softmax" if few or data.size > DENSE_CLASSES else "least-squares"
         likelihood = self._chosen(several if number > 2 else "logit", names)
         if isinstance(likelihood, type):
             counted = issubclass(likelihood, ClassLikelihood)
