@@ -228,7 +228,9 @@ class Dense(Representation):
         sites: GaussianSites,
     ) -> DensePosterior:
         columns = slice(0, 1) if self.shared else slice(None)
-        return _conditioned(kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed)
+        return _conditioned(
+            kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed
+        )
 
 
 class _Solved(NamedTuple):
