@@ -77,9 +77,15 @@ class LeastSquares(ClassLikelihood):
     def predictive_probabilities(
         self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
     ) -> Float[Array, "N K"]:
-        """By MacKay's (1992, eq. 10) approximation, of differences of two latents."""
-        shrunk = jnp.sqrt(1 + np.pi / 4 * variance / self._scale**2)
-        return jax.nn.softmax(mean / (self._scale * shrunk), axis=1)
+        """From MacKay's (1992, eq. 10) approximation for each pair of classes."""
+
+        def own(column: tuple[Float[Array, "N"], Float[Array, "N"]]) -> Float[Array, "N"]:
+            ahead, both = column[0][:, None] - mean, column[1][:, None] + variance
+            spread = jnp.sqrt(self._scale**2 + np.pi / 8 * both)
+            return jnp.exp(-jax.nn.logsumexp(-ahead / spread, axis=1))
+
+        values = jax.lax.map(own, (mean.T, variance.T)).T
+        return values / jnp.sum(values, axis=1, keepdims=True)
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -107,7 +113,7 @@ class LeastSquares(ClassLikelihood):
                 at(log_temperature).predictive_log_prob(y, mean, variance, side), weights=weights
             )
 
-        found = minimize_scalar(loss, bounds=_LOG_TEMPERATURES, method="bounded")
+        found: Any = minimize_scalar(loss, bounds=_LOG_TEMPERATURES, method="bounded")
         return at(float(found.x))
 
     @property
