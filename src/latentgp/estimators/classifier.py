@@ -182,7 +182,8 @@ class GPClassifier(LabelEstimator):
     Args:
         kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
         likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
-            "logistic-softmax" with the methods "augmented" and "gibbs". Others: "probit" and
+            "logistic-softmax" with the methods "augmented" and "gibbs", or, for ten and more of
+            401 to 5,000 rows with method "auto", "least-squares". Others: "probit" and
             "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
             "bijective-logistic-softmax", "robust-max" and "heaviside" (by expectation
             propagation) for any number; or a likelihood object of classes.

@@ -33,8 +33,8 @@ class LeastSquares(ClassLikelihood):
         temperature: of the probabilities.
 
     Example:
-        >>> LeastSquares(3, noise_variance=0.5).class_probabilities(np.zeros(3), {}).tolist()
-        [0.3333333333333333, 0.3333333333333333, 0.3333333333333333]
+        >>> LeastSquares(3, noise_variance=0.5).noise_variance
+        array(0.5)
     """
 
     is_normalised: ClassVar[bool] = False
