@@ -92,6 +92,8 @@ class SiteInference(eqx.Module):
         rule.check(model.likelihood)
         signed = rule.signed(model.likelihood)
         suited = representation.suited(signed=signed, power=rule.power)
+        if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
+            suited = suited.sharing()
         return cls(suited, rule, tolerance, max_updates)
 
     def until_settled(self) -> "SiteInference":

@@ -148,6 +148,10 @@ class SiteRule(eqx.Module):
         """Whether precisions can be negative."""
         return not likelihood.is_log_concave
 
+    def shares_precisions(self, likelihood: Likelihood) -> bool:
+        """Whether a row's sites have one precision for all latents; not unless overridden."""
+        return False
+
     def stuck(self, variance: Float[Array, "N Q"], current: GaussianSites) -> Bool[Array, "N"]:
         """Which rows keep their sites because no update can be made; none unless overridden.
 
