@@ -293,6 +293,12 @@ class GibbsSampling(SamplingMethod):
             )
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        if self.augmentation is None and augmentation_of(model.likelihood) is None:
+            draws = "NUTS for draws, or " if model.likelihood.is_continuous else ""
+            raise InputError(
+                f"{type(model.likelihood).__name__} has no augmentation, which GibbsSampling "
+                f"needs; use {draws}{_usual(model)}."
+            )
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
         dense = isinstance(self.representation, Dense)
@@ -476,6 +482,11 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     )
 
 
+def _usual(model: LatentGP) -> str:
+    """What "auto" takes for a model, by name."""
+    return type(choose_method(model, 1).method).__name__
+
+
 def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense | Inducing:
     gaussian = isinstance(model.likelihood, Gaussian)
     if n_inducing is None and rows <= (_DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE):
@@ -579,9 +590,8 @@ def _check_share(method: SiteMethod, name: str, advice: str) -> None:
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     augmentation = augmentation_of(model.likelihood)
     if augmentation is None or not augmentation.is_exact:
-        others = "VariationalInference" if augmentation is None else "AugmentedVI"
         raise InputError(
             f"{type(method).__name__} needs Gaussian noise on one output, but the likelihood is "
-            f"{type(model.likelihood).__name__}; use {others}."
+            f"{type(model.likelihood).__name__}; use {_usual(model)}."
         )
     return SiteInference.of(model, method.representation, AugmentationRule())

@@ -16,8 +16,7 @@ from latentgp.latents.dense import DensePosterior
 
 _FEWEST_ROWS = 20
 _GAIN_A_ROW, _GAIN = 0.02, 6.0
-_NEIGHBOURS = 5
-_RELATED = 3.5  # standard errors
+_NEIGHBOURS, _LEFT = 20, 0.35
 _TINY = 0.01
 
 
@@ -103,19 +102,18 @@ def student_gain(residuals: Residuals) -> float:
     return float(-best.fun - gaussian)
 
 
-def vary_with_inputs(residuals: Residuals) -> bool:
-    """Whether residuals are large where those of their neighbours are: ranks correlate."""
-    # What only this needs takes long to import.
-    from scipy.spatial import KDTree
-    from scipy.stats import rankdata
+def in_local_units(residuals: Residuals) -> Residuals:
+    """The same over the mean size of those of their nearest neighbours.
 
-    X, number = residuals.X, min(_NEIGHBOURS, len(residuals.X) - 1)
-    _, near = KDTree(X / robust_spread(X, None)[0]).query(X, number + 1)
-    ranks = rankdata(np.abs(residuals.value))
-    ranks = ranks - ranks.mean()
-    others = (ranks[near].sum(axis=1) - ranks) / number
-    correlation = np.corrcoef(ranks, others)[0, 1]
-    return bool(correlation > _RELATED / np.sqrt(len(X)))
+    Where the noise depends on the inputs its law then is nearly Gaussian; outliers stay what
+    they are.
+    """
+    from scipy.spatial import KDTree  # takes long to import
+
+    X, size = residuals.X / robust_spread(residuals.X, None)[0], np.abs(residuals.value)
+    near = np.asarray(KDTree(X).query(X, min(_NEIGHBOURS + 1, len(X)))[1])
+    others = np.mean(size[near[:, 1:]], axis=1)
+    return residuals._replace(value=residuals.value / np.maximum(others, _TINY * size.mean()))
 
 
 def heavy_tails(residuals: Residuals) -> list[str]:
@@ -126,7 +124,7 @@ def heavy_tails(residuals: Residuals) -> list[str]:
     gain = student_gain(residuals)
     if gain * number < max(_GAIN, _GAIN_A_ROW * number):
         return []
-    if vary_with_inputs(residuals):
+    if student_gain(in_local_units(residuals)) < _LEFT * gain:
         return [
             "The size of residuals varies with the inputs: noise of its own in every place would "
             f"be better (Student-t noise, the same in all, by about {gain:.2g} nats a row); use "

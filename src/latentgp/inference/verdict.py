@@ -285,8 +285,8 @@ def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
     means = np.convolve([r.bound for r in rounds], np.full(window, 1 / window), mode="valid")
     if means.max() - bound > _FALL_A_ROW * rows:
         return [
-            f"Steps on batches led down: the bound is {bound:,.0f} nats, and was {means.max():,.0f} "
-            f"on the way; {advice}."
+            f"Steps on batches led down: the bound is {bound:,.0f} nats, and was "
+            f"{means.max():,.0f} on the way; {advice}."
         ]
     return []
 
