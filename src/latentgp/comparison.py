@@ -218,7 +218,7 @@ def _scores(model: TableModel, test: "pd.DataFrame") -> _Scores:
     censored = int(np.sum(~seen))
     if not seen.any():
         return _Scores(nlpd, _NAN, _NAN, _NAN, censored)
-    mean = estimator.predict(X, return_std=False, **side)
+    mean = estimator.predict(X, **dict[str, Any](side))
     coverages = interval_coverages(estimator, X, y, side)
     return _Scores(
         nlpd,
