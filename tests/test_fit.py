@@ -576,6 +576,20 @@ def test_too_few_inducing_points_are_said():
     assert "The inducing points leave about" in result.diagnostics.verdict
 
 
+def test_sites_settle_where_further_updates_change_nothing():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 200)
+    data = lgp.Data(x, 2 * np.sin(2 * x) + 0.2 * rng.standard_t(3, size=200))
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=4.0), lgp.StudentT(0.3))
+    usual, further = (
+        lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        for method in (lgp.AugmentedVI(), lgp.AugmentedVI(tolerance=1e-14))
+    )
+    assert further.diagnostics.site_updates > usual.diagnostics.site_updates
+    one, other = (f.posterior.predict_f(x) for f in (usual, further))
+    np.testing.assert_array_less(np.abs(one.mean - other.mean), 1e-4 * np.sqrt(other.variance))
+
+
 def test_rows_that_expectation_propagation_cannot_update_are_said():
     """Counts that say more about f than double precision tells apart from all rows together."""
     x, y = 50.0 * np.arange(3.0), np.array([5e14, 1e15, 10.0])

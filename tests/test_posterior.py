@@ -6,6 +6,7 @@ from scipy.stats import norm
 
 import latentgp as lgp
 from latentgp.linalg import streaming
+from latentgp.questions import interval_levels
 from problems import BINARY, SMOOTH, Heteroscedastic, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -187,6 +188,11 @@ def test_several_latents_have_a_column_each():
 def test_wrong_questions_are_answered_in_a_sentence(gaussian, call, sentence):
     with pytest.raises(lgp.InputError, match=sentence):
         call(gaussian)
+
+
+def test_several_levels_of_an_interval_are_refused():
+    with pytest.raises(lgp.InputError, match=r"level must be one number, got .*quantiles"):
+        interval_levels([0.5, 0.9])
 
 
 def test_targets_outside_the_support_have_no_log_prob(bernoulli):

@@ -13,6 +13,8 @@ from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.sharding import place
 
+# For messages about targets that are text.
+FOR_LABELS = "for labels use GPClassifier, or GPOrdinalClassifier if they have an order"
 _ROWS_NAMED = 5
 _MERGED_AT_MOST = 200_000
 _MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
@@ -291,5 +293,6 @@ def _as_numbers(name: str, values: Any) -> np.ndarray:
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name} must be an array of numbers: {error}.") from error
+        advice = f"; {FOR_LABELS}" if name == "y" else ""
+        raise InputError(f"{name} must be an array of numbers: {error}{advice}.") from error
     return array

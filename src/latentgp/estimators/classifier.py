@@ -112,10 +112,11 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
-        self.classes_ = self._sorted_labels(present if classes is None else classes, dtype)
-        if len(self.classes_) < 2:
+        known = np.unique(present if classes is None else classes)
+        self.classes_ = self._sorted_labels(known, dtype)
+        if len(known) < 2:
             raise InputError(
-                f"The targets hold one class only ({self.classes_[:1].tolist()}); "
+                f"The targets hold one class only ({known[:1].tolist()}); "
                 "a classifier needs rows of two classes."
             )
         if len(self.classes_) > max(_CLASSES_FOR_SURE, len(present) / 2):

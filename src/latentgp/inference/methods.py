@@ -321,6 +321,12 @@ class GibbsSampling(SamplingMethod):
             )
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        if self.augmentation is None and augmentation_of(model.likelihood) is None:
+            draws = "NUTS for draws, or " if model.likelihood.is_continuous else ""
+            raise InputError(
+                f"{type(model.likelihood).__name__} has no augmentation, which GibbsSampling "
+                f"needs; use {draws}{_usual(model)}."
+            )
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
         dense = isinstance(self.representation, Dense)
@@ -510,6 +516,11 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     )
 
 
+def _usual(model: LatentGP) -> str:
+    """What "auto" takes for a model, by name."""
+    return type(choose_method(model, 1).method).__name__
+
+
 def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense | Inducing:
     gaussian = _is_gaussian(model.likelihood)
     dense = _DENSE_REGRESSION if gaussian else DENSE_OTHERWISE
@@ -621,9 +632,9 @@ def _check_share(method: SiteMethod, name: str, advice: str) -> None:
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     augmentation = augmentation_of(model.likelihood)
     if augmentation is None or not augmentation.is_exact:
-        others = "VariationalInference" if augmentation is None else "AugmentedVI"
         raise InputError(
             f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
-            f"squares, but the likelihood is {type(model.likelihood).__name__}; use {others}."
+            f"squares, but the likelihood is {type(model.likelihood).__name__}; use "
+            f"{_usual(model)}."
         )
     return SiteInference.of(model, method.representation, AugmentationRule())
