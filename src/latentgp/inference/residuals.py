@@ -60,7 +60,7 @@ def residuals_of(
     noise = float(posterior.model.likelihood.noise_variance) + known
     weights = np.ones(len(rows)) if chosen.weights is None else np.asarray(chosen.weights)
     latent = posterior.latent
-    if isinstance(latent, DensePosterior) and len(latent.X) == data.size:
+    if isinstance(latent, DensePosterior):  # whose first rows these are
         # 1 / [(K + W^-1)^-1]_nn is the predictive variance of a target with all its copies.
         halves = latent.factor.inverse[0][:, rows]
         precision = np.square(latent.root_precision[0, rows]) * np.sum(halves**2, axis=0)
