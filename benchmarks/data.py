@@ -77,7 +77,13 @@ def multiclass(
 
     Held-out rows of other classes are left out, and at most `n_test` are kept.
     """
-    X, labels = _load(data_dir, name)
+    return split_of(*_load(data_dir, name), n_train, n_test, seed)
+
+
+def split_of(
+    X: np.ndarray, labels: np.ndarray, n_train: int | None, n_test: int | None, seed: int
+) -> Split:
+    """The same of rows that are there."""
     train, test = _shuffled_rows(len(labels), n_train, seed)
     X = _standardised(X, train)
     known, y = np.unique(labels[train], return_inverse=True)

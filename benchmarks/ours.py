@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import jax
@@ -125,13 +125,14 @@ def binary_classification(problem: Problem) -> Result:
 
 def classifier(problem: Problem) -> Result:
     """`GPClassifier` with its defaults, but for the options."""
-    started = perf_counter()
+    started, worked = perf_counter(), process_time()
     fitted = lgp.GPClassifier(random_state=0, **problem.options).fit(problem.X, problem.y)
-    seconds = perf_counter() - started
+    seconds, worked = perf_counter() - started, process_time() - worked
     probabilities = fitted.predict_proba(problem.X_test)
     of_truth = probabilities[np.arange(len(probabilities)), problem.y_test.astype(int)]
     return {
         "seconds": seconds,
+        "cpu_seconds": worked,
         "evaluations": fitted.diagnostics_.evaluations,
         "converged": fitted.diagnostics_.converged,
         "log_losses": kept(problem, -np.log(np.maximum(of_truth, np.finfo(float).tiny))),

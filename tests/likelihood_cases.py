@@ -45,6 +45,7 @@ COMPLETE = [
     (WARP, GRID, True, None),
     (lgp.Softmax(3), CLASSES, False, None),
     (lgp.RobustMax(3), CLASSES, False, None),
+    (lgp.LeastSquares(3, 0.3), CLASSES, False, None),
     (lgp.LogisticSoftmax(3), CLASSES, False, None),
     (lgp.BijectiveLogisticSoftmax(3), CLASSES, False, None),
     (lgp.ScaledLogisticSoftmax(3, [0.5, 1.0, 2.0]), CLASSES, False, None),
@@ -82,6 +83,7 @@ NARROW = [
 KEPT = lgp.GammaPoissonPolyaGamma()
 AUGMENTED = [
     (lgp.Gaussian(0.3), [-1.0, 0.5], KNOWN_NOISE, None),
+    (lgp.LeastSquares(3, 0.3), CLASSES, None, None),
     (lgp.StudentT(0.6, 5.0), [-1.0, 0.5], None, None),
     (lgp.LaplaceNoise(0.7), [-1.0, 0.5], None, None),
     (lgp.MaternNoise(0.7), [-1.0, 0.5], None, None),
@@ -139,6 +141,7 @@ CHECKED_AT_EVERY_CHANGE = (
     lgp.NegativeBinomial,
     lgp.LogNoiseGaussian,
     lgp.Gamma,
+    lgp.LeastSquares,
     lgp.LogisticSoftmax,
 )
 

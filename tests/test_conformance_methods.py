@@ -21,6 +21,11 @@ POINTS = lgp.Inducing(points=X[:4] + 0.1)
 OFFSET = lgp.LinearMean(slope=[0.3, -0.2], intercept=0.4)
 CASES = {
     "exact": (lgp.ExactGP(), regression(mean=OFFSET), SMOOTH),
+    "exact, classes": (
+        lgp.ExactGP(),
+        lgp.LatentGP(KERNEL, lgp.LeastSquares(3, 0.1), OFFSET),
+        np.arange(11.0) % 3,
+    ),
     "collapsed": (lgp.CollapsedVI(POINTS), regression(mean=OFFSET), SMOOTH),
     "augmented, dense": (lgp.AugmentedVI(), classification(mean=OFFSET), BINARY),
     "augmented, sparse": (lgp.AugmentedVI(POINTS), classification(mean=OFFSET), BINARY),

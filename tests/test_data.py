@@ -122,3 +122,16 @@ def test_data_that_do_not_fit_the_model_are_refused(model, data, sentence):
 def test_a_negative_known_noise_variance_is_refused():
     with pytest.raises(lgp.InputError, match="noise_variance is negative in 7 row"):
         lgp.fit(regression(), lgp.Data(X, SMOOTH, noise_variance=-BINARY), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 512, 513, 2000, 2048, 2049, 100_000])
+def test_padded_rows_weigh_nothing_and_are_few(size):
+    data = lgp.Data(np.arange(float(size)), np.arange(float(size)))
+    for shards in (1, 3):
+        padded = data.padded(shards)
+        assert padded.size % shards == 0
+        assert size <= padded.size < max(1.04 * size, size + 64) + shards
+        assert padded.total_weight == size
+        np.testing.assert_array_equal(padded.merged().X[:, 0], data.merged().X[:, 0])
+    sizes = {data.select(slice(n)).padded().size for n in range(max(1, size // 2), size + 1, 7)}
+    assert len(sizes) <= 33

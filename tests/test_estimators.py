@@ -2,6 +2,7 @@
 
 import warnings
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -334,8 +335,8 @@ class TestCounts:
     @pytest.mark.parametrize(
         ("y", "exposure", "says"),
         [
-            (-1.0, 1.0, "must be counts 0, 1, 2"),
-            (0.5, 1.0, "must be counts 0, 1, 2"),
+            (-1.0, 1.0, r"counts 0, 1, 2, .* not in 30 row\(s\), .* \(such as -1\); leave"),
+            (0.5, 1.0, r"counts 0, 1, 2, .* not in 30 row\(s\), .* \(such as 0.5\); round"),
             (1.0, 0.0, "exposure must be positive"),
         ],
     )
@@ -343,6 +344,30 @@ class TestCounts:
         X = inputs()
         with pytest.raises(InputError, match=says):
             GPCountRegressor().fit(X, np.full(ROWS, y), exposure=np.full(ROWS, exposure))
+
+
+class TestCovariance:
+    X = inputs(seed=3, rows=4)
+
+    def test_is_that_of_joint_draws(self, regressor):
+        mean, covariance = regressor.predict(self.X, return_cov=True)
+        np.testing.assert_allclose(mean, regressor.predict(self.X), rtol=1e-10)
+        std = regressor.predict(self.X, return_std=True)[1]
+        np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=1e-10)
+        draws = regressor.posterior_.sample_f(self.X, key=jax.random.key(0), number=20_000)
+        noise = regressor.model_.likelihood.noise_variance
+        found = np.cov(draws.T) + noise * np.eye(4)
+        assert np.abs(covariance - np.diag(np.diag(covariance))).max() > 1e-4
+        np.testing.assert_allclose(covariance, found, atol=0.05 * np.diag(covariance).max())
+
+    def test_is_refused_where_there_is_none(self, regressor):
+        with pytest.raises(InputError, match="one of return_std and return_cov"):
+            regressor.predict(self.X, return_std=True, return_cov=True)
+        X = inputs()
+        gamma = GPRegressor(likelihood="gamma", learn_hyperparameters=False, random_state=0)
+        gamma.fit(X, np.exp(X[:, 0]))
+        with pytest.raises(InputError, match="this is Gamma by VariationalInference; use sample_y"):
+            gamma.predict(self.X, return_cov=True)
 
 
 class TestOrdinal:
@@ -360,6 +385,22 @@ class TestOrdinal:
         density = ordinal.log_predictive_density(X, grades)
         np.testing.assert_allclose(density, np.log(chosen), rtol=1e-10)
         assert set(ordinal.sample_y(X, 3).ravel()) <= set(self.GRADES)
+
+    def test_a_level_without_rows_keeps_its_place(self):
+        X = inputs(rows=60)
+        grades = np.array(["low", "high"])[(X[:, 0] > 0).astype(int)]
+        ordinal = GPOrdinalClassifier(order=self.GRADES, method="laplace", random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the data leave open how wide the middle is
+            ordinal.fit(X, grades)
+        assert ordinal.classes_.tolist() == list(self.GRADES)
+        probabilities = ordinal.predict_proba(X)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+        assert np.all((probabilities[:, 1] > 0) & (probabilities[:, 1] < 0.2))
+        assert set(ordinal.predict(X)) == {"low", "high"}
+        assert np.all(np.isfinite(ordinal.log_predictive_density(X, ["middle"] * 60)))
+        with pytest.raises(InputError, match="one class only"):
+            GPOrdinalClassifier(order=self.GRADES).fit(X, ["low"] * 60)
 
     @pytest.mark.parametrize("kind", [pd.Series, pd.Categorical])
     def test_the_order_of_a_categorical_is_taken(self, kind):
@@ -547,6 +588,40 @@ class TestMethod:
         with pytest.raises(InputError, match=says):
             GPRegressor(**settings).fit(X, targets(X))
 
+    def test_a_whole_float_is_a_number_of_points(self):
+        X = inputs()
+        settings = {"max_evaluations": 2, "random_state": 0}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the search was cut short
+            found = GPRegressor(n_inducing=8.0, **settings).fit(X, targets(X))
+        assert len(found.posterior_.latent.points) == 8
+        with pytest.raises(InputError, match=r"positive number or None, got 8\.5"):
+            GPRegressor(n_inducing=8.5).fit(X, targets(X))
+
+    def test_text_as_targets_is_told_where_it_belongs(self):
+        X = inputs()
+        for y in (labels(X), labels(X).astype(object)):
+            with pytest.raises(InputError, match=r"y .*GPClassifier.*GPOrdinalClassifier"):
+                GPRegressor().fit(X, y)
+
+    def test_gibbs_sampling_of_counts_names_what_can(self):
+        X = inputs()
+        with pytest.raises(InputError, match="use NUTS for draws, or VariationalInference"):
+            GPCountRegressor(method="gibbs").fit(X, np.arange(ROWS))
+
+    def test_rows_at_fault_are_those_that_were_given(self):
+        X, y = inputs(), np.ones(ROWS)
+        y[[3, 17]] = -2
+        with pytest.raises(InputError, match=r"2 row\(s\), counted from 0: 3, 17 \(such as -2\)"):
+            GPCountRegressor().fit(X, y)
+
+    def test_warnings_point_at_the_line_of_the_user(self):
+        X = inputs()
+        steps = make_pipeline(StandardScaler(), GPRegressor(max_evaluations=2, random_state=0))
+        with pytest.warns(UserWarning, match="max_evaluations=2") as told:
+            steps.fit(X, targets(X))
+        assert all(warning.filename == __file__ for warning in told)
+
     @pytest.mark.parametrize("name", ["exact", "collapsed"])
     def test_gaussian_methods_refuse_counts(self, name):
         X = inputs()
@@ -556,7 +631,7 @@ class TestMethod:
     @pytest.mark.parametrize("name", ["exact", "collapsed"])
     def test_gaussian_methods_refuse_a_classifier(self, name):
         X = inputs()
-        with pytest.raises(InputError, match=r"needs Gaussian noise.*use AugmentedVI"):
+        with pytest.raises(InputError, match=r"needs Gaussian noise.*use VariationalInference"):
             GPClassifier(method=name).fit(X, labels(X))
 
 
@@ -637,6 +712,26 @@ def test_an_unknown_argument_of_predict_is_refused():
     regressor = lgp.GPRegressor(random_state=0).fit(np.arange(4.0)[:, None], np.arange(4.0))
     with pytest.raises(lgp.InputError, match="noise_varience"):
         regressor.predict([[1.0]], noise_varience=[0.1])
+
+
+def test_a_constant_column_leaves_every_length_scale_in_its_place():
+    rng = np.random.default_rng(0)
+    inputs = np.c_[rng.uniform(0, 3, 60), np.ones(60), rng.uniform(0, 3, 60)]
+    regressor = GPRegressor(random_state=0).fit(inputs, np.sin(3 * inputs[:, 2]) + inputs[:, 0])
+    found = regressor.lengthscales_
+    assert found.shape == (3,)
+    assert np.isinf(found[1])
+    assert 0 < found[2] < found[0] < np.inf
+    np.testing.assert_array_equal(found[[0, 2]], regressor.model_.kernel.kernel.lengthscale)
+    bars = lgp.plots.relevance(None, found, ["a", "b", "c"])
+    assert [tick.get_text() for tick in bars.get_yticklabels()] == ["c", "a", "b"]
+
+
+def test_an_input_that_hardly_matters_is_named():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(0, 3, (80, 2)), columns=["dose", "noise"])
+    with pytest.warns(UserWarning, match=r"lengthscale\[1\] \(of 'noise'\) went to its upper"):
+        GPRegressor(priors=None, random_state=0).fit(frame, np.sin(2 * frame["dose"]))
 
 
 class TestHowTheSearchGoes:

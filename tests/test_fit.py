@@ -144,6 +144,65 @@ def test_a_second_fit_of_batches_or_draws_compiles_nothing(compilations, likelih
     assert compilations == []
 
 
+ROWS = np.random.default_rng(7).uniform(0, 5, (64, 2))
+WAVE = np.sin(2 * ROWS[:, 0])
+STEPS = (WAVE > 0).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "method"),
+    [
+        (lgp.Gaussian(0.1), WAVE, lgp.ExactGP()),
+        (lgp.Bernoulli(), STEPS, lgp.VariationalInference()),
+        (lgp.StudentT(), WAVE, lgp.AugmentedVI(lgp.Inducing(points=ROWS[:10]))),
+    ],
+)
+def test_growing_data_compile_nothing(compilations, likelihood, y, method):
+    """Rows up to 64 share their programs: a round of Bayesian optimisation, a learning curve."""
+    model = lgp.LatentGP(lgp.RBF([1.0, 1.0]), likelihood)
+
+    def rounds(size):
+        data = lgp.Data(ROWS[:size], y[:size])
+        posterior = lgp.fit(model, data, key=KEY, method=method, max_evaluations=5).posterior
+        paths = posterior.sample_paths(key=KEY, number=4, features=16)
+        return posterior.predict(ROWS).mean, paths(ROWS)
+
+    rounds(40)
+    compilations.clear()
+    for size in (41, 50, 64):
+        assert all(np.all(np.isfinite(values)) for values in rounds(size))
+    assert compilations == []
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "method"),
+    [
+        (lgp.Gaussian(0.1), WAVE, lgp.ExactGP()),
+        (lgp.Gaussian(0.1), WAVE, lgp.CollapsedVI(lgp.Inducing(points=ROWS[:10]))),
+        (lgp.Bernoulli(), STEPS, lgp.VariationalInference()),
+        (lgp.Bernoulli(), STEPS, lgp.AugmentedVI()),
+        (lgp.Bernoulli(), STEPS, lgp.Laplace()),
+        (lgp.Bernoulli(), STEPS, lgp.ExpectationPropagation()),
+        (lgp.StudentT(), WAVE, lgp.VariationalInference(lgp.Inducing(points=ROWS[:10]))),
+    ],
+)
+def test_rows_that_fill_up_change_nothing(monkeypatch, likelihood, y, method):
+    model, data = lgp.LatentGP(lgp.RBF([1.0, 1.0]), likelihood), lgp.Data(ROWS[:41], y[:41])
+
+    def answers():
+        fitted = lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        posterior = fitted.posterior
+        evidence = float(posterior.log_evidence)
+        mean, variance = posterior.predict_f(ROWS)
+        update = posterior.remembered()
+        return mean, variance, np.array([evidence]), update.white.linear.sum()[None]
+
+    padded = answers()
+    monkeypatch.setattr(lgp.Data, "padded", lgp.Data.divisible)
+    for one, other in zip(padded, answers(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(("limit", "forgets"), [("65530", False), ("100", True), ("?", False)])
 def test_programs_are_forgotten_before_there_are_too_many(
     compilations, monkeypatch, tmp_path, limit, forgets
@@ -517,6 +576,20 @@ def test_too_few_inducing_points_are_said():
     assert "The inducing points leave about" in result.diagnostics.verdict
 
 
+def test_sites_settle_where_further_updates_change_nothing():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 200)
+    data = lgp.Data(x, 2 * np.sin(2 * x) + 0.2 * rng.standard_t(3, size=200))
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=4.0), lgp.StudentT(0.3))
+    usual, further = (
+        lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+        for method in (lgp.AugmentedVI(), lgp.AugmentedVI(tolerance=1e-14))
+    )
+    assert further.diagnostics.site_updates > usual.diagnostics.site_updates
+    one, other = (f.posterior.predict_f(x) for f in (usual, further))
+    np.testing.assert_array_less(np.abs(one.mean - other.mean), 1e-4 * np.sqrt(other.variance))
+
+
 def test_rows_that_expectation_propagation_cannot_update_are_said():
     """Counts that say more about f than double precision tells apart from all rows together."""
     x, y = 50.0 * np.arange(3.0), np.array([5e14, 1e15, 10.0])
@@ -700,7 +773,7 @@ def test_a_search_and_a_sampler_stay_where_the_prior_is():
             assert np.ptp(values) > 0.1
         assert 5 <= np.min(values) <= np.max(values) <= 5.5
         assert found.diagnostics.warnings[0].startswith(
-            "kernel.lengthscale was 6., outside the support of its prior (Uniform)"
+            "kernel.lengthscale was 6, outside the support of its prior (Uniform)"
         )
     found = lgp.fit(model, DATA, key=KEY, learn_hyperparameters=False, priors=priors)
     assert found.model.kernel.lengthscale == 6

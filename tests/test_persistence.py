@@ -280,6 +280,14 @@ class TestSafety:
 
 
 class TestWriting:
+    def test_others_may_read_it_as_any_file(self, kernel_file):
+        (kernel_file.parent / "plain").write_text("")
+        plain = (kernel_file.parent / "plain").stat().st_mode
+        assert kernel_file.stat().st_mode == plain
+        kernel_file.chmod(0o640)
+        lgp.save(lgp.RBF(), kernel_file)
+        assert kernel_file.stat().st_mode & 0o777 == 0o640
+
     def test_a_failed_write_leaves_the_old_file(self, kernel_file, monkeypatch):
         def fail(tensors, path, metadata):
             path.write_bytes(b"half")

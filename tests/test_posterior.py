@@ -6,6 +6,7 @@ from scipy.stats import norm
 
 import latentgp as lgp
 from latentgp.linalg import streaming
+from latentgp.questions import interval_levels
 from problems import BINARY, SMOOTH, Heteroscedastic, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -189,6 +190,11 @@ def test_wrong_questions_are_answered_in_a_sentence(gaussian, call, sentence):
         call(gaussian)
 
 
+def test_several_levels_of_an_interval_are_refused():
+    with pytest.raises(lgp.InputError, match=r"level must be one number, got .*quantiles"):
+        interval_levels([0.5, 0.9])
+
+
 def test_targets_outside_the_support_have_no_log_prob(bernoulli):
     with pytest.raises(lgp.InputError, match="must be 0 or 1"):
         bernoulli.predict(NEW).log_prob(np.full(6, 0.5))
@@ -206,7 +212,7 @@ def test_a_users_program_in_single_precision_breaks_nothing():
     posterior = lgp.fit(model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False).posterior
     for _ in range(3):
         jax.jit(lambda z: z @ jnp.asarray(posterior.latent.X).T)(jnp.zeros((1, 2)))
-        jax.jit(lambda z: posterior.latent.weights @ z)(jnp.zeros(len(X)))
+        jax.jit(lambda z: z @ posterior.latent.weights)(jnp.zeros((1, 1)))
         jax.jit(lambda z: z * posterior.model.kernel.lengthscale)(jnp.zeros(2))
     again = lgp.fit(posterior.model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False)
     for answer in (lambda p: p.predict_f(X).mean, lambda p: p.sample_f(X, key=KEY)):

@@ -202,6 +202,64 @@ def test_a_search_that_cannot_move_has_not_converged():
     assert any("steps on batches changed nothing" in warning for warning in told.warnings)
 
 
+class Brittle(lgp.RBF):
+    """A covariance at a variance of one alone."""
+
+    def gram(self, X, Z):
+        there = jnp.abs(self.variance - 1) < 1e-9
+        return super().gram(X, Z) * jnp.where(there, 1.0, jnp.nan)
+
+
+def test_hyperparameters_that_cannot_move_have_not_converged():
+    """They stand still, but not as there is nothing to be gained."""
+    _, data = regression(300)
+    model = lgp.LatentGP(Brittle(lengthscale=[0.8, 2.0]), lgp.Gaussian(0.05))
+    method = lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(20)), batch_size=100)
+    told = lgp.fit(model, data, key=KEY, method=method).diagnostics
+    assert not told.converged
+    assert told.ending == "most steps on batches could not move the hyper-parameters"
+    assert "Hyper-parameters could not move in 18 of 18 steps on batches" in told.warnings[0]
+    assert "smaller learning_rate" in told.warnings[0]
+
+
+def test_steps_that_lead_down_have_not_converged():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.7, 1.7, (400, 4))
+    y = np.sin(2 * X[:, 0] * X[:, 1]) + X[:, 2] + 0.1 * rng.normal(size=400)
+    net = eqx.nn.MLP(4, 2, width_size=8, depth=1, activation=jax.nn.tanh, key=jax.random.key(1))
+    model = lgp.LatentGP(Deep(net), lgp.Gaussian(0.1))
+    method = lgp.Stochastic(
+        lgp.CollapsedVI(lgp.Inducing(60)), batch_size=100, epochs=15, learning_rate=0.3
+    )
+    result = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method)
+    assert result.history.bound.max() - float(result.posterior.log_evidence) > 100
+    assert not result.diagnostics.converged
+    assert any("Steps on batches led down" in said for said in result.diagnostics.warnings)
+
+
+class Deep(lgp.Kernel):
+    """On features that a network makes."""
+
+    net: eqx.nn.MLP
+    base: lgp.Kernel = lgp.RBF()
+
+    def __call__(self, x, z):
+        return self.base(self.net(x), self.net(z))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "ends"),
+    [
+        ([4922, 4922, 4922, 4922, 4924, -8704], False),  # kin8nm under a deep kernel
+        ([5662, 5691, 5692, 5700, 5710, 5686], False),
+        ([5700, 5710, 5692, 5700, 5710, 5686], True),
+        ([5700, 5650, 5740, 5690, 5640, 5700], True),  # falls by less than its noise
+    ],
+)
+def test_a_bound_that_falls_is_no_end(bounds, ends):
+    assert batch_driver.stands_still(np.array(bounds, float), 5.0, 70.0) == ends
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -181,8 +181,9 @@ def test_an_update_says_what_it_lost():
         warnings.simplefilter("error")
         kept = first.update([[0.5, 0.5]], [0.1], key=KEY)
     assert len(kept.latent.points) >= data.size
-    with pytest.warns(UserWarning, match="leave about .* nats"):
+    with pytest.warns(UserWarning, match="leave about .* nats") as told:
         first.update([[0.5, 0.5]], [0.1], key=KEY, n_inducing=5)
+    assert all(warning.filename == __file__ for warning in told)
 
 
 def test_batches_go_on_from_what_is_remembered():

@@ -1,6 +1,22 @@
 """The error that wrong input raises, and that of processes that lose each other."""
 
+import sys
+import warnings
+
 __all__ = ["InputError", "ProcessLost"]
+
+# Whose frames lie between a user's line and what it makes us warn of.
+_BETWEEN = {
+    "latentgp",
+    "equinox",
+    "jax",
+    "jaxtyping",
+    "beartype",
+    "sklearn",
+    "joblib",
+    "contextlib",
+    "functools",
+}
 
 
 class InputError(ValueError):
@@ -19,3 +35,11 @@ class InputError(ValueError):
 
 class ProcessLost(RuntimeError):
     """Another process of those that compute together has ended, or cannot be reached."""
+
+
+def warn_user(message: str) -> None:
+    """A `UserWarning` that points at the line outside the package which led to it."""
+    frame, level = sys._getframe(1), 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)

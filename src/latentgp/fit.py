@@ -68,6 +68,7 @@ from latentgp.sharding import (
     spans_processes,
     whole,
 )
+from latentgp.sites.base import GaussianSites
 from latentgp.sources import RowsInMemory, RowSource
 from latentgp.sources.base import blocks_of
 
@@ -395,7 +396,9 @@ class _Task(NamedTuple):
             chosen |= weak if _remembered(self.method) is None else around(self.model, weak)
         if isinstance(self.priors, Mapping):
             chosen |= self.priors
-        return ParameterSpace(self.model, frozen=self.frozen, priors=chosen)
+        names = self.model.likelihood.calibrated_parameters
+        frozen = *self.frozen, *(f"likelihood.{name}" for name in names)
+        return ParameterSpace(self.model, frozen=frozen, priors=chosen)
 
 
 def _by_sites(
@@ -416,7 +419,7 @@ def _by_sites(
     scale = task.scales(data)
     space = task.space(scale)
     bounds = search_bounds(space, scale)
-    rows = data.divisible(number_of_shards()).to_device()
+    rows = data.padded(number_of_shards()).to_device()
     kept = _checkpoint(
         checkpoint,
         task,
@@ -425,15 +428,20 @@ def _by_sites(
         algorithm,
         restarts=restarts,
         tolerance=tolerance,
+        padded_rows=rows.size,
     )
     driving = task.driving._replace(checkpoint=kept)
-    driver = Driver(max_evaluations=max_evaluations, driving=driving)
+    short = getattr(method, "search", None)
+    most = max_evaluations if short is None else min(max_evaluations, short.evaluations)
+    driver = Driver(max_evaluations=most, driving=driving)
     learned = None
     if learn_hyperparameters and space.size:
         learned = learn(
             algorithm,
             space,
-            rows,
+            rows
+            if short is None
+            else _part(data, short.rows).padded(number_of_shards()).to_device(),
             bounds=bounds,
             second=stretched_start(space, scale),
             restarts=restarts,
@@ -441,11 +449,16 @@ def _by_sites(
             driver=driver,
             key=key,
         )
+        if short is not None and max_evaluations >= short.evaluations:
+            learned = learned._replace(converged=True)  # it had what it was meant to have
         model = _learned_model(space, learned)
     settled = _settled(algorithm.until_settled(), model, rows, learned)
     settled = settled._replace(sites=whole(settled.sites))
     evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
     posterior = Posterior(model, settled.posterior, evidence)
+    if learn_hyperparameters:
+        posterior = _calibrated(posterior, data, settled.sites)
+        model = posterior.model
     diagnostics = judge(
         posterior=posterior,
         method=method,
@@ -484,6 +497,11 @@ def _start(
     )
 
 
+def _part(data: Data, most: int) -> Data:
+    """Evenly spaced rows."""
+    return data.select(np.linspace(0, data.size - 1, min(most, data.size)).astype(int))
+
+
 def _learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
     return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
 
@@ -507,6 +525,21 @@ def _settled(
             "values, or change the units of the data."
         )
     return settled
+
+
+def _calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Posterior:
+    """With what of the likelihood only predictions depend on set by leave-one-out marginals."""
+    model = posterior.model
+    if not model.likelihood.calibrated_parameters:
+        return posterior
+    marginals = posterior.predict_f(data.X)
+    linear, precision = (np.asarray(a)[: data.size] for a in (sites.linear, sites.precision))
+    variance = 1 / np.maximum(1 / marginals.variance - precision, 1e-12)
+    mean = variance * (marginals.mean / marginals.variance - linear)
+    likelihood = model.likelihood.calibrated(
+        data.y, data.weights, mean, variance, data.side_information
+    )
+    return dataclasses.replace(posterior, model=dataclasses.replace(model, likelihood=likelihood))
 
 
 def _said(
@@ -642,6 +675,9 @@ def _by_batches(
     posterior = Posterior(model, latent, Evidence(float(bound), kind))
     nothing = jnp.zeros((), jnp.int32)
     sites = whole(initial_sites(algorithm, model, sample.to_device()))
+    if learn_hyperparameters:
+        posterior = _calibrated(posterior, sample, sites)
+        model = posterior.model
     ended = Learned(np.asarray(searched.state.vector), sites, searched.converged, searched.reason)
     settled = Settled(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
     diagnostics = judge(
@@ -689,7 +725,7 @@ def _sample(
     if learns:
         start = dataclasses.replace(method.starting_method(), representation=ready)
         algorithm = start.algorithm(model)
-        rows = data.divisible(number_of_shards()).to_device()
+        rows = data.padded(number_of_shards()).to_device()
         learned = _start(task, algorithm, space, search_bounds(space, scale), rows)
         space = eqx.tree_at(lambda s: s.model, space, _learned_model(space, learned))
     driving = task.driving._replace(checkpoint=kept)

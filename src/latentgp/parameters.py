@@ -382,6 +382,27 @@ class _InOrder:
         return cls(kind.tree_unflatten(settings, values))
 
 
+def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
+    """The length-scale of each input: the shortest of those that are about it, infinity for none.
+
+    Args:
+        model: a kernel, or a model with one.
+        inputs: number of input columns D.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> lengthscales(RBF(lengthscale=[0.5, 2.0]).on(0, 2) + RBF(1.0).on(0), 3)
+        array([0.5, inf, 2. ])
+    """
+    shortest = np.full(inputs, np.inf)
+    for info in parameters(model).values():
+        seen = list(range(inputs) if info.dimensions is None else info.dimensions)
+        value = np.asarray(info.value)
+        if info.role == "lengthscale" and value.shape in ((), (len(seen),)):
+            shortest[seen] = np.minimum(shortest[seen], value)
+    return shortest
+
+
 def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
     """A readable table of a model's parameters, a line each: path, value, support.
 

@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import importlib
 import json
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from latentgp._version import __version__
-from latentgp.errors import InputError
+from latentgp.errors import InputError, warn_user
 from latentgp.networks import name_of, named_functions
 from latentgp.writing import written_whole
 
@@ -131,10 +130,9 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Distribution) and not value.arg_constraints:
-        warnings.warn(
+        warn_user(
             f"{where}, a {type(value).__name__}, is left out of the file, which changes no "
-            "prediction; give it again before a further fit.",
-            stacklevel=2,
+            "prediction; give it again before a further fit."
         )
         return None
     if name := name_of(value) or _registered_function(value):

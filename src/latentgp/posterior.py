@@ -4,7 +4,6 @@ Names say what is answered: `_f` is about the latent functions, `predict` about 
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 
-import warnings
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data, as_targets
-from latentgp.errors import InputError
+from latentgp.errors import InputError, warn_user
 from latentgp.latents.base import (
     LatentPosterior,
     latent_diagonals,
@@ -218,7 +217,7 @@ class Posterior(eqx.Module):
         result = fit(self.model, data, key=key, method=method, learn_hyperparameters=False)
         assert isinstance(result.posterior, Posterior)
         for warning in result.diagnostics.warnings:
-            warnings.warn(warning, stacklevel=2)
+            warn_user(warning)
         return result.posterior
 
     @double_precision

@@ -75,8 +75,13 @@ def checked_levels(probabilities: Any) -> Float[np.ndarray, "K"]:
     return levels
 
 
-def interval_levels(level: float) -> list[float]:
+def interval_levels(level: Any) -> list[float]:
     """Where the central interval of a probability ends, as probabilities."""
+    if np.ndim(level):
+        raise InputError(
+            f"level must be one number, got {level}; ask once for each, or for quantiles, which "
+            "take several probabilities."
+        )
     if not 0 < level < 1:
         raise InputError(f"level must be strictly between 0 and 1, got {level}.")
     return [(1 - level) / 2, (1 + level) / 2]

@@ -54,7 +54,10 @@ def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
     partial = _beside(path)
     try:
         with writing(path, *errors):
+            partial.touch()  # some writers make files that their owner alone can read
+            mode = (path if path.exists() else partial).stat().st_mode
             yield partial
+            partial.chmod(mode)
             partial.replace(path)
     except BaseException:  # an interrupt too
         with suppress(OSError):

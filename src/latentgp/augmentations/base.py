@@ -88,6 +88,11 @@ class Augmentation(Module):
         return False
 
     @property
+    def shares_precisions(self) -> bool:
+        """Whether a row's sites have one precision for all latents."""
+        return False
+
+    @property
     def is_tight(self) -> bool:
         """Whether the bound is log p(y | f) where f is known: w's law is not factorised."""
         return True

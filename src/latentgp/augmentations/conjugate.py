@@ -1,4 +1,4 @@
-"""The Gaussian likelihood is a Gaussian site already."""
+"""Likelihoods of Gaussian noise are Gaussian sites already."""
 
 import jax.numpy as jnp
 from jaxtyping import Float, Key, PyTree
@@ -7,14 +7,18 @@ from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.gaussian import Gaussian
+from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.sites.base import Block, GaussianSites, Rows
 
 
 class Conjugate(Augmentation):
-    """No auxiliary variable: N(y | f, s) as a function of f, term by term."""
+    """No auxiliary variable: N(y | f, s) as a function of f, term by term.
+
+    Of classes by least squares, y is their indicators.
+    """
 
     def fits(self, likelihood: Likelihood) -> bool:
-        return isinstance(likelihood, Gaussian)
+        return isinstance(likelihood, Gaussian | LeastSquares)
 
     def expected_sites(
         self,
@@ -23,13 +27,15 @@ class Conjugate(Augmentation):
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
     ) -> GaussianSites:
-        assert isinstance(likelihood, Gaussian)
-        noise = jnp.broadcast_to(likelihood.total_noise_variance(rows.side), rows.y.shape)
-        return GaussianSites(
-            (rows.y / noise)[:, None],
-            (1 / noise)[:, None],
-            -0.5 * (jnp.log(2 * jnp.pi * noise) + rows.y**2 / noise),
-        )
+        if isinstance(likelihood, LeastSquares):
+            y, noise = likelihood.indicators(rows.y), likelihood.noise_variance
+        else:
+            assert isinstance(likelihood, Gaussian)
+            noise = likelihood.total_noise_variance(rows.side)
+            y, noise = rows.y[:, None], jnp.broadcast_to(noise, rows.y.shape)[:, None]
+        noise = jnp.broadcast_to(noise, y.shape)
+        constants = -0.5 * (jnp.log(2 * jnp.pi * noise) + y**2 / noise)
+        return GaussianSites(y / noise, 1 / noise, jnp.sum(constants, axis=1))
 
     def draw(
         self,
@@ -65,7 +71,12 @@ class Conjugate(Augmentation):
     def is_exact(self) -> bool:
         return True
 
+    @property
+    def shares_precisions(self) -> bool:
+        return True
 
-@augmentation_of.register
-def _(likelihood: Gaussian) -> Augmentation:
+
+@augmentation_of.register(Gaussian)
+@augmentation_of.register(LeastSquares)
+def _(likelihood: Likelihood) -> Augmentation:
     return Conjugate()

@@ -2,8 +2,8 @@
 
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,8 +20,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from latentgp.data import Data, as_weights, check_finite, rows_named
-from latentgp.errors import InputError
+from latentgp.data import FOR_LABELS, Data, as_weights, check_finite, rows_named
+from latentgp.errors import InputError, warn_user
 from latentgp.fit import Fit, fit
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
 from latentgp.inference.driving import Callback
@@ -41,6 +41,7 @@ from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
+from latentgp.parameters import lengthscales
 from latentgp.posterior import Posterior
 from latentgp.sources import RowSource
 from latentgp.sources.centred import CentredRows, centred
@@ -115,10 +116,7 @@ class GPEstimator(BaseEstimator):
         """
         if centre:
             data, merged = centred(data, centre), centred(merged, centre)
-        if self.n_inducing is not None and self.n_inducing < 1:
-            raise InputError(
-                f"n_inducing must be a positive number or None, got {self.n_inducing}."
-            )
+        n_inducing = self._number_of_points()
         if self.kernel is not None and not isinstance(self.kernel, Kernel | PerLatent):
             raise InputError(
                 f"kernel must be a latentgp kernel such as RBF(), or None, got {self.kernel!r}."
@@ -131,7 +129,7 @@ class GPEstimator(BaseEstimator):
         reason = "asked for"
         method = self.method
         if not isinstance(method, Method):
-            method, reason = method_from_name(method, model, merged.size, self.n_inducing)
+            method, reason = method_from_name(method, model, merged.size, n_inducing)
             may_be_in_batches = self.learn_hyperparameters and not self.restarts
             if self.method == "auto" and may_be_in_batches:
                 method, reason = in_batches_if_many(Choice(method, reason), merged.size)
@@ -156,7 +154,7 @@ class GPEstimator(BaseEstimator):
                 f"{type(self.method_).__name__} keeps draws, which no further rows can be added "
                 'to; use method="variational" or another that makes sites.'
             )
-        remembered, number = posterior.remembered(), self.n_inducing
+        remembered, number = posterior.remembered(), self._number_of_points()
         if number is None and not isinstance(self.method, Method):
             number = default_inducing(self.model_)  # the first rows may have been few
         method = remembering(self._in_one_pass(), self.model_, remembered, number)
@@ -194,7 +192,7 @@ class GPEstimator(BaseEstimator):
         check_is_fitted(self)
         method = self._in_one_pass()
         if isinstance(method, SiteMethod) and not isinstance(method.representation, Inducing):
-            number = self.n_inducing
+            number = self._number_of_points()
             method = remembering(method, self.model_, None, number, selection="k-means++")
         batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
         model, centre = self._centred_model()
@@ -236,6 +234,19 @@ class GPEstimator(BaseEstimator):
         """The method, or the one whose sites its batches make."""
         return self.method_.method if isinstance(self.method_, Stochastic) else self.method_
 
+    def _number_of_points(self) -> int | None:
+        """`n_inducing`, which may be written as a whole float.
+
+        Raises:
+            InputError: it is no positive whole number.
+        """
+        number = self.n_inducing
+        if number is None:
+            return None
+        if not (isinstance(number, Real) and number >= 1 and float(number).is_integer()):
+            raise InputError(f"n_inducing must be a positive number or None, got {number!r}.")
+        return int(number)
+
     def _seed(self) -> int:
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
@@ -243,6 +254,7 @@ class GPEstimator(BaseEstimator):
         """What a fit found, as attributes; and what it warns of."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
+        self.lengthscales_ = lengthscales(self.model_, self.posterior_.latent_inputs())
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason
@@ -250,7 +262,7 @@ class GPEstimator(BaseEstimator):
             print(self.diagnostics_.verdict)
         else:
             for warning in self.diagnostics_.warnings:
-                warnings.warn(warning, stacklevel=4)
+                warn_user(warning)
 
     def _chosen(self, default: str, names: Mapping[str, Any]) -> Any:
         """The likelihood asked for: an object as it is, or the class that a name stands for."""
@@ -291,10 +303,14 @@ class GPEstimator(BaseEstimator):
             if "could not convert string" not in str(error):
                 raise
             culprit = "X" if alone or _holds_text(X) else "y"
+            advice = (
+                "use latentgp.TableModel.fit(frame, target), which encodes the columns of a table, "
+                "or encode it first, with scikit-learn's OneHotEncoder, say"
+            )
+            if culprit == "y":
+                advice = FOR_LABELS
             raise InputError(
-                f"{culprit} holds text where numbers are needed ({error}); use "
-                "latentgp.TableModel.fit(frame, target), which encodes the columns of a table, or "
-                "encode it first, with scikit-learn's OneHotEncoder, say."
+                f"{culprit} holds text where numbers are needed ({error}); {advice}."
             ) from error
         array: Any = checked if alone else checked[0]
         if len(array):

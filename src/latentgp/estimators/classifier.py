@@ -11,7 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, check_known, row_weights
-from latentgp.inference.methods import AugmentedVI, GibbsSampling
+from latentgp.inference.methods import (
+    DENSE_CLASSES,
+    DENSE_OTHERWISE,
+    AugmentedVI,
+    GibbsSampling,
+)
 from latentgp.likelihoods import (
     BayesianSVM,
     Bernoulli,
@@ -19,6 +24,7 @@ from latentgp.likelihoods import (
     BijectiveLogisticSoftmax,
     ClassLikelihood,
     HeavisideMulticlass,
+    LeastSquares,
     Likelihood,
     LogisticSoftmax,
     RobustMax,
@@ -27,6 +33,7 @@ from latentgp.likelihoods import (
 )
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
+MANY_CLASSES = 10  # from which least squares is as good as the softmax, and much faster
 
 BINARY: dict[str, type[Likelihood]] = {
     "logit": Bernoulli,
@@ -40,6 +47,7 @@ MULTICLASS: dict[str, type[ClassLikelihood]] = {
     "scaled-logistic-softmax": ScaledLogisticSoftmax,
     "robust-max": RobustMax,
     "heaviside": HeavisideMulticlass,
+    "least-squares": LeastSquares,
 }
 
 
@@ -104,10 +112,11 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         check_classification_targets(y)
         weights = row_weights(sample_weight, X)
         present = y if weights is None else y[weights > 0]
-        self.classes_ = self._sorted_labels(present if classes is None else classes, dtype)
-        if len(self.classes_) < 2:
+        known = np.unique(present if classes is None else classes)
+        self.classes_ = self._sorted_labels(known, dtype)
+        if len(known) < 2:
             raise InputError(
-                f"The targets hold one class only ({self.classes_[:1].tolist()}); "
+                f"The targets hold one class only ({known[:1].tolist()}); "
                 "a classifier needs rows of two classes."
             )
         if len(self.classes_) > max(_CLASSES_FOR_SURE, len(present) / 2):
@@ -175,7 +184,8 @@ class GPClassifier(LabelEstimator):
     Args:
         kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
         likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
-            "logistic-softmax" with the methods "augmented" and "gibbs". Others: "probit" and
+            "logistic-softmax" with the methods "augmented" and "gibbs", or, for ten and more of
+            401 to 5,000 rows with method "auto", "least-squares". Others: "probit" and
             "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
             "bijective-logistic-softmax", "robust-max" and "heaviside" (by expectation
             propagation) for any number; or a likelihood object of classes.
@@ -196,6 +206,8 @@ class GPClassifier(LabelEstimator):
     Attributes:
         classes_: the labels, sorted.
         model_: the learned model; its latent functions are on the logit scale.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
@@ -216,6 +228,9 @@ class GPClassifier(LabelEstimator):
         conjugate = isinstance(self.method, AugmentedVI | GibbsSampling)
         conjugate |= self.method in ("augmented", "gibbs")
         several = "logistic-softmax" if conjugate else "softmax"  # softmax has no augmentation
+        if number >= MANY_CLASSES and self.method == "auto" and self.n_inducing is None:
+            few = data.size <= DENSE_OTHERWISE
+            several = "softmax" if few or data.size > DENSE_CLASSES else "least-squares"
         likelihood = self._chosen(several if number > 2 else "logit", names)
         if isinstance(likelihood, type):
             counted = issubclass(likelihood, ClassLikelihood)

@@ -56,6 +56,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     Attributes:
         model_: the learned model; its latent function is the logarithm of the rate, or the log-odds
             of a success.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior.
         side_information_: which of "exposure" and "trials" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.

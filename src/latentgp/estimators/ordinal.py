@@ -23,8 +23,8 @@ class GPOrdinalClassifier(LabelEstimator):
 
     Args:
         kernel: as in `GPRegressor`.
-        order: the labels from lowest to highest; None sorts numbers, and takes the categories of
-            a pandas categorical that has an order. Other labels need it.
+        order: all labels from lowest to highest, those without rows too; None sorts numbers, and
+            takes the categories of a pandas categorical that has an order. Other labels need it.
         likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
         method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
@@ -40,8 +40,10 @@ class GPOrdinalClassifier(LabelEstimator):
         verbose: 1 prints progress, the method chosen and the verdict.
 
     Attributes:
-        classes_: the labels in their order.
+        classes_: the labels in their order; those of `order` without rows too.
         model_: the learned model; the noise of its latent function has a standard deviation of 1.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
@@ -111,7 +113,7 @@ class GPOrdinalClassifier(LabelEstimator):
                 f"order must hold every label once, but {unknown[:5].tolist() or 'one'} is "
                 f"{'missing from' if unknown.size else 'twice in'} {order.tolist()}."
             )
-        return order[np.isin(order, present)]
+        return order
 
     def _class_likelihood(self, data: Data) -> Likelihood:
         number = len(self.classes_)
@@ -119,7 +121,7 @@ class GPOrdinalClassifier(LabelEstimator):
         if isinstance(likelihood, type):
             weights = np.ones(data.size) if data.weights is None else data.weights
             counts = np.bincount(data.y.astype(int), weights=weights, minlength=number)
-            # A class that is yet to come, in a stream, counts as half a row.
+            # A class without rows counts as half a row.
             shares = np.where(counts > 0, counts, 0.5)
             return Ordinal.of(number, shares)
         if not isinstance(likelihood, Ordinal) or likelihood.classes != number:

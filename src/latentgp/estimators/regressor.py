@@ -2,15 +2,18 @@
 
 from typing import Any, ClassVar, Self
 
+import jax
 import numpy as np
 from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from latentgp.arrays import Array
 from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
 from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
 from latentgp.inference.priors import spread_of
+from latentgp.latents.base import LatentPosterior
 from latentgp.likelihoods import (
     Beta,
     Gamma,
@@ -30,6 +33,8 @@ from latentgp.likelihoods import (
     Weibull,
 )
 from latentgp.metrics import concordance_index, equally_long
+from latentgp.posterior import Posterior
+from latentgp.precision import double_precision
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -87,6 +92,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
     Attributes:
         model_: the learned model, in the units of the data.
+        lengthscales_: one an input, in its units, the shortest of several; infinity for
+            one that is not used, such as a constant column.
         posterior_: the posterior; ask it about the latent function.
         side_information_: which of "noise_variance" and "censored" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
@@ -207,20 +214,52 @@ class GPRegressor(RegressorMixin, GPEstimator):
         latents = min(data.y.shape[1], _SHARED[chosen])
         return chosen.for_targets(data.y, latents, weights=data.weights)
 
-    def predict(self, X: Any, return_std: bool = False, **side_information: Any) -> Any:
-        """Predictive mean of y, and its standard deviation if asked, shapes (N,) or (N, P).
+    def predict(
+        self, X: Any, return_std: bool = False, return_cov: bool = False, **side_information: Any
+    ) -> Any:
+        """Predictive mean of y, and its standard deviation or covariance if asked.
 
-        Without `return_std` no variance is computed of `Gaussian` noise.
+        Without either no variance is computed of `Gaussian` noise.
+
+        Args:
+            X: inputs, shape (N, D).
+            return_std: also the standard deviation, infinite where the noise has no variance (of
+                `StudentT` with two degrees of freedom or fewer).
+            return_cov: also the covariance over rows, noise on its diagonal, shape (N, N); of one
+                output that is a latent function and noise.
+            side_information: what the likelihood reads a row.
+
+        Returns:
+            The mean, shape (N,) or (N, P); or it and what was asked for.
+
+        Raises:
+            InputError: both asked for; a covariance that there is not.
         """
         X = self._inputs(X)
         likelihood = self.model_.likelihood
         check_side_information(
             side_information, likelihood.side_information, type(likelihood).__name__
         )
-        if not return_std and isinstance(likelihood, Gaussian):
+        if not (return_std or return_cov) and isinstance(likelihood, Gaussian):
             return self.posterior_.mean_f(X)
         predictive = self.posterior_.predict(X, **side_information)
+        if return_cov:
+            if return_std:
+                raise InputError("Ask for one of return_std and return_cov; the former is in both.")
+            covariance = self._covariance(X)
+            np.fill_diagonal(covariance, predictive.variance)
+            return predictive.mean, covariance
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
+
+    def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
+        """Of the first latent function, for likelihoods of y less that."""
+        if not (isinstance(self.posterior_, Posterior) and self.model_.likelihood.is_location):
+            raise InputError(
+                f"return_cov needs one output that is a latent function and noise, and a posterior "
+                f"without draws, but this is {type(self.model_.likelihood).__name__} by "
+                f"{type(self.method_).__name__}; use sample_y, whose draws are joint."
+            )
+        return _joint_covariance(self.posterior_, X)
 
     def predict_interval(
         self, X: Any, level: float = 0.95, **side_information: Any
@@ -311,6 +350,19 @@ class GPRegressor(RegressorMixin, GPEstimator):
     ) -> Float[np.ndarray, "N *P S"]:
         """Draws of y, joint over rows through the latents, shape (N, n_samples) or (N, P, ...)."""
         return self._draws(X, n_samples, random_state, **side_information)
+
+
+@double_precision
+def _joint_covariance(
+    posterior: Posterior, X: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "N N"]:
+    """Posterior covariance of the first latent function at some inputs."""
+    return np.array(_covariances(posterior.latent, X)[0])
+
+
+@jax.jit
+def _covariances(latent: LatentPosterior, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+    return latent.covariance(X)
 
 
 def _centre(data: Data) -> float:

@@ -11,6 +11,7 @@ from latentgp.inference.methods import (
     Laplace,
     Method,
     SamplingMethod,
+    ShortSearch,
     SiteMethod,
     VariationalInference,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "RobbinsMonro",
     "SamplingMethod",
     "Schedule",
+    "ShortSearch",
     "SiteMethod",
     "Stochastic",
     "VariationalInference",

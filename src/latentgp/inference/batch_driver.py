@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Key
+from jaxtyping import Float, Key
 
 from latentgp.arrays import Array
 from latentgp.data import Data
@@ -31,6 +31,7 @@ from latentgp.sources.base import RowSource, blocks_of
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
 _FEW_NUMBERS, _MANY_NUMBERS = 2_000_000, 10_000_000
+_FALL_A_ROW, _FALL = 0.01, 4.0  # nats; standard errors
 
 
 class Round(NamedTuple):
@@ -46,6 +47,8 @@ class Round(NamedTuple):
         epoch: which one it belonged to.
         passed_over: how many of its steps changed nothing, as they led to no number or to no
             proper posterior.
+        held: in how many of its steps hyper-parameters stayed, as where they were to go there was
+            no proper posterior.
     """
 
     bound: float
@@ -55,6 +58,7 @@ class Round(NamedTuple):
     steps: int
     epoch: int
     passed_over: int
+    held: int = 0
 
     @property
     def value(self) -> float:
@@ -239,8 +243,8 @@ class BatchDriver:
         over = driving.max_seconds is not None and seconds > driving.max_seconds
         due, heard = driving.checkpoint.is_due(), driving.callback is not None
         # Every message is waited for: all goes in one, and what a callback says in another.
-        bounds, shares, held_out, over, due, heard = agreed(
-            (bounds, shares, held_out, over, due, heard)
+        bounds, shares, held, held_out, over, due, heard = agreed(
+            (bounds, shares, np.asarray(info.held), held_out, over, due, heard)
         )
         real = bounds[np.isfinite(bounds)]
         if not real.size:
@@ -256,6 +260,7 @@ class BatchDriver:
             int(state.steps),
             epoch,
             int(np.sum(shares == 0)),
+            int(np.sum(held)),
         )
         self._state = state
         self.rounds.append(this)
@@ -296,7 +301,7 @@ class BatchDriver:
     def _stop_if_still(self) -> str | None:
         """A reason if the last rounds together are no better than as many before them.
 
-        Every row is read once in any case.
+        Every row is read once in any case, and a bound that falls, beyond its noise, is no end.
         """
         window = max(self.plan.patience, len(self.rounds) // 4)
         if len(self.rounds) < max(2 * window, self.plan.rounds_of(self.source.size)):
@@ -305,13 +310,17 @@ class BatchDriver:
         steps = last[-1].steps - last[0].steps
         if steps and steps == sum(r.passed_over for r in last[1:]):
             return "no batch led anywhere"
-        if self.held_out is not None:
-            values, unit = np.array([r.held_out for r in last]), 1.0
+        if self.held_out is None:
+            total = self.source.total_weight
+            values, tolerance = [r.bound for r in last], self.plan.tolerance * total
+            fall = _FALL_A_ROW * total
         else:
-            values, unit = np.array([r.bound for r in last]), self.source.total_weight
-        before, after = values[:window], values[window:]
-        rose = after.mean() - before.mean() > self.plan.tolerance * unit
-        return None if rose else self._still
+            values, tolerance, fall = [r.held_out for r in last], self.plan.tolerance, math.inf
+        if not stands_still(np.array(values), tolerance, fall):
+            return None
+        if steps and 2 * sum(r.held for r in last[1:]) > steps:
+            return "most steps on batches could not move the hyper-parameters"
+        return self._still
 
     def _recall(self, state: Any) -> Any:
         def understand(stored: dict[str, np.ndarray]) -> tuple[list[Round], Any]:
@@ -340,3 +349,21 @@ class BatchDriver:
             f"{progress.seconds:.0f} s",
             progress.seconds,
         )
+
+
+def stands_still(values: Float[np.ndarray, "R"], tolerance: float, fall: float) -> bool:
+    """Whether the second half of some values is neither better than the first nor worse for sure.
+
+    Example:
+        >>> stands_still(np.array([4921.0, 4922.0, 4924.0, -8704.0]), tolerance=0.5, fall=50.0)
+        False
+
+    Args:
+        values: in the order of rounds.
+        tolerance: by how much the mean rises if it rises.
+        fall: by how much it falls at least, and by four standard errors, if it falls.
+    """
+    before, after = np.split(values, 2)
+    rise = after.mean() - before.mean()
+    error = math.sqrt(2 / len(before)) * before.std(ddof=1) if len(before) > 1 else 0.0
+    return bool(-max(fall, _FALL * error) <= rise <= tolerance)

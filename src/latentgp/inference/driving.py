@@ -4,7 +4,6 @@ import json
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, warn_user
 from latentgp.sharding import is_first_process, of_first_process
 
 Content = TypeVar("Content")
@@ -134,10 +133,9 @@ class Checkpoint:
                 os.fsync(written.fileno())
             partial.replace(self.path)
         except (OSError, SafetensorError) as error:
-            warnings.warn(
+            warn_user(
                 f"The checkpoint {self.path} cannot be written ({error}); the search goes on and "
-                "tries again later: make room for it.",
-                stacklevel=2,
+                "tries again later: make room for it."
             )
 
 

@@ -21,7 +21,7 @@ from latentgp.inference.site_inference import SiteInference
 from latentgp.latents import Dense, Inducing, Representation
 from latentgp.latents.selection import Selection
 from latentgp.latents.white_sites import Remembered
-from latentgp.likelihoods import BayesianSVM, Gaussian, ScaleMixture
+from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood, ScaleMixture
 from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.parameters import ParameterSpace
@@ -49,10 +49,38 @@ class SiteMethod(Method):
         """
 
 
+class ShortSearch(eqx.Module):
+    """Hyper-parameters learned from a part of the rows, in few evaluations; the posterior has all.
+
+    Args:
+        rows: at most so many, evenly spaced.
+        evaluations: at most so many a run.
+
+    Raises:
+        InputError: fewer than one of either.
+    """
+
+    rows: int = eqx.field(static=True, default=1000)
+    evaluations: int = eqx.field(static=True, default=12)
+
+    def __check_init__(self) -> None:
+        if min(self.rows, self.evaluations) < 1:
+            raise InputError(
+                f"ShortSearch needs at least one row and one evaluation, got rows={self.rows} and "
+                f"evaluations={self.evaluations}."
+            )
+
+
 class ExactGP(SiteMethod):
-    """Regression with Gaussian noise in closed form (Rasmussen & Williams 2006, 2.2): O(N^3)."""
+    """Gaussian noise, or classes by least squares, in closed form (R&W 2006, 2.2 and 6.5): O(N^3).
+
+    Args:
+        representation: `Dense()`.
+        search: how much of a search hyper-parameters are learned by; None for the whole one.
+    """
 
     representation: Representation = Dense()
+    search: ShortSearch | None = None
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         return _conjugate_inference(self, model)
@@ -293,6 +321,12 @@ class GibbsSampling(SamplingMethod):
             )
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        if self.augmentation is None and augmentation_of(model.likelihood) is None:
+            draws = "NUTS for draws, or " if model.likelihood.is_continuous else ""
+            raise InputError(
+                f"{type(model.likelihood).__name__} has no augmentation, which GibbsSampling "
+                f"needs; use {draws}{_usual(model)}."
+            )
         rule = AugmentationRule(augmentation=self.augmentation)
         rule.check(model.likelihood)
         dense = isinstance(self.representation, Dense)
@@ -442,7 +476,8 @@ class Choice(NamedTuple):
 
 
 _DENSE_REGRESSION = 2_000
-_DENSE_OTHERWISE = 400
+DENSE_OTHERWISE = 400
+DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
 _DENSE_SAMPLING = 1_000
 
 
@@ -455,13 +490,18 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
         n_inducing: asks for so many inducing points whatever N is.
     """
     representation = _representation(model, rows, n_inducing)
-    gaussian = isinstance(model.likelihood, Gaussian)
+    gaussian = _is_gaussian(model.likelihood)
     if isinstance(representation, Inducing):
         why = f"{rows} rows through {representation.number} inducing points"
         if gaussian:
             return Choice(CollapsedVI(representation), f"{why}: Gaussian noise needs no iterations")
     else:
         why = f"{rows} rows are few enough for one coefficient a row"
+        if isinstance(model.likelihood, LeastSquares):
+            return Choice(
+                ExactGP(search=ShortSearch()),
+                f"{why}: the posterior is exact, one factorisation for all classes",
+            )
         if gaussian:
             return Choice(ExactGP(), f"{why}: the posterior is exact")
     if isinstance(model.likelihood, BayesianSVM):
@@ -476,9 +516,17 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     )
 
 
+def _usual(model: LatentGP) -> str:
+    """What "auto" takes for a model, by name."""
+    return type(choose_method(model, 1).method).__name__
+
+
 def _representation(model: LatentGP, rows: int, n_inducing: int | None) -> Dense | Inducing:
-    gaussian = isinstance(model.likelihood, Gaussian)
-    if n_inducing is None and rows <= (_DENSE_REGRESSION if gaussian else _DENSE_OTHERWISE):
+    gaussian = _is_gaussian(model.likelihood)
+    dense = _DENSE_REGRESSION if gaussian else DENSE_OTHERWISE
+    if isinstance(model.likelihood, LeastSquares):
+        dense = DENSE_CLASSES
+    if n_inducing is None and rows <= dense:
         return Dense()
     return Inducing(number=min(rows, n_inducing or default_inducing(model)))
 
@@ -524,7 +572,12 @@ def remembering(
 
 def default_inducing(model: LatentGP) -> int:
     """How many inducing points "auto" takes: enough to matter, few enough to be fast."""
-    return 500 if isinstance(model.likelihood, Gaussian) else 200
+    return 500 if _is_gaussian(model.likelihood) else 200
+
+
+def _is_gaussian(likelihood: Likelihood) -> bool:
+    """Whether sites are known beforehand."""
+    return isinstance(likelihood, Gaussian | LeastSquares)
 
 
 def method_from_name(
@@ -579,9 +632,9 @@ def _check_share(method: SiteMethod, name: str, advice: str) -> None:
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     augmentation = augmentation_of(model.likelihood)
     if augmentation is None or not augmentation.is_exact:
-        others = "VariationalInference" if augmentation is None else "AugmentedVI"
         raise InputError(
-            f"{type(method).__name__} needs Gaussian noise on one output, but the likelihood is "
-            f"{type(model.likelihood).__name__}; use {others}."
+            f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
+            f"squares, but the likelihood is {type(model.likelihood).__name__}; use "
+            f"{_usual(model)}."
         )
     return SiteInference.of(model, method.representation, AugmentationRule())

@@ -74,10 +74,12 @@ class BatchInfo(NamedTuple):
     Attributes:
         bound: an unbiased estimate of the bound before the step, in nats.
         share: how far natural parameters went towards the batch's.
+        held: whether hyper-parameters, and points, had to stay where they were.
     """
 
     bound: Float[Array, ""]
     share: Float[Array, ""]
+    held: Bool[Array, ""]
 
 
 class BatchRead(NamedTuple):
@@ -177,12 +179,12 @@ class StochasticInference(BatchInference):
         ways: Any
         ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
         rate = self.learning_rate / (1 + state.steps / self.decay)
-        moved, share = self._moved(state, read.white, share, rate, ways)
+        moved, share, held = self._moved(state, read.white, share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
         # A batch that leads nowhere, or out of the numbers, changes nothing.
         before = state._replace(steps=state.steps + 1)
         after = jax.tree.map(lambda new, old: jnp.where(share > 0, new, old), after, before)
-        return after, BatchInfo(read.bound, share)
+        return after, BatchInfo(read.bound, share, held)
 
     def read(self, state: BatchState, batch: Data) -> BatchRead:
         """What a batch, weighted to count as all rows, says about a state."""
@@ -256,8 +258,8 @@ class StochasticInference(BatchInference):
         share: Float[Array, ""],
         rate: Float[Array, ""],
         ways: tuple[Float[Array, "P"], Float[Array, "M D"] | None],
-    ) -> tuple[BatchState, Float[Array, ""]]:
-        """The state some of the way on, and the share of the way.
+    ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
+        """The state some of the way on, the share of the way, whether hyper-parameters stayed.
 
         Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
         stay as they are, and natural parameters go half as far, until there is one. Nothing moves
@@ -299,8 +301,9 @@ class StochasticInference(BatchInference):
             return (number == first) | (~proper & (share > _LEAST_SHARE))
 
         number = jnp.full((), first, jnp.int32)
-        _, share, there = jax.lax.while_loop(improper, attempt, (number, share, state))
-        return there, jnp.where(share > _LEAST_SHARE, share, 0.0)
+        attempts, share, there = jax.lax.while_loop(improper, attempt, (number, share, state))
+        held = (attempts > 1) & self._learns(state)
+        return there, jnp.where(share > _LEAST_SHARE, share, 0.0), held
 
     def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
         """What a state believes, given the model at its hyper-parameters."""
@@ -363,7 +366,7 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
         return jax.lax.cond(
             weighed[1] > 0,
             lambda state: inference.step(state, *weighed),
-            lambda state: (state, BatchInfo(unknown, unknown)),
+            lambda state: (state, BatchInfo(unknown, unknown, jnp.zeros((), bool))),
             state,
         )
 

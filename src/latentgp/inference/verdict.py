@@ -5,21 +5,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.arrays import Array
 from latentgp.data import Data
+from latentgp.inference.batch_method import Stochastic
 from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.hyperparameters import NO_STEP, Learned
 from latentgp.inference.methods import Method
 from latentgp.inference.priors import robust_spread
 from latentgp.inference.profile import Settled
+from latentgp.inference.residuals import heavy_tails, residuals_of
 from latentgp.kernels import LatentKernel
 from latentgp.latents.base import latent_diagonals
-from latentgp.likelihoods import Gaussian
-from latentgp.parameters import ParameterSpace
+from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.likelihoods.shapes import StudentShape
+from latentgp.linalg.streaming import apply_in_buckets
+from latentgp.parameters import ParameterInfo, ParameterSpace
 
 _AT_A_BOUND = 1e-2
 _SAMPLED_ROWS = 500
@@ -27,7 +30,8 @@ _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
 _SETTLED = 1e-4
 _DEFICIT_A_ROW = 0.02
-_PASSED_OVER = 0.05
+_PASSED_OVER, _MOSTLY = 0.05, 0.5
+_ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
 _WILD = 30.0  # spreads of an input
 _R_HAT, _DIVERGED = 1.01, 1e-3
@@ -192,7 +196,10 @@ def judge(
 ) -> Diagnostics:
     """Look at a finished fit."""
     warnings = []
-    if learned is not None and not learned.converged:
+    astray = []
+    if isinstance(method, Stochastic) and records:
+        astray = _went_astray(records, float(settled.bound), data.total_weight)
+    if learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = "allow more, or continue from the model it returned"
         if learned.reason == NO_STEP:
@@ -205,6 +212,7 @@ def judge(
             "number or to no proper posterior; start from other hyper-parameters, or look for a "
             "kernel or likelihood whose derivatives are no numbers."
         )
+    warnings += astray
     change = float(settled.change)
     if not change <= _SETTLED:
         warnings.append(
@@ -218,8 +226,8 @@ def judge(
             "cannot be updated; use a smaller power, or VariationalInference."
         )
     if learned is not None:
-        warnings += _at_bounds(space, learned.vector, bounds)
-    warnings += _all_noise(posterior, data)
+        warnings += _at_bounds(space, learned.vector, bounds, input_names)
+    warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
     deficit, jitter = float(settled.posterior.deficit), float(settled.posterior.jitter)
     if deficit > max(1.0, _DEFICIT_A_ROW * data.total_weight):
@@ -228,7 +236,8 @@ def judge(
             "use more of them if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
-    scales = np.asarray(_prior_variances(posterior.model.kernel, data.X[:_SAMPLED_ROWS]))
+    sample = data.X[:_SAMPLED_ROWS]
+    scales = apply_in_buckets(_prior_variances, posterior.model.kernel, rows=sample).mean(axis=0)
     scale = float(np.max(scales))
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
@@ -245,7 +254,9 @@ def judge(
             "noise variance."
         )
     return Diagnostics(
-        converged=(learned is None or learned.converged) and change <= _SETTLED and not stuck,
+        converged=(learned is None or learned.converged)
+        and change <= _SETTLED
+        and not (stuck or astray),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
@@ -259,16 +270,39 @@ def judge(
     )
 
 
+def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
+    """A sentence if steps on batches led down, or did not move what was to be learned."""
+    advice = (
+        "give a smaller learning_rate with more epochs, other inducing points, or all rows at once "
+        "(CollapsedVI, VariationalInference)"
+    )
+    held, steps = sum(r.held for r in rounds), rounds[-1].steps
+    if held > _MOSTLY * steps:
+        return [
+            f"Hyper-parameters could not move in {held} of {steps} steps on batches, as there was "
+            f"no proper posterior where they were to go; {advice}."
+        ]
+    window = min(len(rounds), max(_ROUNDS_A_MEAN, len(rounds) // 4))
+    means = np.convolve([r.bound for r in rounds], np.full(window, 1 / window), mode="valid")
+    if means.max() - bound > _FALL_A_ROW * rows:
+        return [
+            f"Steps on batches led down: the bound is {bound:,.0f} nats, and was "
+            f"{means.max():,.0f} on the way; {advice}."
+        ]
+    return []
+
+
 @jax.jit
-def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q"]:
-    """Of each latent function, the mean over rows."""
-    return jnp.mean(latent_diagonals(kernel, X), axis=1)
+def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    """Of each latent function at every row."""
+    return latent_diagonals(kernel, X).T
 
 
 def _at_bounds(
     space: ParameterSpace,
     vector: Float[np.ndarray, "P"],
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    names: Sequence[str] | None,
 ) -> list[str]:
     lower, upper = bounds
     sentences = []
@@ -280,8 +314,17 @@ def _at_bounds(
                 advice = "this input hardly matters"
             if info.path in space.narrowed:
                 advice = "the support of its prior ends there; widen it if other values are likely"
+            label += _of_input(label, info, names)
             sentences.append(f"{label} went to its {side} search bound: {advice}.")
     return sentences
+
+
+def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> str:
+    """Whose length-scale an entry is, if its input has a name."""
+    if names is None or info.role != "lengthscale" or label == info.path:
+        return ""
+    place = int(label.rpartition("[")[2][:-1])
+    return f" (of {names[place if info.dimensions is None else info.dimensions[place]]!r})"
 
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
@@ -301,16 +344,38 @@ def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
     return sentences
 
 
-def _all_noise(posterior: Any, data: Data) -> list[str]:
+def _about_noise(posterior: Any, data: Data) -> list[str]:
+    """What Gaussian noise that was learned says: that it is all, or that it is of another law."""
     likelihood = posterior.model.likelihood
     if not isinstance(likelihood, Gaussian) or data.size < 3:
         return []
+    rows = np.arange(0, data.size, max(1, data.size // _SAMPLED_ROWS))
     # Rows that go on a stream may all be in one place.
-    sample = np.concatenate([data.X[:: max(1, data.size // 500)], posterior.latent.centres[:500]])
-    signal = float(np.var(posterior.mean_f(sample)))
-    if signal > _NOISE_RATIO * float(likelihood.noise_variance):
+    sample = np.concatenate([data.X[rows], posterior.latent.centres[:_SAMPLED_ROWS]])
+    mean = posterior.mean_f(sample)
+    sentences = heavy_tails(residuals_of(posterior, data, rows, mean[: len(rows)]))
+    if float(np.var(mean)) <= _NOISE_RATIO * float(likelihood.noise_variance):
+        sentences.append(
+            "No signal was found: the model calls nearly all variation in y noise; check the "
+            "inputs, or start from another length-scale."
+        )
+    return sentences
+
+
+def _without_moments(likelihood: Likelihood) -> list[str]:
+    """A sentence if the law of the noise has no variance."""
+    if not isinstance(likelihood, StudentShape):
         return []
+    freedom = float(likelihood.degrees_of_freedom)
+    if freedom > 2:
+        return []
+    none, instead = "variance", "intervals and quantiles, and absolute errors for a score"
+    if freedom <= 1:
+        none, instead = (
+            "mean and no variance",
+            f"the median (what is called mean is that), {instead}",
+        )
     return [
-        "No signal was found: the model calls nearly all variation in y noise; check the inputs, "
-        "or start from another length-scale."
+        f"Student-t noise of {freedom:.2g} degrees of freedom has no {none}, so predicted standard "
+        f"deviations are infinite; use {instead}."
     ]

@@ -135,6 +135,13 @@ class Representation(Module):
             )
         return self
 
+    def sharing(self) -> "Representation":
+        """This one for sites whose precisions, row by row, are the same for all latent functions.
+
+        Under one kernel so is then their covariance, which can be factorised once for all.
+        """
+        return self
+
     def coarse(self) -> "Representation":
         """One that costs less, for hyper-parameters to start from."""
         return self
@@ -367,6 +374,11 @@ def block_means(
 ) -> Float[Array, "N Q"]:
     """Functions sum_m w_m k(centre_m, x) at N points whose kernel blocks are known."""
     return over_latents(lambda block, w: w @ block, blocks, weights).T
+
+
+def outer_sums(weights: Float[Array, "Q M"], like: Float[Array, "#Q *S"]) -> Float[Array, "#Q M M"]:
+    """Outer products of each latent's weights, summed over those that share a block."""
+    return (weights.T @ weights)[None] if len(like) == 1 else jax.vmap(jnp.outer)(weights, weights)
 
 
 def over_sharing(

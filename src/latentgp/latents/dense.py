@@ -1,11 +1,13 @@
 """The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.arrays import Array
@@ -19,6 +21,7 @@ from latentgp.latents.base import (
     block_means,
     latent_diagonals,
     latent_grams,
+    outer_sums,
     over_latents,
     over_sharing,
     split_linear,
@@ -38,11 +41,11 @@ class DensePosterior(LatentPosterior):
     """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
 
     Attributes:
-        X: inputs of the rows, shape (N, D).
+        X: inputs of the rows, shape (N, D); the last ones may be copies that say nothing.
         weights: K^-1 times the posterior mean, shape (Q, N).
-        precision: W, shape (Q, N).
-        root_precision: W^1/2, shape (Q, N); zero where a precision is negative.
-        factor: of B, shapes (Q, N, N).
+        precision: W, shape (#Q, N), one for all latent functions where these share precisions.
+        root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.
+        factor: of B, shapes (#Q, N, N).
         raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
             shape (Q, N, N); (Q, 0, N) where no precision can be negative.
     """
@@ -50,8 +53,8 @@ class DensePosterior(LatentPosterior):
     kernel: LatentKernel
     X: Float[Array, "N D"]
     weights: Float[Array, "Q N"]
-    precision: Float[Array, "Q N"]
-    root_precision: Float[Array, "Q N"]
+    precision: Float[Array, "#Q N"]
+    root_precision: Float[Array, "#Q N"]
     factor: Factor
     raised: Float[Array, "Q S N"]
     log_evidence: Float[Array, ""]
@@ -88,17 +91,25 @@ class DensePosterior(LatentPosterior):
         return self.X
 
     def remembered(self, log_evidence: float) -> Remembered:
-        grams = latent_grams(self.kernel, self.X)
+        # Rows that say nothing, copies of others among them, would make the prior singular.
+        saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
+        chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
+        X, all_weights, precisions = (
+            self.X[chosen],
+            self.weights[:, chosen],
+            self.precision[:, chosen],
+        )
+        grams = latent_grams(self.kernel, X)
         prior = over_latents(jittered_cholesky, grams).factor
 
         def sites(gram, lower, weights, precision):
             linear = weights + precision * (gram @ weights)
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
-        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
+        white = over_latents(sites, grams, prior.lower, all_weights, precisions)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
-        return Remembered(self.X, prior.inverse, white, constant, signed)
+        return Remembered(X, prior.inverse, white, constant, signed)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
@@ -133,9 +144,11 @@ class Dense(Representation):
 
     Args:
         signed: whether precisions of sites can be negative; a method sets it.
+        shared: whether those of a row are the same for all latent functions; likewise.
     """
 
     signed: bool = eqx.field(static=True, default=False)
+    shared: bool = eqx.field(static=True, default=False)
 
     def initialise(
         self,
@@ -154,10 +167,13 @@ class Dense(Representation):
     def suited(self, *, signed: bool, power: float) -> "Dense":
         return Dense(signed=signed)
 
+    def sharing(self) -> "Dense":
+        return dataclasses.replace(self, shared=True)
+
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> DensePosterior:
-        return _condition(kernel, X, latent_grams(kernel, X), sites, self.signed)
+        return self._condition(kernel, X, latent_grams(kernel, X), sites)
 
     def update_sites(
         self,
@@ -171,7 +187,7 @@ class Dense(Representation):
         K = latent_grams(posterior.kernel, X)
         mean, variance = _row_marginals(posterior, K)
         sites, other = update(rows, mean, variance, sites, offset)
-        posterior = _condition(posterior.kernel, X, K, sites.about(offset), self.signed)
+        posterior = self._condition(posterior.kernel, X, K, sites.about(offset))
         return sites, posterior, other
 
     def pull_back(
@@ -179,19 +195,16 @@ class Dense(Representation):
     ) -> Pullback:
         K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
 
-        def in_gram(weights, root_precision, factor, raised):
-            precision = factor.inverse_of_product()
-            precision = root_precision[:, None] * precision * root_precision
-            return 0.5 * (jnp.outer(weights, weights) - precision + raised.T @ raised)
+        def explained(root_precision, factor):
+            return root_precision[:, None] * factor.inverse_of_product() * root_precision
 
-        slopes = over_latents(
-            in_gram,
-            posterior.weights,
-            posterior.root_precision,
-            posterior.factor,
-            posterior.raised,
-        )
-        (in_kernel,) = pull_gram(over_sharing(slopes, K))
+        lost = over_latents(explained, posterior.root_precision, posterior.factor)
+        latents_of_each = len(posterior.weights) / len(lost)
+        slopes = outer_sums(posterior.weights, K) - latents_of_each * over_sharing(lost, K)
+        if self.signed:
+            raised = over_latents(lambda raised: raised.T @ raised, posterior.raised)
+            slopes = slopes + over_sharing(raised, K)
+        (in_kernel,) = pull_gram(0.5 * slopes)
         mean, variance = _row_marginals(posterior, K)
         return Pullback(in_kernel, self, mean, variance)
 
@@ -219,36 +232,49 @@ class Dense(Representation):
     def is_exact(self) -> bool:
         return True
 
+    def _condition(
+        self,
+        kernel: LatentKernel,
+        X: Float[Array, "N D"],
+        K: Float[Array, "#Q N N"],
+        sites: GaussianSites,
+    ) -> DensePosterior:
+        columns = slice(0, 1) if self.shared else slice(None)
+        return _conditioned(
+            kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed
+        )
+
 
 class _Solved(NamedTuple):
     """What sites of one latent function make of its prior."""
 
     weights: Float[Array, "N"]
-    factor: Factor
     raised: Float[Array, "S N"]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
 
 
-def _condition(
+def _conditioned(
     kernel: LatentKernel,
     X: Float[Array, "N D"],
     K: Float[Array, "#Q N N"],
-    sites: GaussianSites,
+    linear: Float[Array, "Q N"],
+    precision: Float[Array, "#Q N"],
     signed: bool,
 ) -> DensePosterior:
-    root_precision = jnp.sqrt(jnp.maximum(sites.precision, 0.0)).T
+    root_precision = jnp.sqrt(jnp.maximum(precision, 0.0))
 
-    def solve(K, linear, root, precision):
+    def factorise(K, root):
+        return cholesky(jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root)
+
+    def solve(K, linear, root, precision, factor):
         """With l = W^(1/2) r + l_0, l' S l = r' r + l_0' K l_0 - |h|^2, L h = r - W^(1/2) K l_0.
 
         Sites of great precision have great l' l / W, which cancels in the evidence: it must not
         be found as a sum over a badly conditioned S.
         """
         root_K = root[:, None] * K
-        B = jnp.eye(len(K), dtype=K.dtype) + root_K * root
-        factor = cholesky(B)
-        ratio, rest = split_linear(linear, root, jnp.diagonal(B))
+        ratio, rest = split_linear(linear, root, 1 + root**2 * jnp.diagonal(K))
         root_K_rest = root_K @ rest
         half = factor.inverse @ (ratio - root_K_rest)
         weights = rest + root * (factor.inverse.T @ half)
@@ -257,17 +283,18 @@ def _condition(
         log_evidence = 0.5 * explained - factor.half_log_determinant
         kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
         raised = jnp.zeros((0, len(K)), K.dtype)
-        solved = _Solved(weights, factor, raised, log_evidence, kl + factor.half_log_determinant)
-        return _with_negative(K, root_K, root, precision, solved) if signed else solved
+        solved = _Solved(weights, raised, log_evidence, kl + factor.half_log_determinant)
+        return _with_negative(K, root_K, root, precision, factor, solved) if signed else solved
 
-    solved = over_latents(solve, K, sites.linear.T, root_precision, sites.precision.T)
+    factor = over_latents(factorise, K, root_precision)
+    solved = over_latents(solve, K, linear, root_precision, precision, factor)
     return DensePosterior(
         kernel=kernel,
         X=X,
         weights=solved.weights,
-        precision=sites.precision.T,
+        precision=precision,
         root_precision=root_precision,
-        factor=solved.factor,
+        factor=factor,
         raised=solved.raised,
         log_evidence=jnp.sum(solved.log_evidence),
         kl=jnp.sum(solved.kl),
@@ -281,6 +308,7 @@ def _with_negative(
     root_K: Float[Array, "N N"],
     root: Float[Array, "N"],
     precision: Float[Array, "N"],
+    factor: Factor,
     positive: _Solved,
 ) -> _Solved:
     """What rows of negative precision -n make of the posterior N(m, S) given all others.
@@ -292,11 +320,11 @@ def _with_negative(
     def change():
         identity = jnp.eye(len(K), dtype=K.dtype)
         lack = jnp.sqrt(jnp.maximum(-precision, 0.0))
-        half = positive.factor.inverse @ root_K
+        half = factor.inverse @ root_K
         covariance = K - half.T @ half
         left = cholesky(identity - lack[:, None] * covariance * lack)
         to_white = left.inverse * lack
-        explained = half.T @ (positive.factor.inverse * root)
+        explained = half.T @ (factor.inverse * root)
         raised = to_white @ (identity - explained)
         pull = to_white @ (K @ positive.weights)
         weights = positive.weights + pull @ raised
@@ -305,7 +333,6 @@ def _with_negative(
         more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
         return _Solved(
             weights,
-            positive.factor,
             raised,
             positive.log_evidence + gain - determinant,
             positive.kl + more + determinant,

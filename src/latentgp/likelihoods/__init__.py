@@ -12,6 +12,7 @@ from latentgp.likelihoods.counts import (
 from latentgp.likelihoods.custom import CustomLikelihood
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
+from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.likelihoods.multi_output import (
     GPRegressionNetwork,
     LinearCoregionalisation,
@@ -51,6 +52,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "LaplaceNoise",
+    "LeastSquares",
     "Likelihood",
     "LinearCoregionalisation",
     "LinearOutputs",

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
@@ -47,6 +48,7 @@ class Likelihood(Parametrised):
         has_own_kernels: whether a kernel for each latent is what it is for, though they are alike.
         is_continuous: whether log_prob has no steps in f, so that its gradient says where to go.
         is_smooth: whether log_prob has two derivatives in f that say something about it.
+        calibrated_parameters: names of those that `calibrated` sets and no search learns.
     """
 
     latent_size: ClassVar[int] = 1
@@ -62,6 +64,7 @@ class Likelihood(Parametrised):
 
     is_continuous: ClassVar[bool] = True
     has_own_kernels: ClassVar[bool] = False
+    calibrated_parameters: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def log_prob(
@@ -137,6 +140,25 @@ class Likelihood(Parametrised):
         """This likelihood with its noise at a typical size, given the spread and mean of y.
 
         Where a search starts when the user gave no starting values.
+        """
+        return self
+
+    def calibrated(
+        self,
+        y: Float[np.ndarray, "N *P"],
+        weights: Float[np.ndarray, "N"] | None,
+        mean: Float[np.ndarray, "N Q"],
+        variance: Float[np.ndarray, "N Q"],
+        side: SideInformation,
+    ) -> "Likelihood":
+        """This likelihood with `calibrated_parameters` set, which only predictions depend on.
+
+        Args:
+            y: targets of the rows.
+            weights: of the rows.
+            mean: of f at each row given all other rows.
+            variance: likewise.
+            side: what the rows carry.
         """
         return self
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
+from latentgp.data import rows_named
 from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
@@ -45,11 +46,12 @@ class BinaryResponse(Likelihood):
         return (probabilities > 1 - probability[:, None]).astype(mean.dtype)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
-        outside = np.setdiff1d(y, [0.0, 1.0])
-        if outside.size:
+        outside = ~np.isin(y, [0.0, 1.0])
+        if outside.any():
             raise InputError(
-                f"{type(self).__name__} targets must be 0 or 1, got {outside[:5].tolist()}; "
-                "encode the two classes as 0 and 1."
+                f"{type(self).__name__} targets must be 0 or 1, but are not in "
+                f"{rows_named(outside)} (such as {y[outside][0]:g}); encode the two classes as 0 "
+                "and 1."
             )
 
 

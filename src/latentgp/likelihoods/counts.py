@@ -10,6 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
+from latentgp.data import rows_named
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.likelihoods.poisson_cdf import poisson_cdf
@@ -22,11 +23,13 @@ class CountLikelihood(Likelihood):
     targets: ClassVar[Targets] = "count"
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
-        wrong = y[(y < 0) | (y != np.floor(y))]
-        if wrong.size:
+        wrong = (y < 0) | (y != np.floor(y))
+        if np.any(wrong):
+            advice = "leave these rows out" if np.any(y < 0) else "round them"
             raise InputError(
-                f"{type(self).__name__} targets must be counts 0, 1, 2, ..., got "
-                f"{wrong[:5].tolist()}; round them, or use a likelihood of real numbers."
+                f"{type(self).__name__} targets must be counts 0, 1, 2, ..., but are not in "
+                f"{rows_named(wrong)} (such as {y[wrong][0]:g}); {advice}, or use a likelihood of "
+                "real numbers."
             )
 
 

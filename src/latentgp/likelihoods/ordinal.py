@@ -10,6 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.arrays import Array
+from latentgp.data import rows_named
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.parameters import parameter
@@ -114,11 +115,12 @@ class Ordinal(Likelihood):
         return jnp.sum(passed, axis=2).astype(mean.dtype)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
-        outside = np.setdiff1d(y, np.arange(self.classes))
-        if outside.size:
+        outside = ~np.isin(y, np.arange(self.classes))
+        if outside.any():
             raise InputError(
-                f"Ordinal targets must be classes 0 to {self.classes - 1} in their order, got "
-                f"{outside[:5].tolist()}; number them, or let GPOrdinalClassifier do it."
+                f"Ordinal targets must be classes 0 to {self.classes - 1} in their order, but are "
+                f"not in {rows_named(outside)} (such as {y[outside][0]:g}); number them, or let "
+                "GPOrdinalClassifier do it."
             )
 
     def _ends(

@@ -50,6 +50,9 @@ class AugmentationRule(SiteRule):
     def is_exact(self, likelihood: Likelihood) -> bool:
         return self.chosen(likelihood).is_exact
 
+    def shares_precisions(self, likelihood: Likelihood) -> bool:
+        return self.chosen(likelihood).shares_precisions
+
     def starting_variance(
         self, likelihood: Likelihood, prior: Float[Array, "N Q"]
     ) -> Float[Array, "N Q"]:

@@ -77,8 +77,10 @@ class GaussianSites(NamedTuple):
         )
 
     def unweighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
-        """The factors that `weighted` makes these of."""
-        return self.weighted(None if weights is None else 1 / weights)
+        """The factors that `weighted` makes these of; factors of one where the weight is zero."""
+        if weights is None:
+            return self
+        return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
 
     def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
         """A step from these sites towards new ones, in natural parameters."""
@@ -145,6 +147,10 @@ class SiteRule(eqx.Module):
     def signed(self, likelihood: Likelihood) -> bool:
         """Whether precisions can be negative."""
         return not likelihood.is_log_concave
+
+    def shares_precisions(self, likelihood: Likelihood) -> bool:
+        """Whether a row's sites have one precision for all latents; not unless overridden."""
+        return False
 
     def stuck(self, variance: Float[Array, "N Q"], current: GaussianSites) -> Bool[Array, "N"]:
         """Which rows keep their sites because no update can be made; none unless overridden.

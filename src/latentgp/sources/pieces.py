@@ -2,7 +2,6 @@
 
 import csv
 import difflib
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, warn_user
 from latentgp.sources.csv_files import Header, batches_of, contents_of, header_of, wider
 
 if TYPE_CHECKING:
@@ -231,10 +230,9 @@ def _files_of(path: Path) -> tuple[str, list[Path]]:
     folders = (folder for f in files for folder in f.relative_to(path).parent.parts)
     named = next((folder for folder in folders if "=" in folder), None)
     if named is not None:
-        warnings.warn(
+        warn_user(
             f"{path} has folders such as {named}, whose names are not read: if that is a column to "
-            "learn from, write it into the files",
-            stacklevel=4,
+            "learn from, write it into the files"
         )
     return str(kinds.pop()), files
 

@@ -66,6 +66,7 @@ def check_representation(
     _check_against_dense(posterior, kernel, X, sites, exact, name)
     _check_derivatives(ready, kernel, X, sites, name)
     _check_update(ready, kernel, X, sites, name)
+    _check_sharing(ready, kernel, X, sites, name)
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
     _check_white(ready, kernel, X, exact, name)
     _check_paths(posterior, kernel, X, name)
@@ -289,6 +290,33 @@ def _check_update(
     for one, other in zip(jax.tree.leaves(pieces), jax.tree.leaves(whole), strict=True):
         what = f"{name}: results in chunks of {_CHUNK} rows differ from those in one piece"
         require_equal(one, other, what, rtol=1e-7, atol=1e-8)
+
+
+def _check_sharing(
+    representation: Representation,
+    kernel: LatentKernel,
+    X: np.ndarray,
+    sites: GaussianSites,
+    name: str,
+) -> None:
+    """Precisions that are the same for all latent functions say so once, or for each."""
+    shared = sites._replace(precision=jnp.broadcast_to(sites.precision[:, :1], sites.linear.shape))
+
+    @jax.jit
+    def run(representation):
+        posterior = representation.condition(kernel, X, shared)
+        pullback = representation.pull_back(posterior, X, shared)._replace(representation=None)
+        new = _elsewhere(X)
+        path = posterior.pathwise_update(
+            jax.random.key(4), lambda centres: jnp.tile(centres[:, :1], _LATENTS)
+        )
+        views = posterior.marginals(new), posterior.covariance(new), path
+        return posterior.log_evidence, posterior.kl, pullback, views, posterior.remembered(0.0)
+
+    once, each = (jax.tree.leaves(run(r)) for r in (representation.sharing(), representation))
+    for one, other in zip(once, each, strict=True):
+        what = f"{name}.sharing() and sites that share their precisions"
+        require_equal(one, other, what, rtol=1e-8, atol=1e-8)
 
 
 def _check_kept(

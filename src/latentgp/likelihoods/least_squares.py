@@ -1,0 +1,126 @@
+"""Classes by least squares: regression on their indicators, made into probabilities afterwards."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+from numpyro.distributions import constraints
+from scipy.optimize import minimize_scalar
+
+from latentgp.arrays import Array
+from latentgp.likelihoods.base import SideInformation
+from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.multiclass import ClassLikelihood
+from latentgp.parameters import parameter
+
+_LOG_TEMPERATURES = -7.0, 12.0
+
+
+class LeastSquares(ClassLikelihood):
+    """Indicators of the classes with Gaussian noise: 1[y = k] - 1/K = f_k + N(0, noise_variance).
+
+    Least-squares classification (Rasmussen & Williams 2006, 6.5): a pseudo-likelihood, whose
+    posterior is exact and, under one kernel, one factorisation for all classes. Class
+    probabilities are the values over y to the power 1 / temperature, divided by their sum, the
+    softmax of f / (temperature noise_variance). The evidence says nothing of the temperature: `fit`
+    ends by giving the rows' labels the highest leave-one-out probability.
+
+    Args:
+        classes: K.
+        noise_variance: learned; a tenth of the indicators' variance unless given.
+        temperature: of the probabilities.
+
+    Example:
+        >>> LeastSquares(3, noise_variance=0.5).noise_variance
+        array(0.5)
+    """
+
+    is_normalised: ClassVar[bool] = False
+    is_log_concave: ClassVar[bool] = True
+    is_jointly_log_concave: ClassVar[bool] = True
+    calibrated_parameters: ClassVar[tuple[str, ...]] = ("temperature",)
+
+    noise_variance: Float[Array, ""] = parameter(constraints.positive, role="noise_variance")
+    temperature: Float[Array, ""] = parameter(constraints.positive)
+
+    def __init__(self, classes: int, noise_variance: Any = None, temperature: Any = 1.0):
+        self.classes = classes
+        usual = USUAL_NOISE_SHARE * self.latent_scale(1.0) ** 2
+        self.noise_variance = usual if noise_variance is None else noise_variance
+        self.temperature = temperature
+
+    def indicators(self, y: Float[Array, "*N"]) -> Float[Array, "*N K"]:
+        """1[y = k] - 1/K."""
+        chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=y.dtype)
+        return chosen - 1 / self.classes
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self._log_density(jnp.sum((self.indicators(y) - f) ** 2))
+
+    def expected_log_prob(
+        self,
+        y: Float[Array, "N"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        side: SideInformation,
+    ) -> Float[Array, "N"]:
+        squares = (self.indicators(y) - mean) ** 2 + variance
+        return self._log_density(jnp.sum(squares, axis=1))
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return jax.nn.softmax(f / self._scale)
+
+    def predictive_probabilities(
+        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+    ) -> Float[Array, "N K"]:
+        """From MacKay's (1992, eq. 10) approximation for each pair of classes."""
+
+        def own(column: tuple[Float[Array, "N"], Float[Array, "N"]]) -> Float[Array, "N"]:
+            ahead, both = column[0][:, None] - mean, column[1][:, None] + variance
+            spread = jnp.sqrt(self._scale**2 + np.pi / 8 * both)
+            return jnp.exp(-jax.nn.logsumexp(-ahead / spread, axis=1))
+
+        values = jax.lax.map(own, (mean.T, variance.T)).T
+        return values / jnp.sum(values, axis=1, keepdims=True)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jax.random.categorical(key, f / self._scale).astype(f.dtype)
+
+    def latent_scale(self, spread: float) -> float:
+        """The standard deviation of the indicator of one of K classes that are equally frequent."""
+        return (self.classes - 1) ** 0.5 / self.classes
+
+    def calibrated(
+        self,
+        y: Float[np.ndarray, "N"],
+        weights: Float[np.ndarray, "N"] | None,
+        mean: Float[np.ndarray, "N Q"],
+        variance: Float[np.ndarray, "N Q"],
+        side: SideInformation,
+    ) -> "LeastSquares":
+        def at(log_temperature: Array | float) -> LeastSquares:
+            return LeastSquares(self.classes, self.noise_variance, jnp.exp(log_temperature))
+
+        @jax.jit
+        def loss(log_temperature: Float[Array, ""]) -> Float[Array, ""]:
+            return -jnp.average(
+                at(log_temperature).predictive_log_prob(y, mean, variance, side), weights=weights
+            )
+
+        found: Any = minimize_scalar(loss, bounds=_LOG_TEMPERATURES, method="bounded")
+        return at(float(found.x))
+
+    @property
+    def _scale(self) -> Float[Array, ""]:
+        return self.temperature * self.noise_variance
+
+    def _log_density(self, squares: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """Of K indicators with a sum of squared residuals."""
+        normaliser = self.classes * jnp.log(2 * jnp.pi * self.noise_variance)
+        return -0.5 * (normaliser + squares / self.noise_variance)
