@@ -243,6 +243,8 @@ class TestAnswersAreAveragesOverDraws:
             _ = binary.posterior.log_evidence
         with pytest.raises(lgp.InputError, match="use sample_f"):
             binary.posterior.sample_paths(key=KEY)
+        with pytest.raises(lgp.InputError, match="has no pure functions"):
+            binary.posterior.as_jax()
 
     @pytest.mark.slow
     def test_two_samplers_find_the_same_hyperparameters(self):

@@ -646,7 +646,7 @@ class TestRowsInBatches:
             regressor.continue_with(rows, batch_size=100, epochs=1, verbose=1)
             bounds.append(float(regressor.posterior_.log_evidence))
             means.append(regressor.predict(X) - centre)
-        assert bounds[1] == pytest.approx(bounds[0], abs=0.01)
+        assert bounds[1] == pytest.approx(bounds[0], abs=0.05)
         np.testing.assert_allclose(means[1], means[0], atol=1e-3)
 
     def test_the_reason_counts_the_rows_of_the_source(self):

@@ -35,7 +35,7 @@ class PurePosterior:
         >>> pure = fit.posterior.as_jax()
         >>> slope = jax.grad(lambda x: pure.mean(x[None, None])[0])
         >>> float(slope(0.5).round(2))
-        0.88
+        0.75
     """
 
     model: LatentGP

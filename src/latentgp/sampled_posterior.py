@@ -156,6 +156,17 @@ class SampledPosterior(eqx.Module):
             "inputs that are wanted, or fit with AugmentedVI or VariationalInference."
         )
 
+    def as_jax(self) -> Any:
+        """Not to be had, as paths are not.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            "A sampler's posterior has no pure functions; fit with ExactGP, AugmentedVI or "
+            "VariationalInference at the hyper-parameters that are wanted, and use as_jax() there."
+        )
+
     def shifted(self, centre: float) -> "SampledPosterior":
         """With a zero prior mean moved by a constant, and the first latent function with it."""
         latents = self.f.shape[-1]
@@ -202,7 +213,7 @@ class SampledPosterior(eqx.Module):
             >>> rows = lgp.Data(np.arange(8.0), [3, 1, 0, 2, 5, 4, 1, 0])
             >>> method = lgp.NUTS(chains=2, warmup=100, draws=100)
             >>> fit = lgp.fit(model, rows, key=jax.random.key(0), method=method)
-            >>> az.loo(fit.posterior.to_arviz()).n_data_points
+            >>> int(az.loo(fit.posterior.to_arviz()).n_data_points)
             8
         """
         arviz = import_arviz()

@@ -56,7 +56,7 @@ def log_evidence(
         >>> with jax.enable_x64(True):
         ...     value, slope = jax.value_and_grad(lgp.log_evidence)(model, data)
         >>> round(float(value), 4), round(float(slope.kernel.lengthscale), 4)
-        (-2.6633, 0.2951)
+        (-3.0033, 0.8794)
     """
     if method is None:
         exact = isinstance(model.likelihood, Gaussian)
