@@ -299,3 +299,12 @@ class TestSupportsOfPriors:
 def test_a_prior_that_cannot_be_is_refused(law, says):
     with pytest.raises(lgp.InputError, match=says):
         check_prior("lengthscale", law, constraints.positive, np.ones(2))
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_prior_may_be_written_with_lists():
+    kernel, laws = lgp.RBF([1.0, 2.0]), (LogNormal([0.0, 1.0], 1.0), LogNormal(np.arange(2.0), 1.0))
+    one, other = (
+        ParameterSpace(kernel, priors={"lengthscale": law}).log_prior(jnp.ones(3)) for law in laws
+    )
+    assert one == other

@@ -21,7 +21,7 @@ from latentgp.arrays import Array, in_double_precision
 from latentgp.errors import InputError
 from latentgp.modules import Module, as_call
 from latentgp.networks import Network, with_networks
-from latentgp.supports import check_prior, moved_inside, support_under
+from latentgp.supports import check_prior, moved_inside, support_under, with_arrays
 
 Role = Literal[
     "lengthscale",
@@ -250,7 +250,7 @@ class ParameterSpace(eqx.Module):
                 raise InputError(_no_such_path(path, known))
         self.model = model
         self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
-        chosen = {p: prior for p in self.paths if (prior := wanted.get(p)) is not None}
+        chosen = {p: with_arrays(prior) for p in self.paths if (prior := wanted.get(p)) is not None}
         self.prior_paths = tuple(chosen)
         self._priors = tuple(_InOrder(prior) for prior in chosen.values())
         under = {p: support_under(prior, known[p].support) for p, prior in chosen.items()}

@@ -80,6 +80,14 @@ def check_prior(path: str, prior: Any, own: Constraint, value: np.ndarray) -> No
         )
 
 
+def with_arrays(prior: Distribution) -> Distribution:
+    """The same law with arrays where its parameters were given as lists, which NumPyro keeps."""
+    values = {name: getattr(prior, name) for name in prior.arg_constraints}
+    if not any(isinstance(value, list | tuple) for value in values.values()):
+        return prior
+    return type(prior)(**{name: np.asarray(value, np.float64) for name, value in values.items()})
+
+
 def moved_inside(prior: Distribution, support: Constraint, value: np.ndarray) -> np.ndarray:
     """A value inside a support: the given one where it is inside, else one typical of the prior."""
     ends = _ends(support)
