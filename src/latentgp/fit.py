@@ -434,16 +434,18 @@ def _by_sites(
     short = getattr(method, "search", None)
     most = max_evaluations if short is None else min(max_evaluations, short.evaluations)
     driver = Driver(max_evaluations=most, driving=driving)
-    learned = None
+    learned, searched, second = None, rows, None
+    if short is not None:
+        searched = _part(data, short.rows).padded(number_of_shards()).to_device()
+    elif algorithm.rule.is_exact(model.likelihood):  # else a second run would take too long
+        second = stretched_start(space, scale)
     if learn_hyperparameters and space.size:
         learned = learn(
             algorithm,
             space,
-            rows
-            if short is None
-            else _part(data, short.rows).padded(number_of_shards()).to_device(),
+            searched,
             bounds=bounds,
-            second=stretched_start(space, scale),
+            second=second,
             restarts=restarts,
             tolerance=tolerance,
             driver=driver,

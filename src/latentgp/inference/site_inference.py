@@ -26,7 +26,7 @@ from latentgp.sites.base import EvidenceKind, GaussianSites, Rows, SiteRule
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
-_FINAL_UPDATES = 200
+_FINAL_UPDATES = 100
 _ROUGH_TOLERANCE = 1e-3
 _ROUNDS_ALONE = 10
 
