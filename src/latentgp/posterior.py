@@ -223,7 +223,9 @@ class Posterior(eqx.Module):
     @double_precision
     def remembered(self) -> Remembered:
         """What the rows said, for `Inducing(remembered=...)` on rows to come."""
-        return jax.tree.map(np.asarray, self.latent.remembered(float(self.log_evidence)))
+        return jax.tree.map(
+            np.asarray, self.latent.without_fillers().remembered(float(self.log_evidence))
+        )
 
     def _joint_draws(
         self, X: np.ndarray, key: Key[Array, ""], number: int

@@ -81,6 +81,13 @@ class LatentPosterior(eqx.Module):
     def centres(self) -> Float[Array, "M D"]:
         """The points whose kernel functions make up the posterior mean."""
 
+    def without_fillers(self) -> "LatentPosterior":
+        """The same without coefficients of rows that say nothing, such as those that fill up.
+
+        Copies of other rows, they would make the prior at the coefficients singular. In NumPy.
+        """
+        return self
+
     @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:
         """What its rows said, as `Remembered`, apart from the prior that it was said under.

@@ -90,26 +90,33 @@ class DensePosterior(LatentPosterior):
     def centres(self) -> Float[Array, "M D"]:
         return self.X
 
-    def remembered(self, log_evidence: float) -> Remembered:
-        # Rows that say nothing, copies of others among them, would make the prior singular.
+    def without_fillers(self) -> "DensePosterior":
         saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
         chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
-        X, all_weights, precisions = (
-            self.X[chosen],
-            self.weights[:, chosen],
-            self.precision[:, chosen],
+        # Their rows of B are those of the identity, and so are those of its factor.
+        factor = Factor(*(half[:, chosen][:, :, chosen] for half in self.factor))
+        return dataclasses.replace(
+            self,
+            X=self.X[chosen],
+            weights=self.weights[:, chosen],
+            precision=self.precision[:, chosen],
+            root_precision=self.root_precision[:, chosen],
+            factor=factor,
+            raised=self.raised[:, :, chosen],
         )
-        grams = latent_grams(self.kernel, X)
+
+    def remembered(self, log_evidence: float) -> Remembered:
+        grams = latent_grams(self.kernel, self.X)
         prior = over_latents(jittered_cholesky, grams).factor
 
         def sites(gram, lower, weights, precision):
             linear = weights + precision * (gram @ weights)
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
-        white = over_latents(sites, grams, prior.lower, all_weights, precisions)
+        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
-        return Remembered(X, prior.inverse, white, constant, signed)
+        return Remembered(self.X, prior.inverse, white, constant, signed)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
