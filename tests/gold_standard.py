@@ -22,12 +22,11 @@ from latentgp.parameters import parameters
 from simulated import INPUTS, LENGTHSCALE, LIKELIHOODS, VARIANCE
 
 FILE = Path(__file__).with_suffix(".json")
-# In all latents together: those of several outputs are not, or have an exact posterior, as least
-# squares have (test_least_squares.py).
+# In all latents together: those of several outputs are not, or have an exact posterior.
 LOG_CONCAVE = {
     name: case
     for name, case in LIKELIHOODS.items()
-    if case[0].is_log_concave and not case[0].output_shape and name != "LeastSquares"
+    if case[0].is_log_concave and not case[0].output_shape
 }
 SEED, CHAINS, WARMUP, DRAWS = 0, 4, 1000, 5_000
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)

@@ -113,7 +113,7 @@ def test_coverage_and_ranks():
 def test_every_likelihood_and_method_is_calibrated():
     # A function cannot be sampled from; collapsed inference is exact but for its inducing points,
     # and batches lead to what all rows do.
-    assert set(LIKELIHOODS) | {"CustomLikelihood"} == concrete_classes(Likelihood)
+    assert set(LIKELIHOODS) | {"CustomLikelihood", "LeastSquares"} == concrete_classes(Likelihood)
     methods = {type(method).__name__ for method in calibration.METHODS.values()}
     assert methods | {"CollapsedVI", "Stochastic", "Method"} == concrete_classes(Method)
 

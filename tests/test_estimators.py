@@ -757,3 +757,12 @@ class TestHowTheSearchGoes:
         assert len(ended.history_.bound) == 2
         ended = make(max_seconds=0.0).fit(inputs, y)
         assert len(ended.history_.bound) == 1
+
+
+def test_text_in_place_of_a_list_is_not_cut_into_letters():
+    inputs = np.arange(8.0)[:, None]
+    labels = np.where(inputs[:, 0] > 3, "a", "b")
+    with pytest.raises(InputError, match=r"order must be a list of labels, such as \['a', 'b'\]"):
+        GPOrdinalClassifier(order="a,b").fit(inputs, labels)
+    frozen = GPRegressor(lgp.RBF(0.7), frozen="kernel.lengthscale", max_evaluations=2)
+    assert frozen.fit(inputs, np.sin(inputs[:, 0])).model_.kernel.lengthscale == 0.7

@@ -139,3 +139,17 @@ def test_what_is_right_passes(likelihood):
 def test_kernels_of_the_library_are_not_evaluated(compilations):
     check_model(lgp.LatentGP(2.0 * lgp.RBF() + lgp.Linear().on(1), lgp.Gaussian()), X)
     assert compilations == []
+
+
+def test_an_index_that_is_not_there_is_no_other_one():
+    """JAX takes the last entry in its place."""
+    two = lgp.CustomLikelihood(lambda y, f: -0.5 * (y - f[0]) ** 2 * jnp.exp(-f[1]) - 0.5 * f[1])
+    with pytest.raises(lgp.InputError, match=r"is not there .* of 1 latent function\(s\)"):
+        check_model(lgp.LatentGP(lgp.RBF(), two), np.zeros((3, 2)))
+
+    class Far(lgp.Kernel):
+        def __call__(self, x, z):
+            return jnp.exp(-((x[5] - z[5]) ** 2))
+
+    with pytest.raises(lgp.InputError, match=r"is not there .* of 2 input column\(s\)"):
+        check_model(lgp.LatentGP(Far(), lgp.Gaussian()), np.zeros((3, 2)))

@@ -183,6 +183,7 @@ def fit(
     make_room_for_programs()
     _check_arguments(model, data, priors, max_evaluations, restarts)
     key = _as_key(key)
+    frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     source = None
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))

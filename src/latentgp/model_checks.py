@@ -105,6 +105,7 @@ def _check_kernel(kernel: Kernel, X: Float[np.ndarray, "N D"]) -> None:
     if not takes(kernel, 2):
         raise InputError(f"{call} must take the arguments (self, x, z), one point each.")
     point, two, three = (jax.ShapeDtypeStruct((*n, X.shape[1]), float) for n in ((), (2,), (3,)))
+    _check_indices(kernel, (np.zeros(X.shape[1]),) * 2, call, f"{X.shape[1]} input column(s)")
     advice = "sum over the columns of the inputs, say."
     _check_shape(kernel, (point, point), (), call, "two points", advice)
     advice = "leave it out, and it is made of __call__."
@@ -147,8 +148,24 @@ def _check_likelihood(likelihood: Likelihood) -> None:
                 f"{name} must take the arguments (self, y, f, side), the last of them even if it "
                 "reads nothing of a row beside y."
             )
+    known = jax.tree.map(np.asarray, arguments)
+    _check_indices(function, known, name, f"{likelihood.latent_size} latent function(s)")
     advice = "write f[0] for the first latent function, and sum what is left."
     _check_shape(function, arguments, (), name, "one row", advice)
+
+
+def _check_indices(function: Callable, arguments: tuple[Any, ...], name: str, given: str) -> None:
+    """Raise where an index leaves its array: JAX would take the last entry, NumPy says so."""
+    try:
+        with np.errstate(all="ignore"):
+            function(*arguments)
+    except IndexError as error:
+        raise InputError(
+            f"{name} reads an entry that is not there ({error}), of {given}; read others, or give "
+            "as many (latent_size, of a likelihood)."
+        ) from error
+    except Exception:  # said elsewhere, or no error under JAX
+        return
 
 
 def _is_known(part: Kernel | Likelihood) -> bool:

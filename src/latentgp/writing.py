@@ -54,10 +54,9 @@ def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
     partial = _beside(path)
     try:
         with writing(path, *errors):
-            partial.touch()  # some writers make files that their owner alone can read
-            mode = (path if path.exists() else partial).stat().st_mode
             yield partial
-            partial.chmod(mode)
+            path.touch()  # some writers make files that their owner alone can read
+            partial.chmod(path.stat().st_mode)
             partial.replace(path)
     except BaseException:  # an interrupt too
         with suppress(OSError):

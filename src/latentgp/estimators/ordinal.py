@@ -97,6 +97,10 @@ class GPOrdinalClassifier(LabelEstimator):
     def _sorted_labels(self, labels: np.ndarray, dtype: Any) -> np.ndarray:
         present = np.unique(labels)
         given = self.order
+        if isinstance(given, str):
+            raise InputError(
+                f"order must be a list of labels, such as {given.split(',')!r}, got {given!r}."
+            )
         if given is None and getattr(dtype, "ordered", False):
             given = dtype.categories
         if given is None:

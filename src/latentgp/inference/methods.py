@@ -500,7 +500,8 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
         if isinstance(model.likelihood, LeastSquares):
             return Choice(
                 ExactGP(search=ShortSearch()),
-                f"{why}: the posterior is exact, one factorisation for all classes",
+                f"{why}: the posterior is exact, one factorisation for all classes; "
+                "hyper-parameters are those of a short search",
             )
         if gaussian:
             return Choice(ExactGP(), f"{why}: the posterior is exact")

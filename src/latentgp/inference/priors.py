@@ -21,8 +21,8 @@ from latentgp.parameters import (
 )
 
 _BOUND_FACTOR = 1e5
-# A central range of a column, and its length in standard deviations of a normal law.
-_CENTRAL_RANGES = ((0.05, 3.290), (0.16, 1.989), (0.25, 1.349))
+# What is cut off at either end of a column, and the standard deviation of a normal law without it.
+_TRIMMED, _OF_NORMAL = 0.07, 0.734
 _FAR_TOO_WIDE = 3.0
 _QUANTILE_ROWS = 20_000
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -91,19 +91,20 @@ def robust_spread(
 ) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
     """Typical size of each column, and its standard deviation over that.
 
-    They differ where the standard deviation is more than three times what a central range of the
-    column suggests: where few values are far from all others.
+    They differ where the standard deviation is more than three times what the middle 86 % of the
+    column suggest: where few values are far from all others.
     """
     deviation = _spread("X", X, weights)
-    spread = deviation
     step = -(-len(X) // _QUANTILE_ROWS)
-    weights = np.ones(len(X)) if weights is None else weights
-    for share, length in _CENTRAL_RANGES:
-        low, high = np.quantile(
-            X[::step], [share, 1 - share], axis=0, weights=weights[::step], method="inverted_cdf"
-        )
-        central = (high - low) / length
-        spread = np.where((central > 0) & (spread > _FAR_TOO_WIDE * central), central, spread)
+    X, weights = X[::step], np.ones(len(X[::step])) if weights is None else weights[::step]
+    ends = [_TRIMMED, 1 - _TRIMMED]
+    low, high = np.quantile(X, ends, axis=0, weights=weights, method="inverted_cdf")
+    shares = weights[:, None] * ((low <= X) & (high >= X))
+    shares = shares / shares.sum(axis=0)
+    mean = np.sum(shares * X, axis=0)
+    central = np.sqrt(np.sum(shares * (X - mean) ** 2, axis=0)) / _OF_NORMAL
+    wild = varying(X) & (central > 0) & (deviation > _FAR_TOO_WIDE * central)
+    spread = np.where(wild, central, deviation)
     return spread, deviation / spread
 
 

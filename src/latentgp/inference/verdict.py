@@ -330,8 +330,8 @@ def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> s
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
     """A sentence for every input column with values far from all others."""
     X = np.asarray(data.X)
-    middle, spread = np.median(X, axis=0), robust_spread(X, data.weights)[0]
-    far = np.abs(X - middle) > _WILD * spread
+    middle, (spread, stretch) = np.median(X, axis=0), robust_spread(X, data.weights)
+    far = (np.abs(X - middle) > _WILD * spread) & (stretch > 1)
     sentences = []
     for column in np.flatnonzero(far.any(axis=0)):
         name = f"Column {column} of X" if names is None else f"The column {names[int(column)]!r}"
