@@ -23,7 +23,9 @@ from latentgp.parameters import (
 _BOUND_FACTOR = 1e5
 # What is cut off at either end of a column, and the standard deviation of a normal law without it.
 _TRIMMED, _OF_NORMAL = 0.07, 0.734
-_FAR_TOO_WIDE = 3.0
+# A value is wild so many sizes from the middle, where few lie between it and what is beside that.
+WILD, _BESIDE, _IN_THE_GAP = 30.0, 8.0, 0.1
+_FAR_TOO_WIDE, _SPREAD_OUT = 3.0, 0.3
 _QUANTILE_ROWS = 20_000
 _ROUNDING = 8 * np.finfo(np.float64).eps
 _SQUARABLE = 1e-120, 1e120
@@ -91,19 +93,25 @@ def robust_spread(
 ) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
     """Typical size of each column, and its standard deviation over that.
 
-    They differ where the standard deviation is more than three times what the middle 86 % of the
-    column suggest: where few values are far from all others.
+    They differ where few values are far from all others, beyond a gap, and make the standard
+    deviation more than three times what the middle 86 % of the column suggest. Columns of which
+    most values are the same, such as the grey levels of digits, are left alone.
     """
     deviation = _spread("X", X, weights)
     step = -(-len(X) // _QUANTILE_ROWS)
     X, weights = X[::step], np.ones(len(X[::step])) if weights is None else weights[::step]
-    ends = [_TRIMMED, 1 - _TRIMMED]
-    low, high = np.quantile(X, ends, axis=0, weights=weights, method="inverted_cdf")
+    ends = [_TRIMMED, 0.25, 0.5, 0.75, 1 - _TRIMMED]
+    low, lower, middle, upper, high = np.quantile(
+        X, ends, axis=0, weights=weights, method="inverted_cdf"
+    )
     shares = weights[:, None] * ((low <= X) & (high >= X))
     shares = shares / shares.sum(axis=0)
     mean = np.sum(shares * X, axis=0)
     central = np.sqrt(np.sum(shares * (X - mean) ** 2, axis=0)) / _OF_NORMAL
-    wild = varying(X) & (central > 0) & (deviation > _FAR_TOO_WIDE * central)
+    distance = np.abs(X - middle)
+    far, beside = (weights @ (distance > reach * central) for reach in (WILD, _BESIDE))
+    gap = (far > 0) & (beside - far <= _IN_THE_GAP * far)
+    wild = gap & (upper - lower > _SPREAD_OUT * central) & (deviation > _FAR_TOO_WIDE * central)
     spread = np.where(wild, central, deviation)
     return spread, deviation / spread
 

@@ -14,7 +14,7 @@ from latentgp.inference.batch_method import Stochastic
 from latentgp.inference.chains import Chains, ChainSummary
 from latentgp.inference.hyperparameters import NO_STEP, Learned
 from latentgp.inference.methods import Method
-from latentgp.inference.priors import robust_spread
+from latentgp.inference.priors import WILD, robust_spread
 from latentgp.inference.profile import Settled
 from latentgp.inference.residuals import heavy_tails, residuals_of
 from latentgp.kernels import LatentKernel
@@ -33,7 +33,6 @@ _DEFICIT_A_ROW = 0.02
 _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
-_WILD = 30.0  # spreads of an input
 _R_HAT, _DIVERGED = 1.01, 1e-3
 _EFFECTIVE_A_CHAIN = 100
 
@@ -331,7 +330,7 @@ def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
     """A sentence for every input column with values far from all others."""
     X = np.asarray(data.X)
     middle, (spread, stretch) = np.median(X, axis=0), robust_spread(X, data.weights)
-    far = (np.abs(X - middle) > _WILD * spread) & (stretch > 1)
+    far = (np.abs(X - middle) > WILD * spread) & (stretch > 1)
     sentences = []
     for column in np.flatnonzero(far.any(axis=0)):
         name = f"Column {column} of X" if names is None else f"The column {names[int(column)]!r}"
