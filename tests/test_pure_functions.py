@@ -156,3 +156,12 @@ def test_a_tracer_is_told_where_to_go():
         jax.jit(lambda X: checked_inputs(X, 2))(NEW)
     with pytest.raises(lgp.InputError, match=r"use posterior.as_jax\(\)"):
         jax.grad(lambda y: lgp.Data(X, y).size * 1.0)(SMOOTH)
+    regressor = lgp.GPRegressor(learn_hyperparameters=False).fit(X, SMOOTH)
+    with pytest.raises(lgp.InputError, match=r"X is traced by jax.jit, grad or vmap"):
+        jax.grad(lambda new: regressor.predict(new)[0])(NEW)
+    with pytest.raises(lgp.InputError, match=r"model is traced by jax.jit, grad or vmap"):
+        jax.grad(lambda s: float(lgp.fit(traced(s), lgp.Data(X, SMOOTH), key=KEY)))(1.0)
+
+
+def traced(lengthscale):
+    return lgp.LatentGP(lgp.RBF(lengthscale), lgp.Gaussian())

@@ -270,6 +270,19 @@ def check_finite(name: str, array: np.ndarray) -> None:
         raise InputError(f"{name} has NaN or infinity in {where}; drop or fill these rows first.")
 
 
+def check_not_traced(name: str, values: Any) -> None:
+    """Raise InputError where JAX traces what NumPy is to take."""
+    if any(isinstance(leaf, Tracer) for leaf in (values, *_leaves(values))):
+        raise InputError(
+            f"{name} is traced by jax.jit, grad or vmap, but this function takes NumPy arrays; use "
+            "posterior.as_jax() for predictions there, latentgp.log_evidence for the evidence."
+        )
+
+
+def _leaves(values: Any) -> list[Any]:
+    return jax.tree.leaves(values) if isinstance(values, eqx.Module) else []
+
+
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
     """Where a mask is true, for messages: how many rows, and the first of them."""
     rows = np.flatnonzero(chosen)
@@ -278,11 +291,7 @@ def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
 
 
 def _as_numbers(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, Tracer):
-        raise InputError(
-            f"{name} is traced by jax.jit, grad or vmap, but this function takes NumPy arrays; use "
-            "posterior.as_jax() for predictions there, latentgp.log_evidence for the evidence."
-        )
+    check_not_traced(name, values)
     if hasattr(values, "toarray"):
         raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
     try:

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int, Key
 from numpyro.distributions import Distribution
 
 from latentgp.arrays import Array
-from latentgp.data import Data
+from latentgp.data import Data, check_not_traced
 from latentgp.digests import digest
 from latentgp.errors import InputError
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
@@ -282,6 +282,7 @@ def _check_arguments(
     """Raise unless arguments are of the kinds that they should be."""
     if not isinstance(model, LatentGP):
         raise InputError(f"model must be a LatentGP(kernel, likelihood), got {_kind(model)}.")
+    check_not_traced("model", model)
     if not isinstance(data, Data | RowSource):
         raise InputError(f"data must be Data(X, y), or FileRows(...), got {_kind(data)}.")
     if not (priors is None or priors == "weak" or isinstance(priors, Mapping)):

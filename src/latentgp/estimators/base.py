@@ -20,7 +20,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from latentgp.data import FOR_LABELS, Data, as_weights, check_finite, rows_named
+from latentgp.data import (
+    FOR_LABELS,
+    Data,
+    as_weights,
+    check_finite,
+    check_not_traced,
+    rows_named,
+)
 from latentgp.errors import InputError, warn_user
 from latentgp.fit import Fit, fit
 from latentgp.inference.batch_method import Stochastic, in_batches_if_many
@@ -289,6 +296,7 @@ class GPEstimator(BaseEstimator):
 
     def _validated(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
         """scikit-learn's checks, with messages that name the rows at fault."""
+        check_not_traced("X", X)
         alone = isinstance(y, str)
         try:
             checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
