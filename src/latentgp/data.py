@@ -272,15 +272,12 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 def check_not_traced(name: str, values: Any) -> None:
     """Raise InputError where JAX traces what NumPy is to take."""
-    if any(isinstance(leaf, Tracer) for leaf in (values, *_leaves(values))):
+    leaves = jax.tree.leaves(values) if isinstance(values, eqx.Module) else [values]
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise InputError(
             f"{name} is traced by jax.jit, grad or vmap, but this function takes NumPy arrays; use "
             "posterior.as_jax() for predictions there, latentgp.log_evidence for the evidence."
         )
-
-
-def _leaves(values: Any) -> list[Any]:
-    return jax.tree.leaves(values) if isinstance(values, eqx.Module) else []
 
 
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:

@@ -328,17 +328,17 @@ def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> s
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
     """A sentence for every input column with values far from all others."""
-    X = np.asarray(data.X)
-    middle, (spread, stretch) = np.median(X, axis=0), robust_spread(X, data.weights)
-    far = (np.abs(X - middle) > WILD * spread) & (stretch > 1)
+    spread, stretch = robust_spread(data.X, data.weights)
     sentences = []
-    for column in np.flatnonzero(far.any(axis=0)):
-        name = f"Column {column} of X" if names is None else f"The column {names[int(column)]!r}"
-        wildest = X[np.argmax(np.abs(X[:, column] - middle[column])), column]
+    for column in np.flatnonzero(stretch > 1).tolist():
+        name = f"Column {column} of X" if names is None else f"The column {names[column]!r}"
+        values = data.X[:, column]
+        middle = np.median(values)
+        distance = np.abs(values - middle)
         sentences.append(
-            f"{name} has {np.sum(far[:, column])} value(s) far from all others, such as "
-            f"{wildest:.6g} where {middle[column]:.4g} is usual: drop or fill these rows if they "
-            "stand for what is missing, or take a logarithm of the column."
+            f"{name} has {np.sum(distance > WILD * spread[column])} value(s) far from all others, "
+            f"such as {values[np.argmax(distance)]:.6g} where {middle:.4g} is usual: drop or fill "
+            "these rows if they stand for what is missing, or take a logarithm of the column."
         )
     return sentences
 
