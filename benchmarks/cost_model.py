@@ -20,9 +20,9 @@ import numpy as np
 from scipy.optimize import nnls
 
 import latentgp as lgp
-from latentgp.inference.stochastic import StochasticInference, run_batches
-from latentgp.linalg.threads import one_blas_thread
-from latentgp.parameters import ParameterSpace
+from latentgp.inference.batches.natural_gradient import StochasticInference, run_batches
+from latentgp.parameters.space import ParameterSpace
+from latentgp.runtime.blas_threads import one_blas_thread
 
 SETTINGS = [
     (M, B, D, Q)

@@ -31,16 +31,16 @@ from contestant import (
     serve,
     student_scores,
 )
-from latentgp.inference.driver import Driver, EndFit, Progress, Record
-from latentgp.inference.driving import Driving
-from latentgp.inference.hyperparameters import THINNED_RUN, Learned, learn, thinned
-from latentgp.inference.priors import scales, search_bounds, weak_priors
-from latentgp.inference.profile import evaluate, initial_sites
-from latentgp.inference.site_inference import SiteInference
-from latentgp.linalg.threads import one_blas_thread
-from latentgp.parameters import ParameterSpace
-from latentgp.posterior import Evidence
-from latentgp.sites.base import GaussianSites
+from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn, thinned
+from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
+from latentgp.inference.sites.search import Driver, EndFit, Progress, Record
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.evidence import Evidence
+from latentgp.runtime.blas_threads import one_blas_thread
+from latentgp.runtime.progress import Driving
+from latentgp.sites.gaussian import GaussianSites
 
 KEY = jax.random.key(0)
 TIMED_STEPS = 20

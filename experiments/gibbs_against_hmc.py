@@ -32,9 +32,9 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, fit_fixed, load, parser, standardised, tidy
-from latentgp.inference.chains import import_arviz, watched_rows
-from latentgp.linalg.cholesky import jittered_cholesky
-from latentgp.precision import double_precision
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.posteriors.chains import import_arviz, watched_rows
+from latentgp.runtime.x64 import double_precision
 
 CHAINS = 5
 LAGS = 30

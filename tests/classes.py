@@ -14,7 +14,9 @@ INTERNAL = {"SomeOfLogisticSoftmax"}
 def concrete_classes(base):
     """All concrete subclasses of a base that are defined inside latentgp, by name."""
     for module in pkgutil.walk_packages(latentgp.__path__, "latentgp."):
-        if not module.name.startswith(("latentgp.cli", "latentgp.testing", "latentgp.__main__")):
+        if not module.name.startswith(
+            ("latentgp.cli.app", "latentgp.testing", "latentgp.__main__")
+        ):
             importlib.import_module(module.name)
     found, pending = set(), [base]
     while pending:

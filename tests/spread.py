@@ -25,13 +25,14 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
-from latentgp.inference import driving  # noqa: E402
-from latentgp.sharding import ROWS as ROWS_AXIS  # noqa: E402
-from latentgp.sharding import agreed, summed_in_pairs  # noqa: E402
+from latentgp.runtime import checkpoint  # noqa: E402
+from latentgp.runtime.mesh import ROWS as ROWS_AXIS  # noqa: E402
+from latentgp.runtime.mesh import summed_in_pairs  # noqa: E402
+from latentgp.runtime.processes import agreed  # noqa: E402
 
 ROWS, TOLD = 480, {}
 DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
-driving.CHECKPOINT_SECONDS = 0.0
+checkpoint.CHECKPOINT_SECONDS = 0.0
 choose_points = lgp.Inducing.initialise
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.inference.acceleration import History, Update, accelerated
-from latentgp.inference.profile import initial_sites, settle
-from latentgp.sites.base import GaussianSites
+from latentgp.inference.sites.anderson import History, Update, accelerated
+from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.sites.gaussian import GaussianSites
 
 ROWS, LATENTS = 3, 2
 SIZE = ROWS * LATENTS

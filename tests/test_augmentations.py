@@ -15,10 +15,10 @@ from latentgp.augmentations import Automatic, augmentation_of, check_completely_
 from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
-from latentgp.inference.profile import initial_sites, settle
-from latentgp.inference.site_inference import SiteInference, rows_of
-from latentgp.sites.augmentation import AugmentationRule
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.inference.sites.algorithm import SiteInference, rows_of
+from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.rules.augmentation import AugmentationRule
+from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
 from problems import KERNEL, X
 from test_conformance_likelihoods import AUGMENTED, marked

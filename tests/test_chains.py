@@ -14,9 +14,9 @@ from scipy.special import expit
 from scipy.stats import gamma, kstest, norm
 
 import latentgp as lgp
-from latentgp.inference.chains import Chains, import_arviz, summarise, watched_rows
-from latentgp.inference.slice_sampling import metropolis_update, slice_update
-from latentgp.inference.verdict import judge_chains
+from latentgp.diagnostics import judge_chains
+from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
+from latentgp.posteriors.chains import Chains, import_arviz, summarise, watched_rows
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
 
 KEY = jax.random.key(0)
@@ -461,8 +461,8 @@ class TestDiagnostics:
 
 FACTORS_IN_CHAINS = """
 import jax, jax.numpy as jnp
-from latentgp.linalg.cholesky import lower_cholesky
-from latentgp.linalg.triangular import solve_lower
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.triangular import solve_lower
 
 jax.config.update("jax_enable_x64", True)
 A = jnp.eye(150) + 0.1 * jnp.ones((6, 150, 150))

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from latentgp import GPCountRegressor, comparison
-from latentgp.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
+from latentgp import GPCountRegressor
+from latentgp.cli.report import comparison_picture, print_comparison
 from latentgp.errors import InputError
-from latentgp.report import comparison_picture, print_comparison
+from latentgp.evaluation import comparison
+from latentgp.evaluation.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
 
 ROWS = 60
 _generator = np.random.default_rng(0)

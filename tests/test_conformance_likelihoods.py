@@ -9,11 +9,11 @@ from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.augmentations.polya_gamma import PolyaGamma
 from latentgp.likelihoods import Likelihood
-from latentgp.sites.augmentation import AugmentationRule
-from latentgp.sites.base import SiteRule
-from latentgp.sites.laplace import LaplaceRule
-from latentgp.sites.moments import MomentRule
-from latentgp.sites.variational import VariationalRule
+from latentgp.rules.augmentation import AugmentationRule
+from latentgp.rules.base import SiteRule
+from latentgp.rules.expectation_propagation import MomentRule
+from latentgp.rules.laplace import LaplaceRule
+from latentgp.rules.variational import VariationalRule
 from latentgp.testing import check_augmentation, check_likelihood, check_rule
 from likelihood_cases import (
     AUGMENTED,

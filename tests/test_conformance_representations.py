@@ -7,7 +7,7 @@ import pytest
 
 import latentgp as lgp
 from classes import concrete_classes
-from latentgp.latents import Representation
+from latentgp.representations import Representation
 from latentgp.testing import check_representation
 from problems import BINARY, KERNEL, X, classification
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.digests import digest
+from latentgp.runtime.hashing import digest
 
 PROGRAM = """
 import jax, jax.numpy as jnp
 import latentgp as lgp
-from latentgp.digests import digest
+from latentgp.runtime.hashing import digest
 def made(scale):
     return lambda y, f: -jnp.abs(y - scale * f[0]) if str(y) in {"a", "b", "c"} else f[0]
 model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 2.0]), lgp.CustomLikelihood(made(2.0)))

@@ -12,9 +12,9 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
-from latentgp.inference.profile import evaluate, initial_sites, settle
-from latentgp.parameters import ParameterSpace
-from latentgp.sites.base import GaussianSites
+from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, settle
+from latentgp.parameters.space import ParameterSpace
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import hermite_nodes, require_gradient
 from problems import BINARY, KERNEL, SMOOTH, X, classification, regression
 

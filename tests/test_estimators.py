@@ -30,7 +30,7 @@ from latentgp import (
     InputError,
 )
 from latentgp.estimators import MULTICLASS, REGRESSION
-from latentgp.sources import RowsInMemory
+from latentgp.rows import RowsInMemory
 
 ROWS = 30
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.inference.priors import scales, search_bounds
-from latentgp.parameters import ParameterSpace
+from latentgp.inference.setup.priors import scales, search_bounds
+from latentgp.parameters.space import ParameterSpace
 
 sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 import optimisers

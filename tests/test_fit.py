@@ -13,8 +13,9 @@ from safetensors.numpy import load_file, save_file
 from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
-from latentgp import programs
-from latentgp.inference import driving, hyperparameters, profile
+from latentgp.inference.sites import hyperparameters
+from latentgp.runtime import checkpoint, progress
+from latentgp.runtime import compilation_cache as programs
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -276,7 +277,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
     for seconds in (0.5, 1.5, 3.0, 11.6, 12.0):
         line.show(f"after {seconds} s", seconds)
     assert capsys.readouterr().err.splitlines() == ["after 1.5 s", "after 11.6 s"]
-    monkeypatch.setattr(driving, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
     lgp.fit(regression(), DATA, key=KEY, verbose=1, max_evaluations=2)
     lgp.fit(regression(), DATA, key=KEY, method=lgp.GibbsSampling(draws=10, warmup=0), verbose=1)
     told = capsys.readouterr().err.splitlines()
@@ -469,7 +470,7 @@ def test_batches_of_gaussian_noise_start_at_the_learned_noise():
     there = lgp.replace(first, {"likelihood.noise_variance": 0.5, "kernel.lengthscale": [2.0, 0.7]})
     with jax.enable_x64(True):
         algorithm, rows = lgp.CollapsedVI(FEW).algorithm(first), DATA.to_device()
-        sites = profile.initial_sites(algorithm, first, rows)
+        sites = profiled_bound.initial_sites(algorithm, first, rows)
         learned = hyperparameters.Learned(np.zeros(2), sites, True, "")
         said = FITTING._said(algorithm, there, rows, learned)
         settled = FITTING._settled(algorithm, there, rows, None).posterior
@@ -493,7 +494,7 @@ def test_batches_start_from_sites_as_they_are_though_negative():
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])
 def test_a_disk_that_refuses_costs_the_checkpoint_only(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(driving, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "CHECKPOINT_SECONDS", 0.0)
     file, settings = tmp_path / "file", {"key": KEY, "method": method, "max_evaluations": 5}
     told = []
 
@@ -645,9 +646,9 @@ def test_a_fit_is_resumed_in_another_process(tmp_path):
 KILLED = """
 import json, jax, numpy as np, sys, time
 import latentgp as lgp
-from latentgp.inference import driving
+from latentgp.runtime import checkpoint
 name, checkpoint, hangs_at = sys.argv[1:]
-driving.CHECKPOINT_SECONDS = 0.0
+checkpoint.CHECKPOINT_SECONDS = 0.0
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, (300, 1))
 target = (np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=300) > 0).astype(float)

@@ -16,15 +16,16 @@ from numpyro.distributions import LogNormal, Normal
 import latentgp as lgp
 from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
-from latentgp.inference.gibbs import Gibbs, GibbsState
-from latentgp.inference.nuts import Position, Target
-from latentgp.inference.site_inference import rows_of
-from latentgp.latents import Representation
-from latentgp.linalg.cholesky import lower_cholesky
-from latentgp.parameters import ParameterSpace, parameters
-from latentgp.sites.augmentation import AugmentationRule
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.inference.mcmc.gibbs import Gibbs, GibbsState
+from latentgp.inference.mcmc.nuts import Position, Target
+from latentgp.inference.sites.algorithm import rows_of
+from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.parameters.base import parameters
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Representation
+from latentgp.rules.augmentation import AugmentationRule
 from latentgp.sites.copies import Copies, copies_of
+from latentgp.sites.gaussian import GaussianSites, Rows
 from problems import mean_and_error
 from test_conformance_likelihoods import AUGMENTED, CarelessDraws, HalfSites
 

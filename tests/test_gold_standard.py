@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 from gold_standard import FILE, LOG_CONCAVE
-from latentgp.parameters import parameters
+from latentgp.parameters.base import parameters
 from likelihood_cases import AT_EVERY_CHANGE
 from simulated import INPUTS, model_of
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import gamma, kv
 
 import latentgp as lgp
-from latentgp.kernels.bessel import matern_correlation
 from latentgp.kernels.features import random_features
+from latentgp.numerics.bessel import matern_correlation
 
 GENERATOR = np.random.default_rng(0)
 x, z = GENERATOR.normal(size=(2, 3))

@@ -3,14 +3,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentgp.linalg.cholesky import cholesky, jittered_cholesky
-from latentgp.linalg.streaming import apply_in_buckets, chunk_size, scan_rows
-from latentgp.linalg.triangular import (
+from latentgp.numerics.cholesky import cholesky, jittered_cholesky
+from latentgp.numerics.triangular import (
     congruence,
     inverse_of_lower,
     lower_product,
     transpose_times_itself,
 )
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.runtime.row_scan import chunk_size, scan_rows
 from latentgp.testing.numerics import chunks_of
 
 

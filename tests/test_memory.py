@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.inference.ascent import ascend
-from latentgp.inference.profile import _evaluate_ascended, _evaluate_exact
-from latentgp.parameters import ParameterSpace
-from latentgp.sites.base import GaussianSites
+from latentgp.inference.sites.fixed_point import ascend
+from latentgp.inference.sites.profiled_bound import _evaluate_ascended, _evaluate_exact
+from latentgp.parameters.space import ParameterSpace
+from latentgp.sites.gaussian import GaussianSites
 from problems import classification, regression
 
 N, M, D = 200_000, 200, 3

@@ -10,13 +10,13 @@ import pytest
 
 import latentgp as lgp
 from latentgp import persistence
-from latentgp.inference.priors import scales, search_bounds, weak_priors
-from latentgp.inference.profile import evaluate, initial_sites, settle
-from latentgp.latents import log_evidence
-from latentgp.latents.paths import prior_paths
-from latentgp.latents.selection import select_points
-from latentgp.parameters import ParameterSpace
-from latentgp.sites.base import GaussianSites
+from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
+from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, settle
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import log_evidence
+from latentgp.representations.inducing.selection import select_points
+from latentgp.representations.prior_paths import prior_paths
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing import check_method
 from latentgp.testing.numerics import require_gradient
 from problems import KERNEL, SMOOTH, Heteroscedastic, X, regression

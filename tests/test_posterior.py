@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import norm
 
 import latentgp as lgp
-from latentgp.linalg import streaming
-from latentgp.questions import interval_levels
+from latentgp.runtime import buckets
+from latentgp.validation import interval_levels
 from problems import BINARY, SMOOTH, Heteroscedastic, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -136,7 +136,7 @@ def test_no_rows_give_no_predictions(posterior):
 def test_pieces_equal_the_whole(posterior, monkeypatch):
     rows = np.random.default_rng(6).normal(size=(150, 2))
     whole = posterior.predict(rows)
-    monkeypatch.setattr(streaming, "_BUCKETS", (64,))
+    monkeypatch.setattr(buckets, "_BUCKETS", (64,))
     pieces = posterior.predict(rows)
     for name in ("mean", "variance"):
         np.testing.assert_allclose(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.questions import checked_inputs
+from latentgp.validation import checked_inputs
 from problems import BINARY, SMOOTH, Heteroscedastic, X, classification, regression
 
 KEY = jax.random.key(0)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import latentgp as lgp
-from latentgp.inference.residuals import (
+from latentgp.inference.setup.residuals import (
     Residuals,
     heavy_tails,
     in_local_units,

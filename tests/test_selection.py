@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.latents.selection import _swapped, select_points
+from latentgp.representations.inducing.selection import _swapped, select_points
 
 KEY = jax.random.key(0)
 

@@ -15,8 +15,9 @@ import pyarrow.parquet
 import pytest
 
 import latentgp as lgp
-from latentgp.sharding import place
-from latentgp.sources import RowsInMemory, base, read_ahead
+from latentgp.rows import RowsInMemory, read_ahead
+from latentgp.rows import source as base
+from latentgp.runtime.mesh import place
 
 KEY = jax.random.key(0)
 
@@ -106,7 +107,7 @@ def test_rows_of_weight_zero_are_none(tmp_path):
 @pytest.mark.parametrize("most", [20_000, 100])
 @pytest.mark.parametrize("where", ["files", "memory"])
 def test_a_share_is_held_out(where, most, tmp_path, monkeypatch):
-    monkeypatch.setattr("latentgp.sources.base._MOST_HELD_OUT", most)
+    monkeypatch.setattr("latentgp.rows.source._MOST_HELD_OUT", most)
     whole = table(2000).assign(a=np.arange(2000.0))
     whole.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
     source = lgp.FileRows(tmp_path, target="y", inputs=["a", "b"])
@@ -303,8 +304,8 @@ method = lgp.Stochastic(
     lgp.CollapsedVI(lgp.Inducing(20)), batch_size=25, epochs=6, tolerance=0.0
 )
 import time
-from latentgp.inference import driving
-driving.CHECKPOINT_SECONDS = 0.0
+from latentgp.runtime import checkpoint
+checkpoint.CHECKPOINT_SECONDS = 0.0
 def tell(progress):
     print(progress.steps, flush=True)
     time.sleep(float(slow))

@@ -11,7 +11,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import latentgp as lgp
-from latentgp import programs
+from latentgp.runtime import compilation_cache as programs
 
 JAX_KEEPS = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 FIRST_MODEL = """
@@ -105,7 +105,7 @@ def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
 
     def run():
         environment = without_settings() | {"XDG_CACHE_HOME": str(tmp_path)}
-        command = [sys.executable, "-c", "from latentgp.cli import main; main()"]
+        command = [sys.executable, "-c", "from latentgp.cli.app import main; main()"]
         command += ["fit", "rows.csv", "--target", "b", "--out", "b.model"]
         process = subprocess.run(
             command, check=True, timeout=120, env=environment, capture_output=True, cwd=tmp_path

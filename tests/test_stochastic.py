@@ -10,19 +10,19 @@ import pytest
 
 import latentgp as lgp
 from latentgp.augmentations import GammaPoissonPolyaGamma
-from latentgp.inference import batch_driver
-from latentgp.inference.batch_driver import Plan
-from latentgp.inference.batch_method import in_batches_if_many
-from latentgp.inference.methods import choose_method
-from latentgp.inference.profile import initial_sites
-from latentgp.inference.schedules import AdaptiveState
-from latentgp.inference.site_inference import prior_mean
-from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
-from latentgp.inference.stochastic import StochasticInference
-from latentgp.latents import inducing
-from latentgp.latents.white_sites import WhiteSites
-from latentgp.parameters import ParameterSpace
-from latentgp.sources import RowsInMemory
+from latentgp.inference.batches import loop as batch_driver
+from latentgp.inference.batches.class_subsampling import model_of_some, prior_of_some, some_classes
+from latentgp.inference.batches.loop import Plan
+from latentgp.inference.batches.natural_gradient import StochasticInference
+from latentgp.inference.batches.step_sizes import AdaptiveState
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.inference.sites.profiled_bound import initial_sites
+from latentgp.methods.all import choose_method
+from latentgp.methods.stochastic import in_batches_if_many
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing import representation as inducing
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.rows import RowsInMemory
 from problems import StudentT
 
 KEY = jax.random.key(0)
@@ -314,7 +314,7 @@ def test_what_rows_say_is_positive_whatever_the_rounding(x64):
 
 def test_sites_that_batches_made_stay_the_same_factor_under_another_kernel(x64):
     algorithm, _, _, state = parts(*CASES["gaussian"])
-    from latentgp.latents.inducing_posterior import WhiteSites
+    from latentgp.representations.inducing.posterior import WhiteSites
 
     posterior, representation = state.posterior, algorithm.representation
     other = representation.prior(lgp.RBF(lengthscale=[1.0, 1.5], variance=1.4)).factor

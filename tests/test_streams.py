@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.sources import RowsInMemory
+from latentgp.rows import RowsInMemory
 
 KEY = jax.random.key(0)
 
@@ -115,8 +115,8 @@ def test_what_other_points_cannot_express_is_the_deficit():
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_derivatives_are_those_of_finite_differences(covariance):
-    from latentgp.inference.profile import evaluate, initial_sites
-    from latentgp.parameters import ParameterSpace
+    from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
+    from latentgp.parameters.space import ParameterSpace
 
     model, data = regression()
     first, second = halves(data)

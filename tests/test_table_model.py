@@ -8,12 +8,12 @@ import pytest
 import sklearn.metrics
 
 import latentgp as lgp
-from latentgp.comparison import interval_coverages
 from latentgp.errors import InputError
-from latentgp.inference import driver
-from latentgp.posterior import Posterior
-from latentgp.table_model import TableModel
-from latentgp.table_start import settle
+from latentgp.evaluation.comparison import interval_coverages
+from latentgp.inference.sites import search as driver
+from latentgp.posteriors.posterior import Posterior
+from latentgp.tables.model import TableModel
+from latentgp.tables.start import settle
 
 ROWS = 60
 _generator = np.random.default_rng(0)

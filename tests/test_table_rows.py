@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 import latentgp as lgp
-from latentgp.cli import app
-from latentgp.inference.batch_driver import BatchDriver
-from latentgp.sources.pieces import TableFiles
-from latentgp.table_model import TableModel
-from latentgp.table_prediction import predict_files
-from latentgp.table_rows import Frames, TableRows, sample_of
+from latentgp.cli.app import app
+from latentgp.inference.batches.loop import BatchDriver
+from latentgp.rows.pieces import TableFiles
 from latentgp.tables import TableEncoder, once, read_table, split_target
+from latentgp.tables.model import TableModel
+from latentgp.tables.prediction import predict_files
+from latentgp.tables.rows import Frames, TableRows, sample_of
 
 
 def table(rows, seed=0, target="amount"):
@@ -73,8 +73,8 @@ def test_a_folder_is_learned_in_batches(tmp_path, target, kind, score, limit):
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_sample_is_evenly_spaced_over_the_files(tmp_path, monkeypatch, kind, parts):
-    monkeypatch.setattr("latentgp.sources.csv_files._BLOCK_BYTES", 10_000)
-    monkeypatch.setattr("latentgp.sources.pieces._PIECE_ROWS", 300)
+    monkeypatch.setattr("latentgp.rows.csv._BLOCK_BYTES", 10_000)
+    monkeypatch.setattr("latentgp.rows.pieces._PIECE_ROWS", 300)
     frame = table(3000)
     frame["size"] = np.arange(3000)
     sample = sample_of(TableFiles(write(frame, tmp_path / "rows", kind, parts)), 300)
@@ -184,7 +184,7 @@ def test_csv_is_read_in_parts_as_it_is_read_whole(tmp_path, text):
 
 
 def test_csv_columns_are_what_all_rows_make_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("latentgp.sources.csv_files._BLOCK_BYTES", 1000)
+    monkeypatch.setattr("latentgp.rows.csv._BLOCK_BYTES", 1000)
     frame = pd.DataFrame({"late": [np.nan] * 500 + [1.5] * 500, "code": ["7"] * 999 + ["x7"]})
     frame["whole"] = np.r_[np.arange(999.0), 0.5]
     frame.to_csv(tmp_path / "rows.csv", index=False)
@@ -217,7 +217,7 @@ def test_parquet_files_of_a_folder_agree_by_what_they_hold(tmp_path):
 
 
 def test_a_class_that_the_sample_did_not_hold_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("latentgp.table_model._SAMPLED_ROWS", 300)
+    monkeypatch.setattr("latentgp.tables.model._SAMPLED_ROWS", 300)
     frame = table(3000, target="label")
     frame.loc[1501, "label"] = "maybe"
     folder = write(frame, tmp_path / "rows", parts=2)
@@ -233,7 +233,7 @@ def model():
 class TestPrediction:
     @pytest.fixture
     def folder(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("latentgp.sources.pieces._PIECE_ROWS", 200)
+        monkeypatch.setattr("latentgp.rows.pieces._PIECE_ROWS", 200)
         return write(table(1300, seed=3), tmp_path / "rows")
 
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -269,7 +269,7 @@ class TestPrediction:
 
     @pytest.mark.parametrize("large", [True, False])
     def test_an_index_with_a_name_is_kept(self, model, tmp_path, monkeypatch, large):
-        monkeypatch.setattr("latentgp.table_prediction._LARGE_NUMBERS", 0 if large else 1000)
+        monkeypatch.setattr("latentgp.tables.prediction._LARGE_NUMBERS", 0 if large else 1000)
         lgp.save(model, tmp_path / "model")
         named = table(30).assign(id=np.arange(100, 130)).set_index("id")
         named.to_parquet(tmp_path / "rows.parquet")
@@ -289,7 +289,7 @@ class TestPrediction:
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("latentgp.table_prediction._join", full)
+        monkeypatch.setattr("latentgp.tables.prediction._join", full)
         with pytest.raises(lgp.InputError, match="No space left on device"):
             predict_files(model, folder, tmp_path / "other.csv")
         monkeypatch.undo()
@@ -386,7 +386,7 @@ class TestPrediction:
         (tmp_path / "rows").mkdir()
         whole.to_parquet(tmp_path / "rows" / "0.parquet", row_group_size=20)
         lgp.save(model, tmp_path / "model")
-        command = [sys.executable, "-c", "from latentgp.cli import main; main()", "predict"]
+        command = [sys.executable, "-c", "from latentgp.cli.app import main; main()", "predict"]
         out, known = (tmp_path / f"{name}.{ending}" for name in ("out", "known"))
         command += [tmp_path / "model", tmp_path / "rows", "--with-inputs", "--out", out]
         running = subprocess.Popen(map(str, command), stderr=subprocess.PIPE)
@@ -436,7 +436,7 @@ class TestPrediction:
     def test_progress_is_shown(self, model, folder, tmp_path, monkeypatch):
         shown = []
         monkeypatch.setattr(
-            "latentgp.inference.driving.ProgressLine.show", lambda *a: shown.append(a[1])
+            "latentgp.runtime.checkpoint.ProgressLine.show", lambda *a: shown.append(a[1])
         )
         predict_files(model, folder, tmp_path / "out.csv", verbose=1)
         assert shown[-1] == "1,300 of 1,300 rows"
@@ -493,7 +493,7 @@ class TestCommandLine:
         found = []
         for limit in (1, 10**9):
             for name in ("_LARGE_BYTES", "_LARGE_NUMBERS"):
-                monkeypatch.setattr(f"latentgp.table_prediction.{name}", limit)
+                monkeypatch.setattr(f"latentgp.tables.prediction.{name}", limit)
             out = tmp_path / f"{limit}.{ending}"
             command = ["predict", tmp_path / "model", tmp_path / f"rows.{ending}"]
             result = self.run(*command, "--with-inputs", "--out", out)

@@ -7,7 +7,6 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
-from latentgp.augmentation_gap import AugmentationGap, augmentation_gap
 from latentgp.augmentations import (
     Augmentation,
     GammaPoissonPolyaGamma,
@@ -15,28 +14,9 @@ from latentgp.augmentations import (
     augmentation_of,
     check_completely_monotone,
 )
-from latentgp.data import Data
+from latentgp.differentiable import log_evidence
 from latentgp.errors import InputError, ProcessLost
 from latentgp.fit import Fit, fit
-from latentgp.inference import (
-    NUTS,
-    Adaptive,
-    AugmentedVI,
-    CollapsedVI,
-    ExactGP,
-    ExpectationPropagation,
-    GibbsSampling,
-    Laplace,
-    Method,
-    RobbinsMonro,
-    SamplingMethod,
-    Schedule,
-    ShortSearch,
-    SiteMethod,
-    Stochastic,
-    VariationalInference,
-)
-from latentgp.inference.differentiable import log_evidence
 from latentgp.kernels import (
     RBF,
     ArcCosine,
@@ -55,7 +35,6 @@ from latentgp.kernels import (
     Stationary,
     White,
 )
-from latentgp.latents import Dense, Inducing
 from latentgp.likelihoods import (
     BayesianSVM,
     Bernoulli,
@@ -94,15 +73,38 @@ from latentgp.likelihoods import (
     Weibull,
 )
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
+from latentgp.methods import (
+    NUTS,
+    Adaptive,
+    AugmentedVI,
+    CollapsedVI,
+    ExactGP,
+    ExpectationPropagation,
+    GibbsSampling,
+    Laplace,
+    Method,
+    RobbinsMonro,
+    SamplingMethod,
+    Schedule,
+    ShortSearch,
+    SiteMethod,
+    Stochastic,
+    VariationalInference,
+)
 from latentgp.models import LatentGP
-from latentgp.parameters import parameter, parameters, replace, summary
-from latentgp.point_process import bin_points
-from latentgp.posterior import Posterior, Predictive
-from latentgp.programs import keep_programs
-from latentgp.pure_posterior import PurePosterior
-from latentgp.sampled_posterior import SampledPosterior, SampledPredictive
-from latentgp.sharding import join_processes, rows_over
-from latentgp.sources import FileRows
+from latentgp.parameters.base import parameter, parameters, replace
+from latentgp.parameters.summary import summary
+from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
+from latentgp.posteriors.posterior import Posterior, Predictive
+from latentgp.posteriors.pure import PurePosterior
+from latentgp.posteriors.sampled import SampledPosterior, SampledPredictive
+from latentgp.representations import Dense, Inducing
+from latentgp.rows import FileRows
+from latentgp.rows.data import Data
+from latentgp.rows.point_process import bin_points
+from latentgp.runtime.compilation_cache import keep_programs
+from latentgp.runtime.mesh import rows_over
+from latentgp.runtime.processes import join_processes
 
 if TYPE_CHECKING:
     from latentgp.estimators import (
@@ -112,7 +114,7 @@ if TYPE_CHECKING:
         GPRegressor,
     )
     from latentgp.persistence import load, save
-    from latentgp.table_model import TableModel
+    from latentgp.tables.model import TableModel
 
 # What needs scikit-learn is imported when it is first asked for.
 _LAZY = {
@@ -120,12 +122,17 @@ _LAZY = {
     "GPCountRegressor": "latentgp.estimators",
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
-    "TableModel": "latentgp.table_model",
+    "TableModel": "latentgp.tables.model",
     "load": "latentgp.persistence",
     "save": "latentgp.persistence",
 }
 
-_SUBMODULES = "metrics", "plots", "tables", "testing"
+_SUBMODULES = {
+    "metrics": "latentgp.evaluation.metrics",
+    "plots": "latentgp.evaluation.plots",
+    "tables": "latentgp.tables",
+    "testing": "latentgp.testing",
+}
 
 __all__ = [
     "NUTS",
@@ -247,7 +254,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name in _SUBMODULES:
-        return importlib.import_module(f"latentgp.{name}")
+        return importlib.import_module(_SUBMODULES[name])
     raise AttributeError(f"module 'latentgp' has no attribute {name!r}")
 
 

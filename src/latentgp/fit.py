@@ -14,23 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 from numpyro.distributions import Distribution
 
-from latentgp.arrays import Array
-from latentgp.data import Data, check_not_traced
-from latentgp.digests import digest
+from latentgp.diagnostics import ChainDiagnostics, Diagnostics, judge, judge_chains
 from latentgp.errors import InputError
-from latentgp.inference.batch_method import Stochastic, in_batches_if_many
-from latentgp.inference.chains import watched_rows
-from latentgp.inference.driver import Driver
-from latentgp.inference.driving import Callback, Checkpoint, Driving
-from latentgp.inference.hyperparameters import Learned, learn
-from latentgp.inference.methods import (
-    Method,
-    SamplingMethod,
-    SiteMethod,
-    choose_method,
-    default_inducing,
-)
-from latentgp.inference.priors import (
+from latentgp.inference.setup.priors import (
     Scales,
     around,
     scales,
@@ -38,39 +24,51 @@ from latentgp.inference.priors import (
     stretched_start,
     weak_priors,
 )
-from latentgp.inference.profile import (
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.hyperparameters import Learned, learn
+from latentgp.inference.sites.profiled_bound import (
     Settled,
     initial_sites,
     model_at,
     posterior_given_sites,
     settle,
 )
-from latentgp.inference.site_inference import SiteInference
-from latentgp.inference.verdict import ChainDiagnostics, Diagnostics, judge, judge_chains
-from latentgp.latents import Inducing
-from latentgp.latents.base import LatentPosterior
-from latentgp.latents.inducing_posterior import InducingPosterior
-from latentgp.latents.white_sites import Remembered
-from latentgp.linalg.threads import one_blas_thread
+from latentgp.inference.sites.search import Driver
+from latentgp.methods.all import (
+    Method,
+    SamplingMethod,
+    SiteMethod,
+    choose_method,
+    default_inducing,
+)
+from latentgp.methods.stochastic import Stochastic, in_batches_if_many
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterSpace, parameters
-from latentgp.posterior import Evidence, Posterior
-from latentgp.precision import double_precision
-from latentgp.programs import make_room_for_programs
-from latentgp.questions import check_data, check_outputs_seen
-from latentgp.sampled_posterior import SampledPosterior, sampled_posterior
-from latentgp.sharding import (
-    agreed,
-    is_same_everywhere,
-    number_of_shards,
-    rows_over,
-    spans_processes,
-    whole,
-)
-from latentgp.sites.base import GaussianSites
-from latentgp.sources import RowsInMemory, RowSource
-from latentgp.sources.base import blocks_of
+from latentgp.parameters.base import parameters
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import watched_rows
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.sampled import SampledPosterior, sampled_posterior
+from latentgp.representations import Inducing
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.posterior import InducingPosterior
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.rows import RowsInMemory, RowSource
+from latentgp.rows.arrays import check_not_traced
+from latentgp.rows.data import Data
+from latentgp.rows.source import blocks_of
+from latentgp.runtime.blas_threads import one_blas_thread
+from latentgp.runtime.checkpoint import Checkpoint
+from latentgp.runtime.compilation_cache import make_room_for_programs
+from latentgp.runtime.hashing import digest
+from latentgp.runtime.mesh import number_of_shards, rows_over, whole
+from latentgp.runtime.processes import agreed, is_same_everywhere, spans_processes
+from latentgp.runtime.progress import Callback, Driving
+from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+from latentgp.validation import check_data, check_outputs_seen
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
@@ -569,9 +567,13 @@ def _by_batches(
 ) -> Fit:
     """A Gaussian posterior from batches of rows, begun where a part of the rows leads."""
     # What only this needs takes long to import.
-    from latentgp.inference.batch_driver import BatchDriver, Plan
-    from latentgp.inference.some_classes import model_of_some, prior_of_some, some_classes
-    from latentgp.inference.stochastic import (
+    from latentgp.inference.batches.class_subsampling import (
+        model_of_some,
+        prior_of_some,
+        some_classes,
+    )
+    from latentgp.inference.batches.loop import BatchDriver, Plan
+    from latentgp.inference.batches.natural_gradient import (
         BatchInference,
         StochasticInference,
         begun,

@@ -6,9 +6,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.parameters import OwnParts, Parametrised, parameter
+from latentgp.parameters.base import OwnParts, Parametrised, parameter
+from latentgp.typing import Array
 
 
 class Mean(Parametrised):

@@ -16,9 +16,9 @@ from latentgp.kernels.base import ActiveDimensions, Product, Scaled, Sum
 from latentgp.likelihoods import CustomLikelihood, Likelihood
 from latentgp.models import LatentGP
 from latentgp.modules import takes
-from latentgp.networks import Network
-from latentgp.parameters import declared
-from latentgp.precision import double_precision
+from latentgp.parameters.base import declared
+from latentgp.parameters.networks import Network
+from latentgp.runtime.x64 import double_precision
 
 _ROWS = 30  # at which a kernel is looked at
 _ROUNDING = 1e-6  # of the largest eigenvalue

@@ -5,7 +5,7 @@ from latentgp.kernels import Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean, ZeroMean
 from latentgp.modules import Module
-from latentgp.parameters import OwnParts
+from latentgp.parameters.base import OwnParts
 
 
 class LatentGP(Module):

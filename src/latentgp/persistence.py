@@ -18,12 +18,44 @@ from numpyro.distributions import Distribution
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+import latentgp
 from latentgp._version import __version__
 from latentgp.errors import InputError, warn_user
-from latentgp.networks import name_of, named_functions
-from latentgp.writing import written_whole
+from latentgp.parameters.networks import name_of, named_functions
+from latentgp.runtime.writing import written_whole
 
 SCHEMA_VERSION = 1
+
+# Files name our classes latentgp.RBF, wherever the class is defined. Where those are that users do
+# not import:
+_INTERNAL = {
+    "latentgp.augmentations.automatic": "Automatic",
+    "latentgp.augmentations.conjugate": "Conjugate",
+    "latentgp.augmentations.heteroscedastic": "HeteroscedasticAugmentation",
+    "latentgp.augmentations.polya_gamma": "PolyaGamma PoissonPolyaGamma",
+    "latentgp.diagnostics": "ChainDiagnostics Diagnostics",
+    "latentgp.evaluation.comparison": "Compared Comparison",
+    "latentgp.evaluation.metrics": "ReliabilityCurve",
+    "latentgp.fit": "History",
+    "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
+    "latentgp.kernels.per_latent": "KernelGroup",
+    "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
+    "latentgp.numerics.cholesky": "Factor",
+    "latentgp.parameters.networks": "Network",
+    "latentgp.posteriors.chains": "ChainSummary",
+    "latentgp.posteriors.evidence": "Evidence Marginals",
+    "latentgp.posteriors.sampled": "Sampled",
+    "latentgp.representations.dense": "DensePosterior",
+    "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
+    "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
+    "latentgp.representations.inducing.stream": "Remembered",
+    "latentgp.tables.columns": "CategoryColumn NumberColumn",
+    "latentgp.tables.encoder": "TableEncoder",
+    "latentgp.tables.notation": "DateNotation NumberNotation",
+}
+_PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
+_PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
+_FORMER_NAMES: dict[str, str] = {}
 
 _HEADER = "latentgp"
 _REGISTERED: dict[str, Any] = {}
@@ -213,7 +245,16 @@ def _resolve(name: str) -> type:
     if name in _REGISTERED:
         return _REGISTERED[name]
     module, _, attribute = name.partition(":")
-    if not module.startswith(("latentgp.", "equinox.nn.", "numpyro.distributions.")):
+    if module.partition(".")[0] == "latentgp":  # before public names, files held the module's too
+        attribute = attribute or module.removeprefix("latentgp.")
+        attribute = _FORMER_NAMES.get(attribute, attribute)
+        if attribute not in _PLACES:
+            raise InputError(
+                f"The file is damaged or of another version of latentgp: it names {name}, which this "
+                f"one ({__version__}) does not have."
+            )
+        module = _PLACES[attribute]
+    elif not module.startswith(("equinox.nn.", "numpyro.distributions.")):
         raise InputError(
             f"The file holds a {attribute} of {module}, which is not part of latentgp; pass the "
             "class to latentgp.persistence.register first."
@@ -231,8 +272,12 @@ def _resolve(name: str) -> type:
 
 
 def _name(thing: Any) -> str:
-    return f"{thing.__module__}:{thing.__qualname__}"
+    """The public name of a class of ours; module and name of any other."""
+    name, module = thing.__qualname__, thing.__module__
+    if module.partition(".")[0] == "latentgp" and name in _PLACES:
+        return f"latentgp.{name}"
+    return f"{module}:{name}"
 
 
 def _is_estimator(cls: type) -> bool:
-    return any(_name(base) == "latentgp.estimators.base:GPEstimator" for base in cls.__mro__)
+    return any(base.__name__ == "GPEstimator" for base in cls.__mro__)

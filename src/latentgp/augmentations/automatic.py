@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key, PyTree
 
-from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood
@@ -20,8 +19,9 @@ from latentgp.likelihoods.scale_mixture import (
     log_phi_slope,
     squared_norm,
 )
-from latentgp.precision import double_precision
-from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.typing import Array
 
 _RADII = np.logspace(-4, 4, 49)
 _ORDERS = 8

@@ -5,10 +5,10 @@ from functools import singledispatch
 
 from jaxtyping import Float, Key, PyTree
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood
 from latentgp.modules import Module
-from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.typing import Array
 
 
 class Augmentation(Module):

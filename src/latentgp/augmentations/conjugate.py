@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 from jaxtyping import Float, Key, PyTree
 
-from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.least_squares import LeastSquares
-from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.typing import Array
 
 
 class Conjugate(Augmentation):

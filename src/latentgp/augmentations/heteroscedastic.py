@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln, xlogy
 from jaxtyping import Float, Key, PyTree
 
-from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.augmentations.polya_gamma import (
     expected_polya_gamma,
@@ -26,7 +25,8 @@ from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.heteroscedastic import Heteroscedastic
 from latentgp.likelihoods.scale_mixture import log_phi_slope
-from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.typing import Array
 
 _NOISE: Block = (1,)
 _SIGNAL: Block = (0,)

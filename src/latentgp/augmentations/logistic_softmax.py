@@ -10,13 +10,13 @@ import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln, polygamma
 from jaxtyping import Float, Key
 
-from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.augmentations.polya_gamma import LogisticPowers, Powers
 from latentgp.distributions import sample_negative_multinomial
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.multiclass import LogisticSoftmaxLikelihood
-from latentgp.sites.base import Rows
+from latentgp.sites.gaussian import Rows
+from latentgp.typing import Array
 
 _NEWTON_STEPS = 12
 

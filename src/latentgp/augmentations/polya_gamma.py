@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Key
 
-from latentgp.arrays import Array
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood
@@ -29,7 +28,8 @@ from latentgp.likelihoods.counts import (
     ScaledLogisticPoisson,
     log_choices,
 )
-from latentgp.sites.base import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.typing import Array
 
 _TINY = 1e-30
 

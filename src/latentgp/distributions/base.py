@@ -9,7 +9,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 from numpyro.distributions.util import validate_sample
 
-from latentgp.arrays import Array
+from latentgp.typing import Array
 
 
 class Law(Distribution):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpyro.distributions
 from jaxtyping import Bool, Float, Key
 
-from latentgp.arrays import Array
 from latentgp.distributions.rejection import repeat_until_done
+from latentgp.typing import Array
 
 
 class Gamma(numpyro.distributions.Gamma):

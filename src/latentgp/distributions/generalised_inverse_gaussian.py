@@ -8,9 +8,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.rejection import repeat_until_done
+from latentgp.typing import Array
 
 _NODES = 128
 

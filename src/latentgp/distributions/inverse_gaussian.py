@@ -8,8 +8,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.distributions.base import Law, as_floats
+from latentgp.typing import Array
 
 
 class InverseGaussian(Law):

@@ -9,10 +9,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.gamma import sample_gamma
 from latentgp.distributions.poisson import sample_poisson
+from latentgp.typing import Array
 
 
 class _PartsOfLessThanOne(constraints.ParameterFreeConstraint):

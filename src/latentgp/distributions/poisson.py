@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Key
 from scipy.special import gammaln
 
-from latentgp.arrays import Array
 from latentgp.distributions.rejection import repeat_until_done
+from latentgp.typing import Array
 
 # Below this rate, by inversion.
 _SMALL = 10.0

@@ -10,12 +10,12 @@ from jaxtyping import Bool, Float, Key
 from numpyro.distributions import constraints
 from scipy.special import comb, factorial, zeta
 
-from latentgp.arrays import Array
 from latentgp.distributions.base import Law, as_floats
 from latentgp.distributions.gamma import propose_gamma
 from latentgp.distributions.inverse_gaussian import reciprocal
 from latentgp.distributions.polya_gamma_density import log_polya_gamma_density
 from latentgp.distributions.rejection import computed_once, repeat_until_done
+from latentgp.typing import Array
 
 # (sinh c - c) / c^3 in powers of c^2.
 _SINH_EXCESS = 1 / factorial(2 * np.arange(8) + 3)

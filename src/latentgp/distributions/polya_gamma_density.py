@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Complex, Float
 
-from latentgp.arrays import Array
+from latentgp.typing import Array
 
 _NODES = 64
 _NEWTON_STEPS = 6

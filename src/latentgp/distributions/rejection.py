@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Key, PyTree
 
-from latentgp.arrays import Array
+from latentgp.typing import Array
 
 State = TypeVar("State")
 Result = TypeVar("Result")

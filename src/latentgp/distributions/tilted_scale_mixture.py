@@ -12,10 +12,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.distributions.base import Law, as_floats
-from latentgp.distributions.laplace_inversion import Inverted, invert
 from latentgp.distributions.rejection import repeat_until_done
+from latentgp.numerics.laplace_inversion import Inverted, invert
+from latentgp.typing import Array
 
 # Relative error of F after which a step of Halley's method, of third order, is the last.
 _LAST = 1e-3

@@ -20,19 +20,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from latentgp.data import (
-    FOR_LABELS,
-    Data,
-    as_weights,
-    check_finite,
-    check_not_traced,
-    rows_named,
-)
 from latentgp.errors import InputError, warn_user
 from latentgp.fit import Fit, fit
-from latentgp.inference.batch_method import Stochastic, in_batches_if_many
-from latentgp.inference.driving import Callback
-from latentgp.inference.methods import (
+from latentgp.inference.setup.initial_model import starting_model
+from latentgp.kernels import Kernel, PerLatent
+from latentgp.likelihoods import Likelihood
+from latentgp.means import ConstantMean, ZeroMean, constant_first
+from latentgp.methods.all import (
     Choice,
     Method,
     MethodName,
@@ -41,17 +35,17 @@ from latentgp.inference.methods import (
     method_from_name,
     remembering,
 )
-from latentgp.inference.starts import starting_model
-from latentgp.kernels import Kernel, PerLatent
-from latentgp.latents import Inducing
-from latentgp.likelihoods import Likelihood
-from latentgp.means import ConstantMean, ZeroMean, constant_first
+from latentgp.methods.stochastic import Stochastic, in_batches_if_many
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
-from latentgp.parameters import lengthscales
-from latentgp.posterior import Posterior
-from latentgp.sources import RowSource
-from latentgp.sources.centred import CentredRows, centred
+from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Inducing
+from latentgp.rows import RowSource
+from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
+from latentgp.rows.centred import CentredRows, centred
+from latentgp.rows.data import Data
+from latentgp.runtime.progress import Callback
 
 # For messages about what belongs to a row.
 ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"

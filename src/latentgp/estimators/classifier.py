@@ -8,15 +8,8 @@ from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator, check_known, row_weights
-from latentgp.inference.methods import (
-    DENSE_CLASSES,
-    DENSE_OTHERWISE,
-    AugmentedVI,
-    GibbsSampling,
-)
 from latentgp.likelihoods import (
     BayesianSVM,
     Bernoulli,
@@ -31,6 +24,13 @@ from latentgp.likelihoods import (
     ScaledLogisticSoftmax,
     Softmax,
 )
+from latentgp.methods.all import (
+    DENSE_CLASSES,
+    DENSE_OTHERWISE,
+    AugmentedVI,
+    GibbsSampling,
+)
+from latentgp.rows.data import Data
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
 MANY_CLASSES = 10  # from which least squares is as good as the softmax, and much faster

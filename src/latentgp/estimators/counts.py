@@ -7,10 +7,9 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
-from latentgp.inference.priors import spread_of
+from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
     Binomial,
     Likelihood,
@@ -18,7 +17,8 @@ from latentgp.likelihoods import (
     Poisson,
     ScaledLogisticPoisson,
 )
-from latentgp.questions import check_data
+from latentgp.rows.data import Data
+from latentgp.validation import check_data
 
 COUNTS: dict[str, type[Likelihood]] = {
     "poisson": Poisson,

@@ -6,14 +6,14 @@ from typing import Any, Literal
 import numpy as np
 from numpyro.distributions import Distribution
 
-from latentgp.data import Data
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator
 from latentgp.estimators.classifier import LabelEstimator
-from latentgp.inference.driving import Callback
-from latentgp.inference.methods import Method, MethodName
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood, Ordinal
+from latentgp.methods.all import Method, MethodName
+from latentgp.rows.data import Data
+from latentgp.runtime.progress import Callback
 
 
 class GPOrdinalClassifier(LabelEstimator):

@@ -8,12 +8,10 @@ from jaxtyping import Float
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from latentgp.arrays import Array
-from latentgp.data import Data, check_side_information
 from latentgp.errors import InputError
 from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
-from latentgp.inference.priors import spread_of
-from latentgp.latents.base import LatentPosterior
+from latentgp.evaluation.metrics import concordance_index, equally_long
+from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
     Beta,
     Gamma,
@@ -32,9 +30,11 @@ from latentgp.likelihoods import (
     WarpedGaussian,
     Weibull,
 )
-from latentgp.metrics import concordance_index, equally_long
-from latentgp.posterior import Posterior
-from latentgp.precision import double_precision
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.base import LatentPosterior
+from latentgp.rows.data import Data, check_side_information
+from latentgp.runtime.x64 import double_precision
+from latentgp.typing import Array
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -313,7 +313,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         Returns:
             R^2, the share of the variance of y that the mean explains; or the share of the pairs of
             times whose order is known that are predicted in this order
-            (`latentgp.metrics.concordance_index`).
+            (`latentgp.evaluation.metrics.concordance_index`).
 
         Raises:
             InputError: no `censored`, where the fit had it; weights beside it.

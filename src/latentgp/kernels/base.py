@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.modules import as_code
-from latentgp.parameters import MultipliesParts, Parametrised, SeesColumns, parameter
+from latentgp.parameters.base import MultipliesParts, Parametrised, SeesColumns, parameter
+from latentgp.typing import Array
 
 
 class Kernel(Parametrised):

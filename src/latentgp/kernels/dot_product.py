@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
-from latentgp.parameters import parameter
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 
 class Linear(Kernel):

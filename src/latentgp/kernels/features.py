@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Kernel, Scaled, Sum
 from latentgp.kernels.dot_product import Constant, Linear
@@ -23,6 +22,7 @@ from latentgp.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from latentgp.typing import Array
 
 
 class Features(eqx.Module):

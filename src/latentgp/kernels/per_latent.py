@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from latentgp.arrays import Array
 from latentgp.kernels.base import Kernel
-from latentgp.parameters import OwnParts
+from latentgp.parameters.base import OwnParts
+from latentgp.typing import Array
 
 
 class PerLatent(OwnParts):

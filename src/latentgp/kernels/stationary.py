@@ -9,10 +9,10 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.kernels.base import Kernel
-from latentgp.kernels.bessel import matern_correlation
-from latentgp.parameters import parameter
+from latentgp.numerics.bessel import matern_correlation
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 
 class Stationary(Kernel):

@@ -10,9 +10,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.likelihoods.quadrature import (
+from latentgp.numerics.quadrature import (
     expectation,
     log_expectation,
     nodes_near,
@@ -20,8 +19,9 @@ from latentgp.likelihoods.quadrature import (
     training_nodes,
     trapezoidal_nodes,
 )
-from latentgp.likelihoods.quantiles import invert_cdf, invert_cdf_of_counts
-from latentgp.parameters import Parametrised
+from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
+from latentgp.parameters.base import Parametrised
+from latentgp.typing import Array
 
 Targets = Literal["real", "count", "class"]
 SideInformation = Mapping[str, Float[Array, "..."]]

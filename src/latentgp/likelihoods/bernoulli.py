@@ -9,14 +9,14 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution
 
-from latentgp.arrays import Array
-from latentgp.data import rows_named
 from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.likelihoods.quadrature import expected_excess
+from latentgp.likelihoods.noise_shapes import root
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
-from latentgp.likelihoods.shapes import root
+from latentgp.numerics.quadrature import expected_excess
+from latentgp.rows.arrays import rows_named
+from latentgp.typing import Array
 
 
 class BinaryResponse(Likelihood):

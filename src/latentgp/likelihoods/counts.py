@@ -9,12 +9,12 @@ from jax.scipy.special import betainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
-from latentgp.data import rows_named
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.likelihoods.poisson_cdf import poisson_cdf
-from latentgp.parameters import parameter
+from latentgp.numerics.poisson_cdf import poisson_cdf
+from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import rows_named
+from latentgp.typing import Array
 
 
 class CountLikelihood(Likelihood):

@@ -6,10 +6,10 @@ from typing import get_args
 import equinox as eqx
 from jaxtyping import Float
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.modules import takes
+from latentgp.typing import Array
 
 
 class CustomLikelihood(Likelihood):

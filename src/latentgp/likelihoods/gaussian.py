@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.parameters import parameter
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 USUAL_NOISE_SHARE = 0.1  # of the variance of y: where a search for the noise variance starts
 

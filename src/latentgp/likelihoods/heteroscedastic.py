@@ -9,12 +9,12 @@ from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.quadrature import latent_at_nodes
-from latentgp.likelihoods.shapes import GaussianShape, NoiseShape, StudentShape
-from latentgp.parameters import parameter, replace
+from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
+from latentgp.numerics.quadrature import latent_at_nodes
+from latentgp.parameters.base import parameter, replace
+from latentgp.typing import Array
 
 
 class Heteroscedastic(NoiseShape):

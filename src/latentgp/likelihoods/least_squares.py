@@ -9,11 +9,11 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 from scipy.optimize import minimize_scalar
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.multiclass import ClassLikelihood
-from latentgp.parameters import parameter
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 _LOG_TEMPERATURES = -7.0, 12.0
 

@@ -12,14 +12,14 @@ from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
-from latentgp.data import as_targets, as_weights
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.quadrature import expectation, prediction_nodes
-from latentgp.likelihoods.quantiles import invert_cdf
-from latentgp.parameters import parameter
+from latentgp.numerics.quadrature import expectation, prediction_nodes
+from latentgp.numerics.root_finding import invert_cdf
+from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import as_targets, as_weights
+from latentgp.typing import Array
 
 _STEPS = 6  # towards the law of the shared functions given the outputs
 

@@ -11,11 +11,11 @@ from jax.scipy.special import erfc
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.likelihoods.quadrature import prediction_nodes
-from latentgp.parameters import parameter
+from latentgp.numerics.quadrature import prediction_nodes
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 
 class ClassLikelihood(Likelihood):

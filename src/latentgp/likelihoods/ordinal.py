@@ -9,11 +9,11 @@ from jax.scipy.special import log_ndtr, ndtr, ndtri
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
-from latentgp.data import rows_named
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
-from latentgp.parameters import parameter
+from latentgp.parameters.base import parameter
+from latentgp.rows.arrays import rows_named
+from latentgp.typing import Array
 
 _FAR, _VERY_FAR = 1e30, 1e15
 

@@ -9,10 +9,10 @@ from jax.scipy.special import betainc, betaln, gammainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.parameters import parameter
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 
 class PositiveLikelihood(Likelihood):

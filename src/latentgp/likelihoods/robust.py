@@ -7,12 +7,12 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.likelihoods.quadrature import expectation, expected_excess, prediction_nodes
+from latentgp.likelihoods.noise_shapes import LaplaceShape, MaternShape, NoiseShape, StudentShape
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
-from latentgp.likelihoods.shapes import LaplaceShape, MaternShape, NoiseShape, StudentShape
-from latentgp.parameters import parameter, replace
+from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
+from latentgp.parameters.base import parameter, replace
+from latentgp.typing import Array
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the scale starts
 

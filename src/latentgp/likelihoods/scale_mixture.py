@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import Distribution
 
-from latentgp.arrays import Array
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.typing import Array
 
 
 class CompletelyMonotone(Likelihood):

@@ -9,10 +9,10 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.likelihoods.quadrature import latent_at_nodes
-from latentgp.parameters import parameter
+from latentgp.numerics.quadrature import latent_at_nodes
+from latentgp.parameters.base import parameter
+from latentgp.typing import Array
 
 _LOG_2_PI = 1.8378770664093453
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts

@@ -9,12 +9,12 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.arrays import Array
 from latentgp.likelihoods.base import Likelihood, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
-from latentgp.likelihoods.quadrature import trapezoidal_nodes
-from latentgp.likelihoods.quantiles import invert_cdf
-from latentgp.parameters import parameter, replace
+from latentgp.numerics.quadrature import trapezoidal_nodes
+from latentgp.numerics.root_finding import invert_cdf
+from latentgp.parameters.base import parameter, replace
+from latentgp.typing import Array
 
 _LOG_2_PI = float(np.log(2 * np.pi))
 _NODES = 101

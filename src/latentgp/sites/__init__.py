@@ -1,1 +1,1 @@
-"""The rules that make Gaussian sites: rows of the design's table."""
+"""Gaussian sites: the currency between likelihoods, rules and representations."""

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.arrays import Array
 from latentgp.errors import InputError
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
 
 
 class Copies(NamedTuple):

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latentgp.errors import InputError
-from latentgp.sources.csv_files import CODE, MISSING_MARKERS, header_of
-from latentgp.sources.pieces import KIND_OF_ENDING
+from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
+from latentgp.rows.pieces import KIND_OF_ENDING
+from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.tables.values import refuse_duplicates
-from latentgp.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
     import pandas as pd

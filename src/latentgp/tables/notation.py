@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from latentgp.sources.csv_files import CODE
+from latentgp.rows.csv import CODE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
-from latentgp.sources.csv_files import MISSING_MARKERS
+from latentgp.rows.csv import MISSING_MARKERS
 from latentgp.tables.notation import Recognised, are_codes, plain, recognise, resemblance
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.likelihoods import Likelihood
-from latentgp.precision import double_precision
-from latentgp.sites.base import Rows
+from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import Rows
 from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes
 from latentgp.testing.numerics import (
     as_single,

@@ -16,18 +16,18 @@ import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Bool, Float, Key
 
-from latentgp.arrays import Array
-from latentgp.data import Data
 from latentgp.fit import fit
-from latentgp.inference import Method, SiteMethod
-from latentgp.inference.profile import settle
-from latentgp.inference.site_inference import SiteInference, prior_mean
-from latentgp.latents.base import latent_grams, over_latents
-from latentgp.linalg.cholesky import jittered_cholesky
+from latentgp.inference.sites.algorithm import SiteInference, prior_mean
+from latentgp.inference.sites.profiled_bound import settle
+from latentgp.methods import Method, SiteMethod
 from latentgp.models import LatentGP
-from latentgp.precision import double_precision
-from latentgp.sampled_posterior import SampledPosterior
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.posteriors.sampled import SampledPosterior
+from latentgp.representations.latent_axis import latent_grams, over_latents
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require
+from latentgp.typing import Array
 
 LEVELS = (0.5, 0.9, 0.95)
 _BINS = 10

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
 
-from latentgp.data import Data
-from latentgp.inference import SiteMethod
-from latentgp.inference.site_inference import prior_mean
-from latentgp.latents.base import latent_grams
-from latentgp.likelihoods.quadrature import sobol_nodes
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.methods import SiteMethod
 from latentgp.models import LatentGP
-from latentgp.precision import double_precision
+from latentgp.numerics.quadrature import sobol_nodes
+from latentgp.representations.latent_axis import latent_grams
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
 from latentgp.testing.methods import settled
 from latentgp.testing.numerics import hermite_nodes, require
 

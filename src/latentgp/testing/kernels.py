@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.data import as_inputs
 from latentgp.kernels import Kernel
-from latentgp.parameters import ParameterSpace
-from latentgp.precision import double_precision
+from latentgp.parameters.space import ParameterSpace
+from latentgp.rows.arrays import as_inputs
+from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import (
     as_single,
     require,

@@ -10,9 +10,9 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
-from latentgp.likelihoods.quadrature import sobol_nodes
-from latentgp.parameters import ParameterSpace
-from latentgp.precision import double_precision
+from latentgp.numerics.quadrature import sobol_nodes
+from latentgp.parameters.space import ParameterSpace
+from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import (
     even_nodes,
     hermite_nodes,

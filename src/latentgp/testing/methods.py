@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.data import Data
 from latentgp.fit import fit
-from latentgp.inference import SiteMethod
-from latentgp.inference.profile import Settled, evaluate, initial_sites, settle
-from latentgp.inference.site_inference import SiteInference
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.profiled_bound import Settled, evaluate, initial_sites, settle
+from latentgp.methods import SiteMethod
 from latentgp.models import LatentGP
-from latentgp.parameters import ParameterSpace
-from latentgp.precision import double_precision
+from latentgp.parameters.space import ParameterSpace
+from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require, require_equal, require_gradient
 
 _STEPS = 12

@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float, PyTree
 
-from latentgp.linalg import streaming
+from latentgp.runtime import row_scan
 
 _STEP = 1e-3
 _DIRECTIONS = 3
@@ -132,5 +132,5 @@ def even_nodes(
 @contextmanager
 def chunks_of(rows: int) -> Iterator[None]:
     """Within it, sums over rows that are newly traced go through chunks of so many rows."""
-    with mock.patch.multiple(streaming, _MINIMAL_CHUNK=rows, _MAXIMAL_CHUNK=rows):
+    with mock.patch.multiple(row_scan, _MINIMAL_CHUNK=rows, _MAXIMAL_CHUNK=rows):
         yield

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.data import as_inputs
 from latentgp.kernels import Kernel, LatentKernel, PerLatent
-from latentgp.latents import LatentPosterior, Representation, log_evidence
-from latentgp.latents.base import latent_diagonals
-from latentgp.parameters import ParameterSpace
-from latentgp.precision import double_precision
-from latentgp.sites.base import GaussianSites, Rows
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import LatentPosterior, Representation, log_evidence
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.arrays import as_inputs
+from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import (
     as_single,
     chunks_of,

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.likelihoods import Likelihood
-from latentgp.precision import double_precision
-from latentgp.sites.base import GaussianSites, Rows, SiteRule
+from latentgp.rules.base import SiteRule
+from latentgp.runtime.x64 import double_precision
+from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes, nodes_of
 from latentgp.testing.numerics import (
     as_single,

@@ -1,0 +1,381 @@
+"""What a fit says about itself at its end: converged or not, what looks wrong, and the remedy."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.inference.setup.priors import WILD, robust_spread
+from latentgp.inference.setup.residuals import heavy_tails, residuals_of
+from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
+from latentgp.inference.sites.profiled_bound import Settled
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods import Gaussian, Likelihood
+from latentgp.likelihoods.noise_shapes import StudentShape
+from latentgp.methods.all import Method
+from latentgp.methods.stochastic import Stochastic
+from latentgp.parameters.base import ParameterInfo
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains, ChainSummary
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.typing import Array
+
+_AT_A_BOUND = 1e-2
+_SAMPLED_ROWS = 500
+_LARGE_JITTER = 1e-5
+_UNRESOLVED = 1e12
+_SETTLED = 1e-4
+_DEFICIT_A_ROW = 0.02
+_PASSED_OVER, _MOSTLY = 0.05, 0.5
+_ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
+_NOISE_RATIO = 1e-2
+_R_HAT, _DIVERGED = 1.01, 1e-3
+_EFFECTIVE_A_CHAIN = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnostics:
+    """What happened in a fit.
+
+    Attributes:
+        converged: whether the search for hyper-parameters and the site updates both ended by
+            themselves.
+        method: the method used.
+        reason: why it was chosen.
+        ending: why the search ended, in words.
+        evaluations: of the bound; of `Stochastic` the rounds of batches.
+        site_updates: in the last round; of `Stochastic` the steps.
+        site_change: relative change of the bound in the last site update; zero of `Stochastic`,
+            whose steps make their sites anew.
+        jitter: added to the diagonal of the factorised prior covariance; units of f squared.
+        deficit: nats of the bound lost to too few inducing points (an estimate from the prior
+            variance that they leave).
+        seconds: of the whole fit, compilation included.
+        warnings: one sentence each: what looks wrong and what to do.
+    """
+
+    converged: bool
+    method: Method
+    reason: str
+    ending: str
+    evaluations: int
+    site_updates: int
+    site_change: float
+    jitter: float
+    deficit: float
+    seconds: float
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The whole story in a few lines."""
+        state = "Converged" if self.converged else "Not converged"
+        lines = [
+            f"{state} after {self.evaluations} evaluations and {self.seconds:.1f} s "
+            f"with {type(self.method).__name__} ({self.reason})."
+        ]
+        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
+
+
+@dataclasses.dataclass(frozen=True)
+class ChainDiagnostics:
+    """What happened in a fit by sampling.
+
+    Attributes:
+        converged: whether R-hat and the effective sample sizes are good enough to be trusted
+            (Vehtari et al. 2021: below 1.01, and 100 a chain), and at most one draw in a
+            thousand came by a trajectory that diverged.
+        method: the method used.
+        reason: why it was chosen.
+        summary: the worst R-hat and effective sample sizes.
+        acceptance: mean rate of accept-reject steps, one where all steps are exact.
+        divergences: draws on the way to which a Hamiltonian trajectory diverged.
+        jitter: added to the diagonal of the prior covariance; units of f squared.
+        seconds: of the whole fit, compilation included.
+        warnings: one sentence each: what looks wrong and what to do.
+    """
+
+    converged: bool
+    method: Method
+    reason: str
+    summary: ChainSummary
+    acceptance: float
+    divergences: int
+    jitter: float
+    seconds: float
+    warnings: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The whole story in a few lines."""
+        state = "Chains agree" if self.converged else "Chains are not to be trusted yet"
+        lines = [
+            f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
+            f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
+            f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
+            f"{self.summary.ess_tail:.0f} of the tails."
+        ]
+        return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
+
+
+def judge_chains(
+    *,
+    method: Method,
+    reason: str,
+    chains: Chains,
+    summary: ChainSummary,
+    seconds: float,
+) -> ChainDiagnostics:
+    """Look at chains."""
+    number = len(chains.f)
+    needed = _EFFECTIVE_A_CHAIN * number
+    warnings = []
+    if number == 1:
+        warnings.append("One chain cannot show whether it has converged; run at least four.")
+    if not summary.r_hat <= _R_HAT and number > 1:
+        warnings.append(
+            f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains do not agree yet; give a "
+            "longer warmup and more draws."
+        )
+    least = min(summary.ess_bulk, summary.ess_tail)
+    if not least >= needed:
+        warnings.append(
+            f"The smallest effective sample size is {least:.0f}, below {needed} "
+            f"({_EFFECTIVE_A_CHAIN} a chain); give more draws, or a larger thin."
+        )
+    diverged, draws = chains.divergences, chains.f.shape[0] * chains.f.shape[1]
+    if diverged:
+        warnings.append(
+            f"{diverged} of {draws:,} draws ({diverged / draws:.2%}) came by a trajectory that "
+            f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
+            "target_acceptance."
+        )
+    trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
+    return ChainDiagnostics(
+        converged=bool(trusted and diverged <= _DIVERGED * draws),
+        method=method,
+        reason=reason,
+        summary=summary,
+        acceptance=float(np.mean(chains.acceptance)),
+        divergences=chains.divergences,
+        jitter=chains.jitter,
+        seconds=seconds,
+        warnings=tuple(warnings),
+    )
+
+
+def _where_diverged(chains: Chains) -> str:
+    """How the log densities of such draws compare with those of all."""
+    density = chains.statistics.get("lp")
+    if density is None:
+        return ""
+    own = density[chains.statistics["diverging"].astype(bool)]
+    below = [float(np.mean(density < value)) for value in (own.min(), own.max())]
+    return f" (log densities at the {below[0]:.0%} to {below[1]:.0%} quantiles of all draws)"
+
+
+def judge(
+    *,
+    posterior: Any,
+    method: Method,
+    reason: str,
+    data: Data,
+    learned: Learned | None,
+    records: Sequence[Any],
+    space: ParameterSpace,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    settled: Settled,
+    seconds: float,
+    passed_over: int = 0,
+    input_names: Sequence[str] | None = None,
+) -> Diagnostics:
+    """Look at a finished fit."""
+    warnings = []
+    astray = []
+    if isinstance(method, Stochastic) and records:
+        astray = _went_astray(records, float(settled.bound), data.total_weight)
+    if learned is not None and not learned.converged and not astray:
+        of = " for hyper-parameters" if space.size else ""
+        advice = "allow more, or continue from the model it returned"
+        if learned.reason == NO_STEP:
+            advice = "look for a kernel or likelihood with kinks, or start from other values"
+        warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
+    updates = int(settled.updates)
+    if passed_over > _PASSED_OVER * updates:
+        warnings.append(
+            f"{passed_over} of {updates} steps on batches changed nothing, as they led to no "
+            "number or to no proper posterior; start from other hyper-parameters, or look for a "
+            "kernel or likelihood whose derivatives are no numbers."
+        )
+    warnings += astray
+    change = float(settled.change)
+    if not change <= _SETTLED:
+        warnings.append(
+            f"The sites still change the bound by {change:.1e} (relative); start from other "
+            "hyper-parameters, or look for rows that contradict each other."
+        )
+    stuck = int(settled.stuck)
+    if stuck:
+        warnings.append(
+            f"{stuck} row(s) kept a site that says more about f than all rows together, which "
+            "cannot be updated; use a smaller power, or VariationalInference."
+        )
+    if learned is not None:
+        warnings += _at_bounds(space, learned.vector, bounds, input_names)
+    warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
+    warnings += _wild_inputs(data, input_names)
+    deficit, jitter = float(settled.posterior.deficit), float(settled.posterior.jitter)
+    if deficit > max(1.0, _DEFICIT_A_ROW * data.total_weight):
+        warnings.append(
+            f"The inducing points leave about {deficit:,.0f} nats of the bound; "
+            "use more of them if time allows."
+        )
+    # Of each latent function; the jitter reported is that of the largest one.
+    sample = data.X[:_SAMPLED_ROWS]
+    scales = apply_in_buckets(_prior_variances, posterior.model.kernel, rows=sample).mean(axis=0)
+    scale = float(np.max(scales))
+    if jitter > _LARGE_JITTER * scale:
+        warnings.append(
+            f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
+            f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
+            "length-scale."
+        )
+    precisions = np.asarray(settled.sites.precision)
+    sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
+    if sharpness > _UNRESOLVED:
+        warnings.append(
+            f"A row says {sharpness:.0e} times more about f than the prior, more than double "
+            "precision resolves, so predictions may be wrong; give smaller weights or a larger "
+            "noise variance."
+        )
+    return Diagnostics(
+        converged=(learned is None or learned.converged)
+        and change <= _SETTLED
+        and not (stuck or astray),
+        method=method,
+        reason=reason,
+        ending="hyper-parameters were not learned" if learned is None else learned.reason,
+        evaluations=len(records),
+        site_updates=updates,
+        site_change=change,
+        jitter=jitter,
+        deficit=deficit,
+        seconds=seconds,
+        warnings=tuple(warnings),
+    )
+
+
+def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
+    """A sentence if steps on batches led down, or did not move what was to be learned."""
+    advice = (
+        "give a smaller learning_rate with more epochs, other inducing points, or all rows at once "
+        "(CollapsedVI, VariationalInference)"
+    )
+    held, steps = sum(r.held for r in rounds), rounds[-1].steps
+    if held > _MOSTLY * steps:
+        return [
+            f"Hyper-parameters could not move in {held} of {steps} steps on batches, as there was "
+            f"no proper posterior where they were to go; {advice}."
+        ]
+    window = min(len(rounds), max(_ROUNDS_A_MEAN, len(rounds) // 4))
+    means = np.convolve([r.bound for r in rounds], np.full(window, 1 / window), mode="valid")
+    if means.max() - bound > _FALL_A_ROW * rows:
+        return [
+            f"Steps on batches led down: the bound is {bound:,.0f} nats, and was "
+            f"{means.max():,.0f} on the way; {advice}."
+        ]
+    return []
+
+
+@jax.jit
+def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+    """Of each latent function at every row."""
+    return latent_diagonals(kernel, X).T
+
+
+def _at_bounds(
+    space: ParameterSpace,
+    vector: Float[np.ndarray, "P"],
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    names: Sequence[str] | None,
+) -> list[str]:
+    lower, upper = bounds
+    sentences = []
+    for (label, info), value, low, high in zip(space.entries(), vector, lower, upper, strict=True):
+        if value - low < _AT_A_BOUND or high - value < _AT_A_BOUND:
+            side = "lower" if value - low < _AT_A_BOUND else "upper"
+            advice = "the data do not determine it; give it a prior or freeze it"
+            if info.role == "lengthscale" and side == "upper":
+                advice = "this input hardly matters"
+            if info.path in space.narrowed:
+                advice = "the support of its prior ends there; widen it if other values are likely"
+            label += _of_input(label, info, names)
+            sentences.append(f"{label} went to its {side} search bound: {advice}.")
+    return sentences
+
+
+def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> str:
+    """Whose length-scale an entry is, if its input has a name."""
+    if names is None or info.role != "lengthscale" or label == info.path:
+        return ""
+    place = int(label.rpartition("[")[2][:-1])
+    return f" (of {names[place if info.dimensions is None else info.dimensions[place]]!r})"
+
+
+def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
+    """A sentence for every input column with values far from all others."""
+    spread, stretch = robust_spread(data.X, data.weights)
+    sentences = []
+    for column in np.flatnonzero(stretch > 1).tolist():
+        name = f"Column {column} of X" if names is None else f"The column {names[column]!r}"
+        values = data.X[:, column]
+        middle = np.median(values)
+        distance = np.abs(values - middle)
+        sentences.append(
+            f"{name} has {np.sum(distance > WILD * spread[column])} value(s) far from all others, "
+            f"such as {values[np.argmax(distance)]:.6g} where {middle:.4g} is usual: drop or fill "
+            "these rows if they stand for what is missing, or take a logarithm of the column."
+        )
+    return sentences
+
+
+def _about_noise(posterior: Any, data: Data) -> list[str]:
+    """What Gaussian noise that was learned says: that it is all, or that it is of another law."""
+    likelihood = posterior.model.likelihood
+    if not isinstance(likelihood, Gaussian) or data.size < 3:
+        return []
+    rows = np.arange(0, data.size, max(1, data.size // _SAMPLED_ROWS))
+    # Rows that go on a stream may all be in one place.
+    sample = np.concatenate([data.X[rows], posterior.latent.centres[:_SAMPLED_ROWS]])
+    mean = posterior.mean_f(sample)
+    sentences = heavy_tails(residuals_of(posterior, data, rows, mean[: len(rows)]))
+    if float(np.var(mean)) <= _NOISE_RATIO * float(likelihood.noise_variance):
+        sentences.append(
+            "No signal was found: the model calls nearly all variation in y noise; check the "
+            "inputs, or start from another length-scale."
+        )
+    return sentences
+
+
+def _without_moments(likelihood: Likelihood) -> list[str]:
+    """A sentence if the law of the noise has no variance."""
+    if not isinstance(likelihood, StudentShape):
+        return []
+    freedom = float(likelihood.degrees_of_freedom)
+    if freedom > 2:
+        return []
+    none, instead = "variance", "intervals and quantiles, and absolute errors for a score"
+    if freedom <= 1:
+        none, instead = (
+            "mean and no variance",
+            f"the median (what is called mean is that), {instead}",
+        )
+    return [
+        f"Student-t noise of {freedom:.2g} degrees of freedom has no {none}, so predicted standard "
+        f"deviations are infinite; use {instead}."
+    ]

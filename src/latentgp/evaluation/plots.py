@@ -1,0 +1,592 @@
+"""Pictures of predictions, calibration, training and relevance.
+
+Each function takes arrays and the Matplotlib axes to draw on (None makes a new figure), and
+returns the axes; nothing is shown or written until `save_figure`. Figures are made without pyplot,
+so there is no global state, and no display is needed. Colours are those of Okabe & Ito (2008),
+which people with colour-vision deficiency can tell apart.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from latentgp.errors import InputError
+from latentgp.evaluation.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.runtime.writing import check_writable, written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "check_picture_path",
+    "comparison",
+    "interval_calibration",
+    "learning_curve",
+    "observed_against_predicted",
+    "prediction_bands",
+    "relevance",
+    "reliability_diagram",
+    "save_figure",
+]
+
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+CURVES = (BLUE, ORANGE, GREEN, PURPLE)
+INK, GREY, LIGHT = "#262626", "#6E6E6E", "#E4E4E4"
+NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of N(0, 1)
+
+
+def prediction_bands(
+    ax: Axes | None,
+    x: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    observed_x: ArrayLike | None = None,
+    observed_y: ArrayLike | None = None,
+    inducing_x: ArrayLike | None = None,
+    x_label: str = "x",
+    y_label: str = "y",
+    mean_label: str = "mean",
+    band_label: str = "95 % interval",
+) -> Axes:
+    """Draw the mean and interval of a prediction along one input, with the data behind it.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        x: (N,) inputs, in any order: numbers, or dates (of NumPy, pandas or `datetime`), which
+            get a date axis.
+        mean: (N,) predictive means (or medians).
+        lower: (N,) lower ends of the interval.
+        upper: (N,) upper ends.
+        observed_x: (K,) inputs of the observed rows, drawn as points; dates if `x` are.
+        observed_y: (K,) their targets.
+        inducing_x: (M,) inducing points, drawn as ticks along the bottom.
+        x_label: name and unit of the input, for instance "depth [m]".
+        y_label: name and unit of the target.
+        mean_label: legend entry of the line.
+        band_label: legend entry of the band.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length, only one of `observed_x` and
+            `observed_y` is given, or some inputs are dates and others numbers.
+
+    Example:
+        >>> ax = prediction_bands(None, [0, 1], [0, 1], [-1, 0], [1, 2], x_label="time [s]")
+        >>> ax.get_xlabel()
+        'time [s]'
+    """
+    inputs = {"x": x, "observed_x": observed_x, "inducing_x": inducing_x}
+    has_dates = _have_dates(inputs)
+    if has_dates:
+        x = _in_days(x)
+        observed_x = None if observed_x is None else _in_days(observed_x)
+        inducing_x = None if inducing_x is None else _in_days(inducing_x)
+    x, mean, lower, upper = equally_long(x=x, mean=mean, lower=lower, upper=upper)
+    order = np.argsort(x, kind="stable")
+    ax = _axes(ax, (6.4, 3.8))
+    if has_dates:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    ax.fill_between(
+        x[order], lower[order], upper[order], color=BLUE, alpha=0.18, linewidth=0, label=band_label
+    )
+    if (observed_x is None) != (observed_y is None):
+        raise InputError("only one of observed_x and observed_y is given: pass both or neither")
+    if observed_x is not None and observed_y is not None:
+        observed_x, observed_y = equally_long(observed_x=observed_x, observed_y=observed_y)
+        _points(ax, observed_x, observed_y, INK, "observed", _opacity(observed_x.size))
+    ax.plot(x[order], mean[order], color=BLUE, linewidth=1.8, label=mean_label, zorder=3)
+    if inducing_x is not None:
+        (inducing_x,) = equally_long(inducing_x=inducing_x)
+        bottom = np.full(inducing_x.size, 0.02)
+        ticks: dict[str, Any] = {"markersize": 9, "markeredgewidth": 1.4, "color": ORANGE}
+        ticks["transform"] = ax.get_xaxis_transform()
+        ax.plot(inducing_x, bottom, "|", label="inducing points", zorder=4, **ticks)
+    ax.margins(x=0.01)
+    ax.legend(**_legend())
+    return _tidy(ax, x_label, y_label)
+
+
+def observed_against_predicted(
+    ax: Axes | None,
+    observed: ArrayLike,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    target_label: str = "y",
+    level: float = 0.95,
+) -> Axes:
+    """Draw each observed target against its prediction with the interval, whatever the inputs are.
+
+    A row is well predicted when its bar crosses the diagonal; the rows whose bar does not are drawn
+    in another colour and counted.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        observed: (N,) observed targets.
+        mean: (N,) predictive means.
+        lower: (N,) lower ends of the interval of y.
+        upper: (N,) upper ends.
+        target_label: name and unit of the target, for instance "strength [MPa]".
+        level: the interval's nominal level, 0.95 for 95 %.
+
+    Raises:
+        InputError: if the arrays are not flat, differ in length, hold NaN, or a lower end exceeds
+            its upper end.
+
+    Example:
+        >>> ax = observed_against_predicted(None, [1, 2], [1, 2], [0, 3], [2, 4])
+        >>> ax.get_xlabel()
+        'predicted y'
+    """
+    coverage = interval_coverage(observed, lower, upper)
+    observed, mean, lower, upper = equally_long(
+        observed=observed, mean=mean, lower=lower, upper=upper
+    )
+    inside = (lower <= observed) & (observed <= upper)
+    ax = _axes(ax, (4.8, 4.8))
+    alpha = _opacity(observed.size)
+    percent = f"{100 * level:g} % interval"
+    for rows, color, label in (
+        (inside, BLUE, f"inside the {percent}: {100 * coverage:.1f} %"),
+        (~inside, ORANGE, f"outside: {100 * (1 - coverage):.1f} %"),
+    ):
+        bars = (observed[rows], lower[rows], upper[rows])
+        ax.hlines(*bars, color=color, alpha=0.4 * alpha**2, linewidth=1.0, zorder=2)
+        _points(ax, mean[rows], observed[rows], color, label, alpha)
+    # Limits from the means and targets: one very wide interval must not shrink everything else.
+    low, high = min(observed.min(), mean.min()), max(observed.max(), mean.max())
+    margin = 0.06 * (high - low) if high > low else 1.0
+    limits = (low - margin, high + margin)
+    ax.plot(limits, limits, color=GREY, linewidth=1.0, zorder=1)
+    ax.set(xlim=limits, ylim=limits, aspect="equal")
+    ax.legend(**_legend(loc="upper left"))
+    return _tidy(ax, f"predicted {target_label}", f"observed {target_label}")
+
+
+def reliability_diagram(
+    ax: Axes | None,
+    labels: ArrayLike,
+    probabilities: ArrayLike,
+    bins: int = 15,
+    *,
+    classes: ArrayLike | None = None,
+) -> Axes:
+    """Draw observed frequency against stated probability, with 95 % Wilson bars a bin.
+
+    The grey bars along the bottom say how the rows are spread over the bins. A bar that does
+    not cross the diagonal is miscalibration that chance does not explain.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        labels: (N,) classes.
+        probabilities: (N,) probabilities of the second class, or (N, C), where the most probable
+            class is judged.
+        bins: number of equally wide bins.
+        classes: (C,) the class of each column; None means 0 .. C-1.
+
+    Raises:
+        InputError: as `latentgp.evaluation.metrics.reliability_curve`.
+
+    Example:
+        >>> reliability_diagram(None, [0, 1], [0.2, 0.7]).get_ylabel()
+        'observed frequency'
+    """
+    curve = reliability_curve(labels, probabilities, bins, classes=classes)
+    gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
+    lower, upper = _wilson_interval(curve.frequency, curve.rows)
+    binary = np.ndim(probabilities) == 1
+    ax = _axes(ax, (4.8, 4.8))
+    center = (np.clip(np.ceil(curve.probability * bins), 1, bins) - 0.5) / bins
+    ax.bar(
+        center,
+        0.18 * curve.rows / curve.rows.max(),
+        width=0.92 / bins,
+        color=LIGHT,
+        zorder=1,
+        label="rows in the bin",
+    )
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, zorder=2, label="calibrated")
+    ax.vlines(curve.probability, lower, upper, color=BLUE, alpha=0.5, linewidth=1.4, zorder=3)
+    ax.plot(
+        curve.probability,
+        curve.frequency,
+        "o-",
+        color=BLUE,
+        linewidth=1.0,
+        markersize=5.5,
+        zorder=4,
+        clip_on=False,
+        label=f"model (mean gap {gap:.3f})",
+    )
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
+    handles, names = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], names[::-1], **_legend(loc="best"))
+    if binary:
+        return _tidy(ax, "predicted probability", "observed frequency")
+    return _tidy(ax, "confidence in the predicted class", "observed accuracy")
+
+
+def interval_calibration(
+    ax: Axes | None, nominal: ArrayLike, observed: ArrayLike, *, rows: int | None = None
+) -> Axes:
+    """Draw the observed coverage of central intervals against their nominal level.
+
+    Above the diagonal the intervals are too wide, below it too narrow.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        nominal: (K,) levels in [0, 1].
+        observed: (K,) share of held-out rows inside the interval of each level.
+        rows: number of held-out rows; given, the range in which 95 % of calibrated models fall is
+            drawn around the diagonal.
+
+    Raises:
+        InputError: if the arrays are not flat, differ in length, or leave [0, 1].
+
+    Example:
+        >>> interval_calibration(None, [0.5, 0.9], [0.45, 0.93], rows=100).get_xlabel()
+        'nominal coverage of the interval'
+    """
+    nominal, observed = equally_long(nominal=nominal, observed=observed)
+    for name, values in (("nominal", nominal), ("observed", observed)):
+        if not ((values >= 0) & (values <= 1)).all():
+            raise InputError(f"{name} leaves [0, 1]: pass coverages as shares, 0.95 for 95 %")
+    ax = _axes(ax, (4.8, 4.8))
+    grid = np.linspace(0, 1, 201)
+    ax.plot(grid, grid, color=GREY, linewidth=1.0, zorder=2, label="calibrated")
+    if rows is not None:
+        spread = NORMAL_95 * np.sqrt(grid * (1 - grid) / rows)
+        ax.fill_between(
+            grid,
+            np.maximum(grid - spread, 0),
+            np.minimum(grid + spread, 1),
+            color=GREY,
+            alpha=0.18,
+            linewidth=0,
+            label=f"95 % of calibrated models, {rows:,} rows",
+        )
+    order = np.argsort(nominal, kind="stable")
+    ax.plot(
+        nominal[order],
+        observed[order],
+        "o-",
+        color=BLUE,
+        linewidth=1.4,
+        markersize=5.5,
+        zorder=3,
+        label="model",
+    )
+    for x, y, words, side in (
+        (0.04, 0.78, "intervals too wide", "left"),
+        (0.96, 0.22, "intervals too narrow", "right"),
+    ):
+        ax.text(x, y, words, color=GREY, fontsize=9, ha=side, va="top", transform=ax.transAxes)
+    ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
+    # On the side of the diagonal where the curve is not.
+    above = np.mean(observed) > np.mean(nominal)
+    ax.legend(**_legend(loc="lower right" if above else "upper left"))
+    return _tidy(ax, "nominal coverage of the interval", "observed coverage")
+
+
+def learning_curve(
+    ax: Axes | None,
+    bound: ArrayLike,
+    *,
+    seconds: ArrayLike | None = None,
+    evaluations: ArrayLike | None = None,
+    label: str | None = None,
+    bound_label: str = "log evidence bound [nats]",
+) -> Axes:
+    """Draw the objective against time or evaluations; call again with the axes to compare runs.
+
+    The view is on the end of the runs: a steep start may leave it at the bottom.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        bound: (K,) objective after each evaluation, to be maximised, in nats.
+        seconds: (K,) seconds since the start; takes precedence over `evaluations`.
+        evaluations: (K,) evaluations so far; None means 1 .. K.
+        label: legend entry of this run.
+        bound_label: what the objective is, with its unit.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length.
+
+    Example:
+        >>> learning_curve(None, [-9.0, -2.0, -1.0]).get_xlabel()
+        'evaluations of the objective'
+    """
+    (bound,) = equally_long(allow_infinity=True, bound=bound)
+    if seconds is not None:
+        along, bound = equally_long(allow_infinity=True, seconds=seconds, bound=bound)
+    else:
+        counted = np.arange(1, bound.size + 1) if evaluations is None else evaluations
+        along, bound = equally_long(allow_infinity=True, evaluations=counted, bound=bound)
+    ax = _axes(ax, (6.4, 3.8))
+    color = CURVES[len(ax.get_lines()) % len(CURVES)]
+    few = "o" if bound.size <= 40 else None
+    ax.plot(along, bound, color=color, linewidth=1.6, marker=few, markersize=3.5, label=label)
+    _view_the_end(ax)
+    if label is not None:
+        ax.legend(**_legend(loc="lower right"))
+    x_label = "evaluations of the objective" if seconds is None else "time [s]"
+    return _tidy(ax, x_label, bound_label)
+
+
+def relevance(
+    ax: Axes | None,
+    lengthscales: ArrayLike,
+    feature_names: Sequence[str] | None = None,
+    *,
+    at_most: int = 25,
+    x_label: str = "relevance: 1 / length-scale",
+) -> Axes:
+    """Draw the inverse length-scales of an ARD kernel as bars, the most relevant input on top.
+
+    Relevances compare only between inputs in one unit, so pass the length-scales of standardised
+    inputs and say so in `x_label` where it matters.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        lengthscales: (D,) positive length-scales; infinity means the input is not used.
+        feature_names: (D,) names; None means x0 .. x(D-1).
+        at_most: how many inputs to draw; the axis says when some are left out.
+        x_label: what the bars measure.
+
+    Raises:
+        InputError: if a length-scale is not positive or the names do not match in number.
+
+    Example:
+        >>> ax = relevance(None, [2.0, 0.5], ["age", "dose"])
+        >>> [tick.get_text() for tick in ax.get_yticklabels()]
+        ['dose', 'age']
+    """
+    (lengthscales,) = equally_long(allow_infinity=True, lengthscales=lengthscales)
+    if not (lengthscales > 0).all():
+        raise InputError("lengthscales holds a value that is not positive: pass positive ones")
+    size = lengthscales.size
+    names = [f"x{number}" for number in range(size)] if feature_names is None else feature_names
+    if len(names) != size:
+        raise InputError(f"feature_names has {len(names)} names for {size} inputs: pass one each")
+    order = np.argsort(lengthscales, kind="stable")[:at_most]
+    ax = _axes(ax, (6.4, 0.9 + 0.28 * max(order.size, 2)))
+    ax.barh(np.arange(order.size), 1 / lengthscales[order], height=0.66, color=BLUE, zorder=2)
+    ax.set_yticks(np.arange(order.size), [_shortened(str(names[number])) for number in order])
+    ax.set_ylim(order.size - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
+    _tidy(ax, x_label + left_out, "")
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def comparison(
+    ax: Axes | None,
+    names: Sequence[str],
+    scores: ArrayLike,
+    standard_errors: ArrayLike,
+    *,
+    x_label: str = "negative log predictive density [nats a row]",
+    bars: str = "two standard errors",
+) -> Axes:
+    """Draw a score of several contenders with bars of two standard errors, the first on top.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        names: (K,) of the contenders.
+        scores: (K,) finite scores.
+        standard_errors: (K,) theirs; NaN draws none.
+        x_label: what the score is, with its unit.
+        bars: what the bars are.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length.
+
+    Example:
+        >>> ax = comparison(None, ["ep", "laplace"], [0.31, 0.34], [0.01, 0.01])
+        >>> [tick.get_text() for tick in ax.get_yticklabels()]
+        ['ep', 'laplace']
+    """
+    (scores,) = equally_long(scores=scores)
+    (errors,) = equally_long(
+        allow_infinity=True, standard_errors=np.nan_to_num(np.asarray(standard_errors, float))
+    )
+    if not len(names) == scores.size == errors.size:
+        raise InputError(
+            f"{len(names)} names, {scores.size} scores and {errors.size} standard errors: pass one "
+            "of each a contender"
+        )
+    ax = _axes(ax, (7.2, 1.3 + 0.34 * max(scores.size, 2)))
+    places = np.arange(scores.size)
+    ax.errorbar(
+        scores,
+        places,
+        xerr=2 * errors,
+        fmt="o",
+        color=BLUE,
+        markersize=5.5,
+        linewidth=1.6,
+        zorder=3,
+    )
+    ax.set_yticks(places, [_shortened(name, 40) for name in names])
+    ax.set_ylim(scores.size - 0.5, -0.5)
+    _tidy(ax, f"{x_label}\nbars: {bars}", "")
+    ax.tick_params(axis="y", length=0)
+    return ax
+
+
+def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 160) -> Path:
+    """Write the figure that holds the axes; the ending says the format (png, pdf, svg).
+
+    Args:
+        drawn: axes or figure.
+        path: where to; missing folders are made.
+        dots_per_inch: resolution of pixel formats.
+
+    Returns:
+        The path written.
+
+    Raises:
+        InputError: if the ending is not a known format or the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> save_figure(relevance(None, [1.0]), tempfile.mkdtemp() + "/relevance.svg").suffix
+        '.svg'
+    """
+    from matplotlib.figure import Figure
+
+    path = check_picture_path(path)
+    figure: Any = drawn if isinstance(drawn, Figure) else drawn.figure
+    with written_whole(path) as partial:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = path.suffix[1:].lower()
+        figure.savefig(partial, dpi=dots_per_inch, facecolor="white", format=kind)
+    return path
+
+
+def check_picture_path(path: str | Path) -> Path:
+    """The path, if a picture can be written in the format of its ending; ask before long work.
+
+    Raises:
+        InputError: if Matplotlib does not know the ending, or the file cannot be written.
+
+    Example:
+        >>> check_picture_path("bands.svg").name
+        'bands.svg'
+    """
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    path = Path(path)
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise InputError(f"{path} has no picture's ending: use one of {', '.join(sorted(known))}")
+    return check_writable(path, makes_folders=True)
+
+
+def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
+    """Whether the inputs that are given are dates, all or none of them."""
+    given = {name: np.asarray(values) for name, values in inputs.items() if values is not None}
+    dates = [name for name, values in given.items() if _is_date(values)]
+    numbers = [name for name in given if name not in dates]
+    if dates and numbers:
+        raise InputError(
+            f"{dates[0]} holds dates and {numbers[0]} something else: pass dates for both"
+        )
+    return bool(dates)
+
+
+def _is_date(values: NDArray) -> bool:
+    if values.dtype.kind == "O":
+        return values.size > 0 and isinstance(values.ravel()[0], datetime.date)
+    return values.dtype.kind == "M"
+
+
+def _in_days(dates: ArrayLike) -> NDArray[np.float64]:
+    """Dates as Matplotlib counts them, NaN for what is missing."""
+    from matplotlib.dates import date2num
+
+    array = np.asarray(dates)
+    there = array == array  # unlike pandas's NaT, of which Matplotlib makes no date
+    days = np.full(array.shape, np.nan)
+    days[there] = date2num(array[there])
+    return days
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    if ax is not None:
+        return ax
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def _tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
+    """Label the axes, leave a light grid and no frame on top and right."""
+    ax.set_xlabel(x_label, color=INK)
+    ax.set_ylabel(y_label, color=INK)
+    ax.grid(visible=True, color=LIGHT, linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    ax.tick_params(colors=INK, labelsize=9, color=GREY)
+    return ax
+
+
+def _legend(**placement: str) -> dict[str, Any]:
+    style = {"fontsize": 9, "labelcolor": INK, "frameon": True, "framealpha": 0.9}
+    return {**style, "edgecolor": "none", "borderpad": 0.3, **placement}
+
+
+def _opacity(points: int) -> float:
+    """From 0.9 for a few points down to 0.3 for ten thousand, so that crowds stay readable."""
+    return 0.9 - 0.6 * float(np.clip(np.log10(max(points, 1) / 60) / 2.2, 0, 1))
+
+
+def _points(ax: Axes, x: NDArray, y: NDArray, color: str, label: str, alpha: float) -> None:
+    size = 0.5 + 5.0 * alpha
+    style: dict[str, Any] = {"color": color, "markersize": size, "alpha": alpha}
+    ax.plot(x, y, "o", markeredgewidth=0, label=label, zorder=3, **style)
+
+
+def _view_the_end(ax: Axes) -> None:
+    """Cut the start of the curves where it would squeeze the rest into a fifth of the height."""
+    runs = [np.asarray(line.get_ydata(), dtype=np.float64) for line in ax.get_lines()]
+    runs = [run[np.isfinite(run)] for run in runs if np.isfinite(run).any()]
+    if not runs:
+        return
+    top, bottom = max(run.max() for run in runs), min(run.min() for run in runs)
+    end = min(run[run.size // 5 :].min() for run in runs)
+    if end < top and top - bottom > 5 * (top - end):
+        bottom = end
+    margin = 0.06 * (top - bottom) if top > bottom else 1.0
+    ax.set_ylim(bottom - margin, top + margin)
+
+
+def _shortened(name: str, length: int = 32) -> str:
+    return name if len(name) <= length else name[: length - 1] + "…"
+
+
+def _wilson_interval(
+    frequency: NDArray[np.float64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """95 % interval of a binomial share; Wilson (1927), "Probable inference", JASA 22."""
+    squared = NORMAL_95**2
+    center = (frequency + squared / (2 * rows)) / (1 + squared / rows)
+    spread = np.sqrt(frequency * (1 - frequency) / rows + squared / (4 * rows**2))
+    half = NORMAL_95 * spread / (1 + squared / rows)
+    return center - half, center + half

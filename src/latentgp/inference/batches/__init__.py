@@ -1,0 +1,1 @@
+"""Inference from mini-batches: natural gradients, step sizes, subsampling of classes."""

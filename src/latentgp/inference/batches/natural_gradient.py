@@ -1,0 +1,397 @@
+"""Inference from batches of rows: natural parameters by convex combination, theta by Adam.
+
+Each step reads the marginals of one batch, lets the rule make the rows' sites, and weights them
+to count as all rows. The natural parameters of q(v), v white, go a part of the way towards the
+sites' sums: a natural-gradient step on the bound (Hoffman et al. 2013; Hensman et al. 2013), which
+leaves a proper posterior. The same kernel block gives the derivative of the bound in the
+hyper-parameters, what is said about u held, in closed form on M x M arrays.
+"""
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Bool, Float, Int
+
+from latentgp.inference.batches.step_sizes import Schedule
+from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.inference.sites.gradients import slope_of_sites, with_kernel
+from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import Factor
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.inducing.posterior import (
+    InducingPosterior,
+    Prior,
+    kernel_blocks,
+    posterior_of_white,
+    residuals,
+)
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.latent_axis import latent_grams
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import sum_over_rows
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_LEAST_SHARE = 1e-9
+_USUAL = 5.0
+_SECOND_MOMENT = 0.999
+_ADAM = optax.scale_by_adam(b2=_SECOND_MOMENT)
+
+
+class BatchState(NamedTuple):
+    """What is carried from batch to batch.
+
+    Attributes:
+        vector: hyper-parameters, unconstrained.
+        points: inducing points.
+        prior: at these.
+        white: natural parameters of what the rows say about v, white under `prior`.
+        factor: of the precision of v that these give.
+        schedule: state of the step sizes.
+        adam: state of the optimiser of the hyper-parameters and points.
+        steps: how many there were.
+    """
+
+    vector: Float[Array, "P"]
+    points: Float[Array, "M D"]
+    prior: Prior
+    white: WhiteSites
+    factor: Factor
+    schedule: Any
+    adam: Any
+    steps: Int[Array, ""]
+
+
+class BatchInfo(NamedTuple):
+    """What a step tells.
+
+    Attributes:
+        bound: an unbiased estimate of the bound before the step, in nats.
+        share: how far natural parameters went towards the batch's.
+        held: whether hyper-parameters, and points, had to stay where they were.
+    """
+
+    bound: Float[Array, ""]
+    share: Float[Array, ""]
+    held: Bool[Array, ""]
+
+
+class BatchRead(NamedTuple):
+    """What a batch that counts as all rows says about a state.
+
+    Attributes:
+        bound: in nats.
+        gradient: of it in the hyper-parameters, with their prior's.
+        in_points: of it in the inducing points.
+        white: natural parameters of what the rows say about v.
+    """
+
+    bound: Float[Array, ""]
+    gradient: Float[Array, "P"]
+    in_points: Float[Array, "M D"]
+    white: WhiteSites
+
+
+class BatchInference(eqx.Module):
+    """What the loop over batches asks of an algorithm; its states have `vector` and `steps`."""
+
+    @abstractmethod
+    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
+        """The state that a posterior at some hyper-parameters is the start of."""
+
+    @abstractmethod
+    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+        """One step on a batch of some weight; rows of weight zero do not count."""
+
+    @abstractmethod
+    def representation(self, state: Any) -> Inducing:
+        """Through the inducing points of a state."""
+
+    @abstractmethod
+    def believed(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
+        """The model at a state's hyper-parameters, and the posterior."""
+
+
+class StochasticInference(BatchInference):
+    """The algorithm for batches.
+
+    Args:
+        algorithm: with an `Inducing` representation, its points chosen.
+        space: the hyper-parameters that are learned, with their priors.
+        schedule: of natural parameters.
+        learning_rate: of Adam, at the start.
+        decay: steps after which the learning rate has halved.
+        point_scale: what learning rates of inducing points are relative to, an input; None leaves
+            them where they are.
+        total_weight: what all rows count as.
+        batches: of an epoch. One that counts as less than its part of the rows, such as the last,
+            moves everything by so much less, one that counts as more by so much more.
+        copies: how many latent functions each one stands for, where only some are looked at.
+    """
+
+    algorithm: SiteInference
+    space: ParameterSpace
+    schedule: Schedule
+    learning_rate: Float[Array, ""]
+    decay: Float[Array, ""]
+    point_scale: Float[Array, "D"] | None
+    total_weight: Float[Array, ""]
+    batches: Float[Array, ""]
+    copies: float = 1.0
+
+    def representation(self, state: BatchState) -> Inducing:
+        assert isinstance(self.algorithm.representation, Inducing)
+        return eqx.tree_at(lambda r: r.points, self.algorithm.representation, state.points)
+
+    def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
+        white = posterior.white_sites()
+        jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
+        return BatchState(
+            vector,
+            posterior.points,
+            Prior(posterior.factor, jitter),
+            white,
+            white.factor(),
+            self.schedule.init(white),
+            _ADAM.init(self._learned(vector, posterior.points)),
+            jnp.zeros((), jnp.int32),
+        )
+
+    def step(
+        self, state: BatchState, batch: Data, weight: Float[Array, ""]
+    ) -> tuple[BatchState, BatchInfo]:
+        assert batch.weights is not None
+        part = weight * self.batches / self.total_weight
+        read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
+        slopes = self._learned(part * read.gradient, part * read.in_points)
+        sound = jnp.isfinite(read.bound)
+        for leaf in jax.tree.leaves((read.white, slopes)):
+            sound = sound & jnp.all(jnp.isfinite(leaf))
+        difference = jax.tree.map(jnp.subtract, read.white, state.white)
+        share, schedule = self.schedule.share(state.schedule, difference)
+        share = jnp.where(sound, jnp.minimum(part * share, 1.0), 0.0)
+        ways: Any
+        ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
+        rate = self.learning_rate / (1 + state.steps / self.decay)
+        moved, share, held = self._moved(state, read.white, share, rate, ways)
+        after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
+        # A batch that leads nowhere, or out of the numbers, changes nothing.
+        before = state._replace(steps=state.steps + 1)
+        after = jax.tree.map(lambda new, old: jnp.where(share > 0, new, old), after, before)
+        return after, BatchInfo(read.bound, share, held)
+
+    def read(self, state: BatchState, batch: Data) -> BatchRead:
+        """What a batch, weighted to count as all rows, says about a state."""
+        model, pull_model = jax.vjp(self.space.to_model, state.vector)
+        posterior = self.posterior(state, model)
+        learning = self._learns(state)
+
+        def update(data, mean, variance):
+            offset, pull_offset = jax.vjp(lambda model: prior_mean(model, data), model)
+            mean, rows = mean + offset, rows_of(data)
+            none = GaussianSites.none(mean)
+            sites = self.algorithm.new_sites(model, rows, mean, variance, none)
+            bound = jnp.sum(sites.expected(mean, variance))
+            if not learning:
+                return sites.about(offset), (bound, None)
+            (through_mean,) = pull_offset(sites.linear - sites.precision * mean)
+            in_model = slope_of_sites(self.algorithm, model, (rows, mean, variance, none))
+            return sites.about(offset), (bound, jax.tree.map(jnp.add, in_model, through_mean))
+
+        none = jax.tree.map(jnp.zeros_like, model if learning else None)
+        read = self.representation(state).read_batch(
+            posterior,
+            state.white,
+            batch,
+            update,
+            (jnp.zeros_like(self.total_weight), none),
+            learning=learning,
+            moving=self.point_scale is not None,
+        )
+        terms, in_model = read.sums
+        gradient, in_points = jax.tree.map(jnp.zeros_like, (state.vector, state.points))
+        if learning:
+            (gradient,) = pull_model(with_kernel(in_model, read.kernel))
+            gradient = self.copies * gradient + jax.grad(self.space.log_prior)(state.vector)
+            in_points = read.representation.points
+        bound = terms - self.copies * posterior.kl
+        return BatchRead(bound, gradient, in_points, read.white)
+
+    def carried(
+        self,
+        state: BatchState,
+        vector: Float[Array, "P"],
+        points: Float[Array, "M D"],
+    ) -> BatchState:
+        """The state at other hyper-parameters and points; what rows say about g stays.
+
+        The factor of what they say is the old one's.
+        """
+        there = state._replace(vector=vector, points=points)
+        kernel = self.space.to_model(vector).kernel
+        prior = self.representation(there).prior(kernel)
+        if self.point_scale is None:
+            white = state.white.carried(state.prior.factor.inverse, prior.factor)
+        else:
+            cross = latent_grams(kernel, points, state.points)
+            white = state.white.moved(state.prior.factor, prior.factor, cross)
+        return there._replace(prior=prior, white=white)
+
+    def _learns(self, state: BatchState) -> bool:
+        """Whether anything but natural parameters moves."""
+        return bool(state.vector.size) or self.point_scale is not None
+
+    def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
+        """What follows derivatives: of hyper-parameters, and of points where these move."""
+        return vector, None if self.point_scale is None else points
+
+    def _moved(
+        self,
+        state: BatchState,
+        batch: WhiteSites,
+        share: Float[Array, ""],
+        rate: Float[Array, ""],
+        ways: tuple[Float[Array, "P"], Float[Array, "M D"] | None],
+    ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
+        """The state some of the way on, the share of the way, whether hyper-parameters stayed.
+
+        Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
+        stay as they are, and natural parameters go half as far, until there is one. Nothing moves
+        where even a billionth leads out of the cone, or what the batch says is no number.
+        Negative precisions of rows never take more than half of the posterior's in a step: what is
+        left of hardly any would carry the next mean off.
+        """
+        direction, shift = ways
+        if self.representation(state).signed:
+            share = jax.lax.while_loop(
+                lambda share: (
+                    (share > _LEAST_SHARE)
+                    & ~state.white.keeps_half(state.white.towards(batch, share))
+                ),
+                lambda share: 0.5 * share,
+                share,
+            )
+        vector, points = state.vector + rate * direction, state.points
+        if shift is not None:
+            points = points + rate * self.point_scale * shift
+        first = 0 if self._learns(state) else 1  # in attempt 0 hyper-parameters move too
+
+        def attempt(tried: tuple[Array, Array, BatchState]) -> tuple[Array, Array, BatchState]:
+            number, share, _ = tried
+            share = jnp.where(number <= 1, share, 0.5 * share)
+            there = state._replace(white=state.white.towards(batch, share))
+            if first == 0:
+                there = jax.lax.cond(
+                    number == 0,
+                    lambda there: self.carried(there, vector, points),
+                    lambda there: there,
+                    there,
+                )
+            return number + 1, share, there._replace(factor=there.white.factor())
+
+        def improper(tried: tuple[Array, Array, BatchState]) -> Bool[Array, ""]:
+            number, share, there = tried
+            proper = jnp.all(jnp.isfinite(there.factor.lower))
+            return (number == first) | (~proper & (share > _LEAST_SHARE))
+
+        number = jnp.full((), first, jnp.int32)
+        attempts, share, there = jax.lax.while_loop(improper, attempt, (number, share, state))
+        held = (attempts > 1) & self._learns(state)
+        return there, jnp.where(share > _LEAST_SHARE, share, 0.0), held
+
+    def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
+        """What a state believes, given the model at its hyper-parameters."""
+        representation = self.representation(state)
+        return posterior_of_white(
+            model.kernel,
+            state.points,
+            state.prior,
+            state.white.linear,
+            state.factor,
+            signed=representation.signed,
+            covariance=representation.covariance,
+            memory=representation.memory(model.kernel, state.prior.factor),
+        )
+
+    def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
+        return _believed(self, state)
+
+
+@jax.jit
+def _believed(
+    inference: StochasticInference, state: BatchState
+) -> tuple[LatentGP, InducingPosterior]:
+    model = inference.space.to_model(state.vector)
+    return model, inference.posterior(state, model)
+
+
+def _tamed(slopes: Any, adam: Any) -> Any:
+    """Derivatives, none far beyond the usual size of its own so far.
+
+    One row of heavy tails would otherwise carry its parameter off: what Adam remembers of it moves
+    on for ten steps.
+    """
+    square = optax.tree.bias_correction(adam.nu, _SECOND_MOMENT, jnp.maximum(adam.count, 1))
+
+    def clip(slope: Array, square: Array) -> Array:
+        limit = jnp.where(square > 0, _USUAL * jnp.sqrt(square), jnp.inf)
+        return jnp.clip(slope, -limit, limit)
+
+    return jax.tree.map(clip, slopes, square)
+
+
+@jax.jit
+def begun(
+    inference: BatchInference, vector: Float[Array, "P"], posterior: InducingPosterior
+) -> Any:
+    """`init`, compiled."""
+    return inference.init(vector, posterior)
+
+
+@jax.jit
+def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any, BatchInfo]:
+    """Steps on the batches of a block, leaves of shape (S, B, ...), in one scan.
+
+    A batch whose weights are all zero is passed over, its bound NaN.
+    """
+
+    def step(state: Any, weighed: tuple[Data, Array]) -> tuple[Any, BatchInfo]:
+        unknown = jnp.full_like(weighed[1], jnp.nan)
+        return jax.lax.cond(
+            weighed[1] > 0,
+            lambda state: inference.step(state, *weighed),
+            lambda state: (state, BatchInfo(unknown, unknown, jnp.zeros((), bool))),
+            state,
+        )
+
+    assert block.weights is not None
+    return jax.lax.scan(step, state, (block, sum_over_rows(block.weights.T)))
+
+
+@jax.jit
+def bound_of_rows(
+    algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What rows contribute to the bound of a posterior and to its deficit, in nats."""
+    precision = posterior.prior_precision
+
+    def add(carry, chunk, real):
+        bound, deficit = carry
+        blocks, prior = kernel_blocks(model.kernel, posterior.points, chunk.X)
+        mean, variance = posterior.block_marginals(blocks, prior)
+        mean = mean + prior_mean(model, chunk)
+        none = GaussianSites.none(mean)
+        sites = algorithm.new_sites(model, rows_of(chunk), mean, variance, none)
+        terms = jnp.where(real, sites.expected(mean, variance), 0.0)
+        left = residuals(precision, blocks, prior)
+        lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
+        return (bound + jnp.sum(terms), deficit + lost), None
+
+    zero = jnp.zeros((), data.X.dtype)
+    return scan_rows(add, (zero, zero), data, columns=len(posterior.points))[0]

@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo: targets, samplers, and the loop that runs chains."""

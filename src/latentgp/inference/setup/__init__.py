@@ -1,0 +1,1 @@
+"""What precedes inference: default priors, initial models, residuals of a first fit."""

@@ -1,0 +1,60 @@
+"""A model to start from when the user gave none: scales of the data, nothing tuned."""
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.inference.setup.priors import Scales, scales, varying
+from latentgp.kernels import RBF, Kernel, LatentKernel, PerLatent
+from latentgp.likelihoods import Likelihood
+from latentgp.means import Mean
+from latentgp.models import LatentGP
+from latentgp.rows.data import Data
+
+_MEDIAN_ROWS = 1_000
+
+
+def starting_model(
+    data: Data, likelihood: Likelihood, mean: Mean, kernel: LatentKernel | None = None
+) -> LatentGP:
+    """The model with a kernel of typical size.
+
+    Without a kernel: an RBF with one length-scale an input, each the median distance between
+    rows measured in that input's standard deviations; inputs that are constant are ignored.
+    Latent functions that are alike share it. Where they differ in scale (a signal and the
+    logarithm of a noise, say), or the likelihood is about their differences, each has one of its
+    own, the user's kernel too.
+    """
+    scale = scales(LatentGP(RBF(), likelihood, mean), data)
+    alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))
+    if kernel is None:
+        kernels = [_typical_rbf(data, scale, float(latent)) for latent in scale.latent]
+        kernel = kernels[0] if alike else PerLatent(*kernels)
+    elif isinstance(kernel, Kernel) and not alike:
+        kernel = PerLatent(*[kernel] * len(scale.latent))
+    return LatentGP(kernel, likelihood, mean)
+
+
+def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
+    columns = np.flatnonzero(varying(data.X))
+    columns = columns if columns.size else np.arange(data.X.shape[1])
+    lengthscale = scale.inputs[columns] * median_distance(
+        data.X[:, columns] / scale.inputs[columns], data.weights
+    )
+    kernel = RBF(lengthscale=lengthscale, variance=latent**2)
+    return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
+
+
+def median_distance(X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None) -> float:
+    """Weighted median distance over all ordered pairs of (at most 1,000) rows; 1 if it is zero.
+
+    A row is paired with itself too, so that a weight of two is the same as a row twice.
+    """
+    step = -(-len(X) // _MEDIAN_ROWS)
+    X = X[::step] - X.mean(axis=0)
+    weights = np.ones(len(X)) if weights is None else weights[::step]
+    squared = np.sum(X**2, axis=1)
+    distances = np.sqrt(np.maximum(squared[:, None] + squared - 2 * X @ X.T, 0)).ravel()
+    order = np.argsort(distances)
+    cumulative = np.cumsum(np.outer(weights, weights).ravel()[order])
+    median = distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]
+    return float(median) if median > 0 else 1.0

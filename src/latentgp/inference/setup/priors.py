@@ -1,0 +1,250 @@
+"""Weak default priors, search bounds and starting values, in the units of the data."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+from numpyro.distributions import Distribution, LogNormal, Normal, constraints
+from numpyro.distributions.transforms import biject_to
+
+from latentgp.errors import InputError
+from latentgp.models import LatentGP
+from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+
+_BOUND_FACTOR = 1e5
+# What is cut off at either end of a column, and the standard deviation of a normal law without it.
+_TRIMMED, _OF_NORMAL = 0.07, 0.734
+# A value is wild so many sizes from the middle, where few lie between it and what is beside that.
+WILD, _BESIDE, _IN_THE_GAP = 30.0, 8.0, 0.1
+_FAR_TOO_WIDE, _SPREAD_OUT = 3.0, 0.3
+_QUANTILE_ROWS = 20_000
+_ROUNDING = 8 * np.finfo(np.float64).eps
+_SQUARABLE = 1e-120, 1e120
+
+
+class Scales(NamedTuple):
+    """Typical sizes in the data.
+
+    Attributes:
+        inputs: of each input, without its wild values.
+        latent: of each latent function.
+        stretch: standard deviation of each input over its typical size; above one if wild values
+            make the difference.
+    """
+
+    inputs: Float[np.ndarray, "D"]
+    latent: Float[np.ndarray, "Q"]
+    stretch: Float[np.ndarray, "D"]
+
+
+def scales(model: LatentGP, data: Data, remembered: Remembered | None = None) -> Scales:
+    """Weighted spreads of the inputs (one if constant) and of the latent functions.
+
+    An input's is its standard deviation, unless wild values are the cause of that: then it is
+    that of a normal law with the same central quantiles. A latent function's is what the
+    likelihood makes of the standard deviation of y. Of rows that go on
+    after others neither is what all rows would give: the points that are remembered then count as
+    much as the new rows, and latent functions are as large as the model says by now.
+
+    Raises:
+        InputError: values so large or small that their squares leave double precision.
+    """
+    if remembered is not None:
+        points = np.asarray(remembered.points)
+        weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+        both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
+        variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
+        latent = np.broadcast_to(np.sqrt(variances), (model.likelihood.latent_size,))
+        typical, stretch = robust_spread(np.concatenate([points, data.X]), both)
+        return Scales(typical, latent, stretch)
+    spread = spread_of(data)
+    latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
+    latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
+    typical, stretch = robust_spread(data.X, data.weights)
+    return Scales(typical, latent, stretch)
+
+
+def spread_of(data: Data) -> float:
+    """Weighted standard deviation of the targets, one if they are constant.
+
+    Of several outputs the root of the mean square, each over the rows where it is there.
+    """
+    spreads = []
+    for column in data.y.reshape(data.size, -1).T:
+        seen = np.isfinite(column)
+        if not seen.any():
+            continue
+        weights = None if data.weights is None else data.weights[seen]
+        spreads.append(_spread("y", column[seen, None], weights)[0])
+    return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
+
+
+def robust_spread(
+    X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
+    """Typical size of each column, and its standard deviation over that.
+
+    They differ where few values are far from all others, beyond a gap, and make the standard
+    deviation more than three times what the middle 86 % of the column suggest. Columns of which
+    most values are the same, such as the grey levels of digits, are left alone.
+    """
+    deviation = _spread("X", X, weights)
+    step = -(-len(X) // _QUANTILE_ROWS)
+    X, weights = X[::step], np.ones(len(X[::step])) if weights is None else weights[::step]
+    ends = [_TRIMMED, 0.25, 0.5, 0.75, 1 - _TRIMMED]
+    low, lower, middle, upper, high = np.quantile(
+        X, ends, axis=0, weights=weights, method="inverted_cdf"
+    )
+    shares = weights[:, None] * ((low <= X) & (high >= X))
+    shares = shares / shares.sum(axis=0)
+    mean = np.sum(shares * X, axis=0)
+    central = np.sqrt(np.sum(shares * (X - mean) ** 2, axis=0)) / _OF_NORMAL
+    distance = np.abs(X - middle)
+    far, beside = (weights @ (distance > reach * central) for reach in (WILD, _BESIDE))
+    gap = (far > 0) & (beside - far <= _IN_THE_GAP * far)
+    wild = gap & (upper - lower > _SPREAD_OUT * central) & (deviation > _FAR_TOO_WIDE * central)
+    spread = np.where(wild, central, deviation)
+    return spread, deviation / spread
+
+
+def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
+    """Which columns vary by more than the rounding of their values."""
+    half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
+    return half > _ROUNDING * np.max(np.abs(columns), axis=0)
+
+
+def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
+    """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
+
+    Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
+    around the latent scale squared (that of the parameter's own latent function, or else of the
+    first), noise variances around a tenth of it, what multiplies another kernel's variance
+    around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one.
+    """
+    priors: dict[str, Distribution] = {}
+    for path, info in parameters(model).items():
+        shape = np.shape(info.value)
+        if info.role == "lengthscale":
+            inputs = _inputs_seen(info, scale)
+            typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
+            priors[path] = LogNormal(np.log(typical), np.sqrt(3.0))
+        elif info.role == "variance":
+            priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
+        elif info.role == "factor":
+            priors[path] = LogNormal(np.zeros(shape), 2.0)
+        elif info.role == "noise_variance":
+            typical = _log_variance(info, scale) + np.log(0.1)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role == "noise_scale":
+            typical = 0.5 * (_log_variance(info, scale) + np.log(0.1))
+            priors[path] = LogNormal(np.full(shape, typical), 1.0)
+        elif info.role == "noise_precision":
+            typical = -_log_variance(info, scale) - np.log(0.05)
+            priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role == "loading":
+            priors[path] = Normal(np.zeros(shape), 1.0)
+        elif info.role == "degrees_of_freedom":
+            priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
+    return priors
+
+
+def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
+    """The log-normal ones of some priors, around the model's own values.
+
+    For rows that go on after others: what these said about hyper-parameters is nowhere else.
+    """
+    known = parameters(model)
+    return {
+        path: LogNormal(np.log(known[path].value), prior.scale)
+        if isinstance(prior, LogNormal)
+        else prior
+        for path, prior in priors.items()
+    }
+
+
+def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
+    """A second start where inputs have wild values: their length-scales at standard deviations.
+
+    With few wild values an input is best measured by the others; with many it may be best to do
+    without it. None where there are none.
+    """
+    values = {}
+    known = parameters(space.model)
+    for path in space.paths:
+        info = known[path]
+        stretch = _inputs_seen(info, scale._replace(inputs=scale.stretch))
+        if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
+            values[path] = np.asarray(info.value) * stretch
+    if np.all(scale.stretch == 1) or not values:
+        return None
+    return space.to_vector(replace_unchecked(space.model, values))
+
+
+def search_bounds(
+    space: ParameterSpace, scale: Scales
+) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
+    """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
+
+    Where the role does not say what is typical, a positive parameter's start does.
+    """
+    lower, upper = [], []
+    known = parameters(space.model)
+    for path, support in space.supports.items():
+        info = known[path]
+        raw = np.asarray(biject_to(support).inv(jnp.asarray(info.value)))
+        if type(support) is not type(info.support):
+            centre = raw
+        elif info.role == "lengthscale":
+            centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
+        elif info.role in ("variance", "noise_variance"):
+            centre = np.full(raw.shape, _log_variance(info, scale))
+        elif info.role == "factor":
+            centre = np.zeros(raw.shape)
+        else:
+            centre = raw
+        reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
+        # A start outside the usual range is the user's wish, and widens it.
+        lower.append(np.minimum(centre - reach, raw).ravel())
+        upper.append(np.maximum(centre + reach, raw).ravel())
+    return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
+
+
+def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
+    return scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
+
+
+def _log_variance(info: ParameterInfo, scale: Scales) -> float:
+    """Typical, of the latent function that a parameter belongs to, or of the first."""
+    return 2 * float(np.log(scale.latent[info.latent or 0]))
+
+
+def _typical_inputs(
+    inputs: Float[np.ndarray, "K"], shape: tuple[int, ...]
+) -> Float[np.ndarray, "*S"]:
+    if shape == inputs.shape:
+        return inputs
+    return np.full(shape, np.exp(np.mean(np.log(inputs))))
+
+
+def _spread(
+    name: str, columns: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+) -> Float[np.ndarray, "D"]:
+    """Weighted standard deviations, one for a column that is constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.average(columns, axis=0, weights=weights)
+        largest = np.max(np.abs(columns - mean), axis=0)
+        spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
+    varies = varying(columns)
+    low, high = _SQUARABLE
+    if np.any(varies & ~((largest > low) & (largest < high))):
+        raise InputError(
+            f"{name} varies on a scale outside {low:g} to {high:g}, where squares leave double "
+            "precision; change its unit."
+        )
+    return np.where(varies & (spread > 0), spread, 1.0)

@@ -1,0 +1,1 @@
+"""Site inference: updates, their acceleration, and the search for hyper-parameters."""

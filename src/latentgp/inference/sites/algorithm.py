@@ -1,0 +1,256 @@
+"""Inference by Gaussian sites: one algorithm for every rule and every representation.
+
+One update reads the marginals of every row, lets the rule make new sites, and conditions the
+prior on them. With an augmentation it is coordinate ascent, with quadrature a natural-gradient
+step; with a Gaussian likelihood the first sites are exact.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from latentgp.inference.sites.anderson import Update, residual_norm
+from latentgp.models import LatentGP
+from latentgp.posteriors.evidence import EvidenceKind
+from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.rows.data import Data
+from latentgp.rules.base import SiteRule
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+# Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
+_FINAL_TOLERANCE = 1e-9
+_FINAL_UPDATES = 100
+_ROUGH_TOLERANCE = 1e-3
+_ROUNDS_ALONE = 10
+
+
+class SiteState(NamedTuple):
+    """What is carried from update to update."""
+
+    model: LatentGP
+    sites: GaussianSites
+    posterior: LatentPosterior
+
+
+class Read(NamedTuple):
+    """What one update reads of the posterior that it starts from, and makes of its sites.
+
+    Attributes:
+        posterior: given the sites that are updated.
+        bound: of that posterior (of a mode that is sought, its log density), in nats.
+        merit: what updates are to raise: the bound, or less the size of the next update.
+        update: of its sites.
+    """
+
+    posterior: LatentPosterior
+    bound: Float[Array, ""]
+    merit: Float[Array, ""]
+    update: Update
+
+
+class SiteInfo(NamedTuple):
+    """What is reported of an update: the bound of the posterior it started from, in nats."""
+
+    bound: Float[Array, ""]
+
+
+class SiteInference(eqx.Module):
+    """The algorithm: a representation (column) and a rule (row) of the design's table.
+
+    Args:
+        representation: how the latent functions are represented.
+        rule: how the data enter.
+        tolerance: relative change of the bound below which site updates stop.
+        max_updates: at most so many site updates an evaluation.
+    """
+
+    representation: Representation
+    rule: SiteRule
+    tolerance: float = 1e-5  # these two are leaves, so that others compile nothing anew
+    max_updates: int = 4
+
+    @classmethod
+    def of(
+        cls,
+        model: LatentGP,
+        representation: Representation,
+        rule: SiteRule,
+        tolerance: float = 1e-5,
+        max_updates: int = 4,
+    ) -> "SiteInference":
+        """The algorithm for a model: its rule checked, its representation suited to the sites.
+
+        Raises:
+            InputError: the rule cannot be used on the likelihood.
+        """
+        rule.check(model.likelihood)
+        signed = rule.signed(model.likelihood)
+        suited = representation.suited(signed=signed, power=rule.power)
+        if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
+            suited = suited.sharing()
+        return cls(suited, rule, tolerance, max_updates)
+
+    def until_settled(self) -> "SiteInference":
+        """The same, for the posterior that a fit hands out."""
+        return replace(
+            self,
+            tolerance=min(self.tolerance, _FINAL_TOLERANCE),
+            max_updates=max(self.max_updates, _FINAL_UPDATES),
+        )
+
+    def rough(self) -> "SiteInference":
+        """Bounds by site updates that stop early: for a search that another one goes on from."""
+        if self.rule.goal != "bound":
+            return self
+        return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
+
+    def coarse(self) -> "SiteInference":
+        """A rough one through few inducing points: for hyper-parameters to go on from."""
+        return replace(self.rough(), representation=self.representation.coarse())
+
+    def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
+        """The state with the first sites."""
+        return self.resume(model, data, self.first_sites(model, data))
+
+    def first_sites(self, model: LatentGP, data: Data) -> GaussianSites:
+        """Sites made from the prior's marginals, or around likely latents."""
+        offset = prior_mean(model, data)
+        start = model.likelihood.latent_start(data.y, data.side_information)
+        if start is None or self.rule.goal == "moments":
+            start = offset[:, 0]
+        start = offset.at[:, 0].set(start)
+        prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+        variance = self.rule.starting_variance(model.likelihood, prior)
+        sites = self.sites_alone(model, rows_of(data), start, variance)
+        return self.rule.first(sites, start, prior)
+
+    def resume(
+        self, model: LatentGP, data: Data, sites: GaussianSites, kept: Any = None
+    ) -> SiteState:
+        """The state of a (new) model with sites already known.
+
+        Args:
+            model: with the hyper-parameters.
+            data: the rows.
+            sites: one a row and latent.
+            kept: `representation.kept` of the rows under the model's kernel, if it is at hand.
+        """
+        about = sites.about(prior_mean(model, data))
+        rows_read = data.X if kept is None else kept
+        posterior = self.representation.condition(model.kernel, rows_read, about)
+        return SiteState(model, sites, posterior)
+
+    def step(
+        self, state: SiteState, data: Data, key: Key[Array, ""] | None = None
+    ) -> tuple[SiteState, SiteInfo]:
+        """One damped update of all sites, block by block, and the posterior they give."""
+        after, read = self.sweep(state, data, self.rule.step_size)
+        return after, SiteInfo(read.bound)
+
+    def sweep(
+        self, state: SiteState, data: Data, step_size: float, kept: Any = None
+    ) -> tuple[SiteState, "Read"]:
+        """The state after a step, and what was read of the one before it; `kept` as in `resume`."""
+        model, sites, posterior = state
+        rows_read = data.X if kept is None else kept
+        blocks = self.rule.blocks(model.likelihood)
+        first = None
+        for block in blocks:
+
+            def update(rows, mean, variance, sites, offset, block=block):
+                target = self.new_sites(model, rows, mean + offset, variance, sites)
+                if self.rule.goal == "mode":
+                    # Log density at the mode: that of y, less m' K^-1 m / 2, m of g.
+                    pull = sites.linear - sites.precision * (mean + offset)
+                    terms = target.expected(mean + offset, jnp.zeros_like(variance))
+                    terms = terms - 0.5 * jnp.sum(mean * pull, axis=1)
+                elif self.rule.goal == "moments":
+                    # What the evidence of the present sites, without constants, lacks.
+                    own = sites.about(offset)
+                    terms = target.expected(mean + offset, variance) + own.log_constant
+                    terms = terms - own.expected(mean, variance)
+                else:
+                    terms = target.expected(mean + offset, variance)
+                new = sites.damped(target, step_size)
+                new = new if len(blocks) == 1 else sites.with_columns(new, block)
+                return new, (terms, mean + offset, variance)
+
+            sites, after, read = self.representation.update_sites(
+                posterior, rows_read, rows_of(data), sites, prior_mean(model, data), update
+            )
+            first = first or read
+            posterior = after
+        assert first is not None
+        terms, mean, variance = first
+        whole = Update(state.sites, sites, mean, variance)
+        known = {"mode": 0.0, "moments": state.posterior.log_evidence, "bound": -state.posterior.kl}
+        bound = jnp.sum(terms) + known[self.rule.goal]
+        merit = -residual_norm(whole) if self.rule.goal == "moments" else bound
+        return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
+
+    def evidence_kind(self, model: LatentGP) -> EvidenceKind:
+        """What the log evidence is."""
+        if self.representation.is_exact and self.rule.is_exact(model.likelihood):
+            return "exact"
+        is_bound = self.rule.is_bound(model.likelihood) and not self.representation.remembers
+        return "lower bound" if is_bound else "approximation"
+
+    def new_sites(
+        self,
+        model: LatentGP,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        """What the rule makes of a belief; `current` and the result with row weights."""
+        sites = self.rule.sites(
+            model.likelihood, rows, mean, variance, current.unweighted(rows.weights)
+        )
+        return sites.weighted(rows.weights)
+
+    def sites_alone(
+        self,
+        model: LatentGP,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        """Proper sites made of a belief that contains none, each row with itself alone.
+
+        Moments are matched several times over, so that their nodes come to lie where a row's
+        likelihood is, however narrow it is.
+        """
+        once = rows._replace(weights=None)
+        rule = self.rule.opening(model.likelihood)
+
+        def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
+            own_variance = variance / (1 + sites.precision * variance)
+            own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
+            return proper(rule.sites(model.likelihood, once, own_mean, own_variance, sites))
+
+        rounds = _ROUNDS_ALONE if rule.goal == "moments" else 1
+        sites = jax.lax.fori_loop(0, rounds, update, GaussianSites.none(mean))
+        return sites.weighted(rows.weights)
+
+
+def rows_of(data: Data) -> Rows:
+    """What a site rule sees of the data."""
+    return Rows(data.y, data.weights, data.side_information)
+
+
+def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
+    """Prior means of f at the rows."""
+    shape = (data.X.shape[0], model.likelihood.latent_size)
+    return jnp.broadcast_to(model.mean(data.X), shape)
+
+
+def proper(sites: GaussianSites) -> GaussianSites:
+    """Sites that leave a proper posterior for sure."""
+    return sites._replace(precision=jnp.maximum(sites.precision, 0.0))

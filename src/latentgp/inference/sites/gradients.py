@@ -1,0 +1,58 @@
+"""Derivatives of the bound in a model's hyper-parameters with the sites held."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.models import LatentGP
+from latentgp.numerics.quadrature import training_nodes
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+def slope_of_sites(
+    algorithm: SiteInference,
+    model: LatentGP,
+    rows: tuple[Rows, Array, Array, GaussianSites],
+) -> LatentGP:
+    """The derivative in a model of what rows are worth, their sites and all about f held.
+
+    Args:
+        algorithm: whose rule makes what rows are worth.
+        model: at which it is taken.
+        rows: with means and variances of f, and the sites that these contain.
+    """
+
+    def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
+        rows, mean, variance, sites = rows
+        return algorithm.new_sites(model, rows, mean, variance, sites).expected(mean, variance)
+
+    return slope_of_rows(terms, model, rows)
+
+
+def with_kernel(in_model: LatentGP, through_kernel: Any) -> LatentGP:
+    """A derivative in a model, with the part added that goes through the kernel."""
+    in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)
+    return eqx.tree_at(lambda m: m.kernel, in_model, in_kernel)
+
+
+def slope_of_rows(
+    terms: Callable[[LatentGP, Any], Float[Array, "B"]], model: LatentGP, rows: Any
+) -> LatentGP:
+    """The derivative in a model of the sum over rows of terms of theirs."""
+
+    def add_rows(in_model: LatentGP, rows: Any, real: Bool[Array, "B"]) -> tuple[LatentGP, None]:
+        def total(model: LatentGP) -> Float[Array, ""]:
+            return jnp.sum(jnp.where(real, terms(model, rows), 0.0))
+
+        return jax.tree.map(jnp.add, in_model, jax.grad(total)(model)), None
+
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), model)
+    numbers = training_nodes(model.likelihood.latent_size)[0].size
+    return scan_rows(add_rows, nothing, rows, columns=numbers)[0]

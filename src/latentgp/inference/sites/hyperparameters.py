@@ -1,0 +1,233 @@
+"""Learning hyper-parameters: L-BFGS-B on the bound with the sites profiled out."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+from scipy.optimize import OptimizeResult, minimize
+
+from latentgp.errors import InputError
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, spread_sites
+from latentgp.inference.sites.search import Driver, EndFit, EndRun, Record
+from latentgp.parameters.space import ParameterSpace
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import place
+from latentgp.runtime.processes import agreed
+from latentgp.runtime.progress import INTERRUPTED
+from latentgp.sites.gaussian import GaussianSites
+
+_RESTART_SPREAD = 1.0
+# Many rows: a first run on a part of them, whose evaluations cost next to nothing.
+_THINNED_FROM = 20_000
+_THINNED_ROWS = 4_096
+_THINNED_EVALUATIONS = 20
+_THINNED_TOLERANCE = 1e-4
+THINNED_RUN = -1
+_FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
+_FAR_BELOW = 0.02  # nats a row
+_LITTLE_GAIN = 10  # times what an iteration must gain
+NO_STEP = "no step along the gradient raised the bound any more"
+
+
+class Learned(NamedTuple):
+    """Where the search ended.
+
+    Attributes:
+        vector: the best point of all runs, unconstrained.
+        sites: where its site updates may start.
+        converged: whether the run that found it ended by itself.
+        reason: why that run ended, in words.
+    """
+
+    vector: Float[np.ndarray, "P"]
+    sites: GaussianSites
+    converged: bool
+    reason: str
+
+
+def learn(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    data: Data,
+    *,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    second: Float[np.ndarray, "P"] | None = None,
+    restarts: int,
+    tolerance: float,
+    driver: Driver,
+    key: Key[jax.Array, ""],
+) -> Learned:
+    """Maximise the bound plus log prior over hyper-parameters.
+
+    The first run starts at the model's own values, or where a run on a thinned set of rows has
+    ended; a second one, if asked for, where it is told to; each restart at a draw around the
+    model's values. The best point of all runs on all rows is kept, so a restart never makes the
+    result worse.
+    """
+    first = space.to_vector()
+    stored = driver.recall()
+    if stored is not None:
+        stored = place(stored)
+    runs = _Runs(algorithm, space, bounds, driver)
+    try:
+        if data.size > _THINNED_FROM and not algorithm.representation.is_exact:
+            start, sites = runs.on_thinned_rows(first, data, stored)
+            first_step = _FIRST_STEP_AFTER_THINNED
+        else:
+            start, sites = first, initial_sites(algorithm, space.model, data)
+            first_step = _FIRST_STEP
+        if stored is not None and driver.has_reached(0):
+            sites = stored
+        sites = runs.one(start, data, sites, 0, tolerance, first_step)
+        further = [] if second is None else [second]
+        for restart in range(1, restarts + 1):
+            noise = jax.random.normal(jax.random.fold_in(key, restart), first.shape)
+            further.append(first + _RESTART_SPREAD * np.asarray(noise))
+        for run, start in enumerate(further, 1):
+            sites = runs.one(start, data, sites, run, tolerance, _FIRST_STEP)
+    except EndFit:
+        pass
+    except KeyboardInterrupt:
+        # What was learned is kept, if anything was.
+        if jax.process_count() > 1 or not driver.records:
+            raise
+        runs.endings[driver.records[-1].restart] = False, INTERRUPTED
+    except BaseException:
+        if jax.process_count() == 1:  # of several each has a part of the sites
+            driver.save(runs.sites)
+        raise
+    finally:
+        driver.close()
+    driver.save(runs.sites)
+    best = driver.best()
+    converged, reason = runs.endings.get(best.restart, (False, INTERRUPTED))
+    return Learned(best.vector, runs.sites, converged, reason)
+
+
+def thinned(data: Data) -> Data:
+    """Evenly spaced rows, weighted to count as much as all of them."""
+    chosen = jnp.linspace(0, data.size - 1, _THINNED_ROWS).astype(int)
+    part = data.select(chosen)
+    weights = jnp.ones(_THINNED_ROWS) if part.weights is None else part.weights
+    return part.reweighted(weights * data.total_weight / jnp.sum(weights))
+
+
+class _Runs:
+    """Runs of L-BFGS-B that share everything but their starts and rows."""
+
+    def __init__(
+        self,
+        algorithm: SiteInference,
+        space: ParameterSpace,
+        bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+        driver: Driver,
+    ):
+        self.endings: dict[int, tuple[bool, str]] = {}
+        self.sites: Any = None  # GaussianSites once a run has begun
+        self._algorithm, self._space = algorithm, space
+        self._lower, self._upper = bounds
+        self._driver = driver
+
+    def one(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        sites: GaussianSites,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> GaussianSites:
+        """One run from a start; gives the sites it came to.
+
+        L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
+        objective is divided by what makes that step `first_step` long.
+        """
+        self.sites = sites
+        enough = tolerance * data.total_weight
+        reached, rise = -np.inf, np.inf
+        at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
+        unit = 0.0
+
+        def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+            nonlocal unit
+            known = self._driver.replay(vector, run, at_most)
+            record = known or self._evaluate(vector, data, run)
+            unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
+            return -record.value / unit, -record.gradient / unit
+
+        def stand_still(intermediate_result: OptimizeResult) -> None:
+            nonlocal reached, rise
+            value = -unit * float(intermediate_result.fun)
+            rise, reached = value - reached, value
+            if rise <= enough:
+                raise StopIteration
+
+        try:
+            found = minimize(
+                objective,
+                np.clip(start, self._lower, self._upper),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=np.stack([self._lower, self._upper], axis=1),
+                callback=stand_still,
+                options={"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000},
+            )
+            if rise <= enough:
+                self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
+            elif found.success:
+                self.endings[run] = True, "the gradient vanished"
+            else:
+                gain = self._likely_gain(run) / data.total_weight
+                self.endings[run] = gain <= _LITTLE_GAIN * enough, NO_STEP
+        except EndRun as end:
+            self.endings[run] = (False, str(end))
+        except EndFit as end:
+            self.endings[run] = (False, str(end))
+            raise
+        return self.sites
+
+    def on_thinned_rows(
+        self, start: Float[np.ndarray, "P"], data: Data, stored: GaussianSites | None
+    ) -> tuple[Float[np.ndarray, "P"], GaussianSites]:
+        """Where a run on a part of the rows, weighted to count as all, ends; sites for all rows."""
+        part = thinned(data)
+        sites = initial_sites(self._algorithm, self._space.model, part)
+        if stored is not None and not self._driver.has_reached(0):
+            sites = stored
+        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        vector = self._driver.best(THINNED_RUN).vector
+        model = self._space.to_model(jnp.asarray(vector))
+        return vector, spread_sites(self._algorithm, model, part, self.sites, data)
+
+    def _likely_gain(self, run: int) -> float:
+        """Squared norm of the gradient at a run's best point, without what leads out of bounds.
+
+        The curvature of the bound grows with the rows: over their weight it is what there is to be
+        gained, in nats.
+        """
+        best = self._driver.best(run)
+        ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
+        return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
+
+    def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
+        algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
+        result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
+        value, bound, gradient = agreed((result.value, result.bound, result.gradient))
+        value, gradient = float(value), np.array(gradient)
+        seen = [r.value for r in self._driver.records if r.restart == run]
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            if not seen:
+                raise InputError(
+                    "The bound is not a finite number at the hyper-parameters that the search "
+                    "starts from; start from other values, or change the units of the data."
+                )
+            # Far outside: far below everything seen, so that the line search steps back.
+            value, gradient = max(seen) - 1e3 * (1 + abs(max(seen))), np.zeros_like(vector)
+        if not seen or value > max(seen) - _FAR_BELOW * data.size:
+            # Sites of a point that the search will leave at once would only mislead the next.
+            self.sites = result.sites
+        record = Record(vector.copy(), value, float(bound), gradient, 0.0, run)
+        return self._driver.report(record, self.sites)

@@ -1,0 +1,133 @@
+"""Laplace's log evidence; its gradient has the implicit term of the mode."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.inference.sites.fixed_point import Ascended
+from latentgp.inference.sites.gradients import slope_of_rows, with_kernel
+from latentgp.models import LatentGP
+from latentgp.representations.base import LatentPosterior
+from latentgp.rows.data import Data
+from latentgp.rules.laplace import LaplaceRule
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+class Mode(NamedTuple):
+    """Laplace's approximation: the posterior given sites of the true curvature at the mode."""
+
+    sites: GaussianSites
+    posterior: LatentPosterior
+    evidence: Float[Array, ""]
+
+
+@jax.jit
+def _mode_of(
+    algorithm: SiteInference,
+    rule: LaplaceRule,
+    model: LatentGP,
+    data: Data,
+    ascended: Ascended,
+) -> Mode:
+    """What Laplace's approximation is where an ascent has ended."""
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    update = ascended.best.update
+    sites = exact.new_sites(model, rows_of(data), update.mean, update.variance, update.sites)
+    offset = prior_mean(model, data)
+    about = sites.about(offset)
+    posterior = algorithm.representation.condition(model.kernel, data.X, about)
+    evidence = posterior.log_evidence + jnp.sum(about.log_constant)
+    # Short of the mode that holds what a whole Newton step would gain if the density were Gaussian,
+    # which can be much more than there is.
+    step = algorithm.representation.pull_back(posterior, data.X, about).mean + offset - update.mean
+    before, after = (s.linear - s.precision * update.mean for s in (update.sites, sites))
+    return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
+
+
+def _slope_at_mode(
+    algorithm: SiteInference,
+    rule: LaplaceRule,
+    model: LatentGP,
+    data: Data,
+    ascended: Ascended,
+) -> tuple[Float[Array, ""], LatentGP]:
+    """Laplace's evidence and its derivative, with the implicit term of the mode.
+
+    The mode moves with the hyper-parameters as the posterior mean does while the sites are held,
+    and the evidence with the mode through the curvature alone (Rasmussen & Williams 2006, 5.5.1).
+    So the implicit term is a derivative, along s = d evidence / d mode, of the gradient with the
+    sites held in their linear terms.
+    """
+    mode = _mode_of(algorithm, rule, model, data, ascended)
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
+    rows, representation = rows_of(data), algorithm.representation
+
+    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, Array, Array, Array]:
+        own = mode.sites._replace(linear=linear).about(offset)
+        posterior = representation.condition(model.kernel, data.X, own)
+        pullback = representation.pull_back(posterior, data.X, own)
+        mean = pullback.mean + offset
+        pull = linear - mode.sites.precision * mean
+        return pullback.kernel, mean, pull, pullback.variance
+
+    (_, mean, _, variance) = held = pulled_back(mode.sites.linear)
+
+    def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
+        own = exact.new_sites(model, rows, f, variance, mode.sites)
+        return -0.5 * jnp.sum(own.precision * jax.lax.stop_gradient(variance))
+
+    along = jax.grad(half_weighted_curvature)(mean)
+    if mean.shape[1] > 1:
+        _, move = jax.linearize(lambda linear: pulled_back(linear)[1], mode.sites.linear)
+        along = _with_ties(exact, model, rows, mode.sites, mean, move, along)
+    moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))[1]
+    through_kernel, shift, through_pull, _ = jax.tree.map(jnp.add, held, moved)
+    shift = shift - mean
+
+    def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
+        rows, mean, variance, shift, sites = rows
+        target = exact.new_sites(model, rows, mean, variance, sites)
+        slope = target.linear - target.precision * mean
+        return target.expected(mean, variance) + jnp.sum(shift * slope, axis=1)
+
+    in_model = slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
+    (through_mean,) = pull_offset(through_pull)
+    in_model = jax.tree.map(jnp.add, in_model, through_mean)
+    return mode.evidence, with_kernel(in_model, through_kernel)
+
+
+def _with_ties(
+    exact: SiteInference,
+    model: LatentGP,
+    rows: Rows,
+    sites: GaussianSites,
+    mean: Float[Array, "N Q"],
+    move: Callable[[Float[Array, "N Q"]], Float[Array, "N Q"]],
+    along: Float[Array, "N Q"],
+) -> Float[Array, "N Q"]:
+    """What to move linear terms along where the likelihood ties the latents of a row together.
+
+    The mode then moves by (I + K H)^-1 with the whole second derivative -H of log p(y | f), while
+    sites know the diagonal W of H: s is replaced by the solution of s' = s - (H - W) S s', S the
+    posterior covariance given the sites.
+    """
+
+    def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        linear, precision, _ = exact.new_sites(model, rows, f, jnp.ones_like(f), sites)
+        return linear - precision * f
+
+    _, curve = jax.linearize(slope, mean)
+
+    def untied(direction: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        moved = move(direction)
+        return direction - (curve(moved) + sites.precision * moved)
+
+    solution, _ = jax.scipy.sparse.linalg.gmres(untied, along, tol=1e-12, restart=30, maxiter=20)
+    return solution

@@ -1,0 +1,220 @@
+"""The bound with the sites profiled out, its gradient in the hyper-parameters, and posteriors.
+
+At the sites' optimum the derivative in the kernel's parameters is that of the evidence with the
+sites held, so nothing is differentiated through the updates (the dual parameterisation: Adam et
+al. 2021, 3). One compiled ascent serves every evaluation and the final posterior.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int
+
+from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.inference.sites.anderson import Update
+from latentgp.inference.sites.fixed_point import Ascended, ascend
+from latentgp.inference.sites.gradients import slope_of_sites, with_kernel
+from latentgp.inference.sites.laplace_evidence import _mode_of, _slope_at_mode
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.evidence import log_evidence
+from latentgp.rows.data import Data
+from latentgp.rules.laplace import LaplaceRule
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+
+class Evaluation(NamedTuple):
+    """The bound with sites profiled out, at one vector of hyper-parameters.
+
+    Attributes:
+        value: bound plus log prior of the hyper-parameters, in nats.
+        bound: the (lower bound on the) log evidence alone, in nats.
+        gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
+        sites: where the next evaluation starts.
+        updates: how many site updates were made.
+    """
+
+    value: Float[Array, ""]
+    bound: Float[Array, ""]
+    gradient: Float[Array, "P"]
+    sites: GaussianSites
+    updates: Int[Array, ""]
+
+
+@jax.jit
+def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
+    """The sites that an algorithm starts from."""
+    return algorithm.first_sites(model, data)
+
+
+@jax.jit
+def posterior_given_sites(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
+) -> LatentPosterior:
+    """Of known sites."""
+    return algorithm.resume(model, data, sites).posterior
+
+
+@jax.jit
+def spread_sites(
+    algorithm: SiteInference,
+    model: LatentGP,
+    known: Data,
+    known_sites: GaussianSites,
+    data: Data,
+) -> GaussianSites:
+    """Sites for rows, from what is believed about the latents given sites of other rows."""
+    posterior = algorithm.resume(model, known, known_sites).posterior
+    offset = prior_mean(model, data)
+
+    def update(rows, mean, variance, sites, offset):
+        target = algorithm.sites_alone(model, rows, mean + offset, variance)
+        return target, target.log_constant
+
+    empty = GaussianSites.none(offset)
+    return algorithm.representation.update_sites(
+        posterior, data.X, rows_of(data), empty, offset, update
+    )[0]
+
+
+def evaluate(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> Evaluation:
+    """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
+    if algorithm.rule.is_exact(space.model.likelihood):
+        return _evaluate_exact(algorithm, space, vector, data, sites)
+    ascended = ascend(algorithm, model_at(space, vector), data, sites)
+    return _evaluate_ascended(algorithm, space, vector, data, ascended)
+
+
+@jax.jit
+def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
+    """The model whose free parameters are those of the unconstrained vector."""
+    return space.to_model(vector)
+
+
+@jax.jit
+def _evaluate_ascended(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    ascended: Ascended,
+) -> Evaluation:
+    """The bound where an ascent has ended, and its gradient."""
+    model, pull_model = jax.vjp(space.to_model, vector)
+    bound, in_model = slope_at(algorithm, model, data, ascended)
+    (gradient,) = pull_model(in_model)
+    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
+    return Evaluation(
+        bound + log_prior,
+        bound,
+        gradient + in_prior,
+        ascended.next_sites,
+        ascended.updates,
+    )
+
+
+def slope_at(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """The bound where an ascent has ended, in nats, and its derivative in the model."""
+    if isinstance(algorithm.rule, LaplaceRule):
+        return _slope_at_mode(algorithm, algorithm.rule, model, data, ascended)
+    return _slope_at_fixed_point(algorithm, model, data, ascended)
+
+
+def _slope_at_fixed_point(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> tuple[Float[Array, ""], LatentGP]:
+    """Of the bound, or of the approximate evidence, where it is stationary in the sites."""
+    posterior, bound, _, update = ascended.best
+    offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
+    pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
+    mean = pullback.mean + offset
+    rows = rows_of(data), mean, pullback.variance, update.sites
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
+    in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
+    return bound, with_kernel(in_model, pullback.kernel)
+
+
+class Settled(NamedTuple):
+    """A posterior whose sites have been updated until the bound stands still.
+
+    Attributes:
+        posterior: given the sites.
+        sites: as functions of f.
+        bound: the posterior's (lower bound on the) log evidence, in nats.
+        updates: how many were made.
+        change: of the bound in the last update, relative.
+        stuck: how many rows kept their sites because no update could be made.
+    """
+
+    posterior: LatentPosterior
+    sites: GaussianSites
+    bound: Float[Array, ""]
+    updates: Int[Array, ""]
+    change: Float[Array, ""]
+    stuck: Int[Array, ""]
+
+
+def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Settled:
+    """The posterior at fixed hyper-parameters."""
+    if algorithm.rule.is_exact(model.likelihood):
+        return _settle_exact(algorithm, model, data)
+    ascended = ascend(algorithm, model, data, sites)
+    posterior, bound, _, update = ascended.best
+    sites = update.sites
+    stuck = _stuck(algorithm, update, data)
+    if isinstance(algorithm.rule, LaplaceRule):
+        sites, posterior, bound = _mode_of(algorithm, algorithm.rule, model, data, ascended)
+    return Settled(posterior, sites, bound, ascended.updates, ascended.change, stuck)
+
+
+@jax.jit
+def _stuck(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
+    """How many rows kept their sites."""
+    current = update.sites.unweighted(data.weights)
+    return jnp.sum(algorithm.rule.stuck(update.variance, current))
+
+
+@jax.jit
+def _settle_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Settled:
+    state = algorithm.init(model, data)
+    offset = prior_mean(model, data)
+    bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
+    one, none = jnp.int32(1), jnp.int32(0)
+    return Settled(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
+
+
+@jax.jit
+def _evaluate_exact(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> Evaluation:
+    """Sites that are the likelihood itself: differentiate the evidence straight through them."""
+
+    def objective(vector):
+        bound = exact_log_evidence(algorithm, space.to_model(vector), data)
+        return bound + space.log_prior(vector), bound
+
+    (value, bound), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
+    return Evaluation(value, bound, gradient, sites, jnp.ones((), jnp.int32))
+
+
+def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
+    """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
+    offset = prior_mean(model, data)
+    none = GaussianSites.none(offset)
+    exact = algorithm.new_sites(model, rows_of(data), offset, jnp.ones_like(offset), none)
+    return log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))

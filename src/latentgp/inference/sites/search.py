@@ -1,0 +1,197 @@
+"""The loop around an algorithm: progress, stopping, callbacks, checkpoints, resumption.
+
+Hyper-parameters are searched by SciPy's L-BFGS-B, which is deterministic: given the values and
+gradients of past evaluations it asks for the same next point. So a checkpoint is the list of
+evaluations; to resume, the search is replayed from the list at no cost and goes on from its end
+exactly as it would have done.
+"""
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.runtime.mesh import whole
+from latentgp.runtime.processes import agreed
+from latentgp.runtime.progress import Driving, ProgressLine
+from latentgp.sites.gaussian import GaussianSites
+
+
+class Record(NamedTuple):
+    """One evaluation of the bound, as the history keeps it."""
+
+    vector: Float[np.ndarray, "P"]
+    value: float
+    bound: float
+    gradient: Float[np.ndarray, "P"]
+    seconds: float
+    restart: int
+
+
+class Progress(NamedTuple):
+    """What a callback is told after every evaluation.
+
+    Attributes:
+        evaluations: so far, all restarts together.
+        bound: of this evaluation, in nats.
+        best: the bound at the best hyper-parameters of this run so far (those of the greatest
+            bound plus log prior), in nats.
+        seconds: since the start of the fit.
+        restart: 0 for the first run, -1 for one on thinned rows that goes before it.
+    """
+
+    evaluations: int
+    bound: float
+    best: float
+    seconds: float
+    restart: int
+
+
+class EndRun(Exception):
+    """Raised inside a run that has made all the evaluations it may."""
+
+
+class EndFit(Exception):
+    """Raised inside a run when a callback or a limit asks for the end of the whole search."""
+
+
+class Driver:
+    """Keeps the history of evaluations; shows it, saves it, and stops the search.
+
+    Args:
+        max_evaluations: of each run.
+        driving: limits, callback, progress line, checkpoint.
+    """
+
+    def __init__(self, *, max_evaluations: int, driving: Driving):
+        self.max_evaluations = max_evaluations
+        self.driving, self._line = driving, ProgressLine(driving.verbose)
+        self.records: list[Record] = []
+        self._replayed = self._recalled = 0
+        self._started = driving.started
+
+    def recall(self) -> GaussianSites | None:
+        """Read the checkpoint, if there is one; gives the sites that it had come to."""
+
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], GaussianSites]:
+            columns = [stored[name] for name in Record._fields]
+            sites = GaussianSites(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
+            records = [
+                Record(v, float(f), float(b), g, float(s), int(r))
+                for v, f, b, g, s, r in zip(*columns, strict=True)
+            ]
+            return records, sites
+
+        found = self.driving.checkpoint.read(understand)
+        if found is None:
+            return None
+        self.records, sites = found
+        self._recalled = len(self.records)
+        if self.records:
+            self._started -= self.records[-1].seconds
+        return sites
+
+    def has_reached(self, run: int) -> bool:
+        """Whether evaluations of this run, or of a later one, are known."""
+        return any(record.restart >= run for record in self.records)
+
+    def replay(
+        self, vector: Float[np.ndarray, "P"], run: int, at_most: int | None = None
+    ) -> Record | None:
+        """The next evaluation of a resumed run, if it has been made already.
+
+        Args:
+            vector: where the run wants the bound.
+            run: number of the run.
+            at_most: how many evaluations it may make, if fewer than `max_evaluations`.
+
+        Raises:
+            EndRun: the run has made all its evaluations.
+            InputError: the checkpoint's next evaluation was made elsewhere.
+        """
+        limit = min(self.max_evaluations, at_most or self.max_evaluations)
+        if self._replayed < len(self.records):
+            record = self.records[self._replayed]
+            if record.restart == run and np.array_equal(record.vector, vector):
+                self._replayed += 1
+                return record
+            if record.restart == run or self._made(run) < limit:
+                raise InputError(
+                    "The search does not go the way of the checkpoint "
+                    f"{self.driving.checkpoint.path} (another version of a library, or another "
+                    "machine?); remove it to start afresh."
+                )
+        if self._made(run) >= limit:
+            raise EndRun(f"max_evaluations={limit} were made")
+        return None
+
+    def _made(self, run: int) -> int:
+        return sum(record.restart == run for record in self.records)
+
+    def report(self, record: Record, sites: GaussianSites) -> Record:
+        """Keep an evaluation; raises EndFit if the search is to end here."""
+        record = record._replace(seconds=time.perf_counter() - self._started)
+        self.records.append(record)
+        self._replayed += 1
+        progress = Progress(
+            len(self.records),
+            record.bound,
+            self.best(record.restart).bound,
+            record.seconds,
+            record.restart,
+        )
+        self._show(progress)
+        asked = self.driving.callback is not None and bool(self.driving.callback(progress))
+        limit = self.driving.max_seconds
+        over = limit is not None and record.seconds > limit
+        due = self.driving.checkpoint.is_due()
+        asked, over, due = map(bool, agreed((asked, over, due)))
+        if due:
+            self.save(sites)
+        if asked:
+            raise EndFit("the callback asked for it")
+        if over:
+            raise EndFit(f"max_seconds={limit:g} were over")
+        return record
+
+    def best(self, run: int | None = None) -> Record:
+        """The evaluation with the greatest value: of one run, or of all on all rows.
+
+        A fit that ended before any such run has only the run on thinned rows to offer.
+        """
+        if run is not None:
+            candidates = [record for record in self.records if record.restart == run]
+        else:
+            candidates = [record for record in self.records if record.restart >= 0]
+        return max(candidates or self.records, key=lambda record: record.value)
+
+    def save(self, sites: GaussianSites | None) -> None:
+        """Write the checkpoint, whole or not at all, if there is anything new."""
+        if (
+            self.driving.checkpoint.path is None
+            or sites is None
+            or len(self.records) == self._recalled
+        ):
+            return
+        columns = {
+            name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
+            for name in Record._fields
+        }
+        tensors = {f"sites.{name}": a for name, a in whole(sites)._asdict().items()}
+        self.driving.checkpoint.write({**columns, **tensors})
+
+    def close(self) -> None:
+        """Take the progress line away."""
+        self._line.close()
+
+    def _show(self, progress: Progress) -> None:
+        stage = " on a part of the rows" if progress.restart < 0 else ""
+        stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
+        self._line.show(
+            f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
+            f"most {self.max_evaluations}, bound {progress.bound:,.2f} nats, best "
+            f"{progress.best:,.2f}, {progress.seconds:.0f} s",
+            progress.seconds,
+        )

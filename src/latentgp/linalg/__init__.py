@@ -1,1 +1,0 @@
-"""Factorisations and streamed sums: everything numerical that is not about models."""

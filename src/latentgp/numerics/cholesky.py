@@ -1,0 +1,168 @@
+"""Cholesky factors with their inverses, and the one owner of jitter."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float
+
+from latentgp.numerics.triangular import (
+    LEAF,
+    inverse_of_lower,
+    lower_of_blocks,
+    solve_lower,
+    transpose_times_itself,
+)
+from latentgp.typing import Array
+
+_LADDER_FACTOR = 10.0
+_MAXIMAL_JITTER = 1e-2
+
+Result = TypeVar("Result")
+
+
+class Factor(NamedTuple):
+    """A lower Cholesky factor L and its inverse.
+
+    On CPUs and GPUs alike one inversion and matrix products afterwards beat triangular solves
+    with many right-hand sides.
+    """
+
+    lower: Float[Array, "M M"]
+    inverse: Float[Array, "M M"]
+
+    @property
+    def half_log_determinant(self) -> Float[Array, ""]:
+        """Half the log-determinant of L L'."""
+        return jnp.sum(jnp.log(jnp.diagonal(self.lower)))
+
+    def inverse_of_product(self) -> Float[Array, "M M"]:
+        """(L L')^-1."""
+        return transpose_times_itself(self.inverse)
+
+
+class JitteredFactor(NamedTuple):
+    """A factor of K + jitter I, with the jitter that was needed (absolute; zero if none)."""
+
+    factor: Factor
+    jitter: Float[Array, ""]
+
+
+@jax.custom_jvp
+def lower_cholesky(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """The lower factor alone, by LAPACK; NaN where A is not positive definite.
+
+    Example:
+        >>> lower_cholesky(4 * jnp.eye(2)).tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+    """
+    return _cholesky_of_one(A)
+
+
+@jax.custom_batching.sequential_vmap  # see triangular.py
+def _cholesky_of_one(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    return jnp.linalg.cholesky(A, symmetrize_input=False)
+
+
+@lower_cholesky.defjvp
+def _(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """DL = L Phi(L^-1 dA L^-T), Phi the lower triangle with half the diagonal (Murray 2016, 8)."""
+    (A,), (slope,) = primals, tangents
+    lower = lower_cholesky(A)
+    inverse = solve_lower(lower, jnp.eye(len(A), dtype=A.dtype))
+    inner = inverse @ (0.5 * (slope + slope.T)) @ inverse.T
+    return lower, lower @ (jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner)))
+
+
+def cholesky(A: Float[Array, "M M"]) -> Factor:
+    """Factor of a positive definite matrix together with its inverse, by recursive halving.
+
+    Everything but the leaves is a matrix product: with the leading half's factor and inverse
+    known, L_21 = A_21 L_11^-T, L_22 is the factor of A_22 - L_21 L_21', and the inverse's corner
+    is -L_22^-1 L_21 L_11^-1 (Golub & Van Loan 2013, 4.2.9).
+
+    A matrix that is not positive definite gives NaN.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> cholesky(4 * jnp.eye(2)).lower.tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
+    """
+    size = A.shape[0]
+    if size <= LEAF:
+        lower = lower_cholesky(A)
+        return Factor(lower, inverse_of_lower(lower))
+    half = size // 2
+    first = cholesky(A[:half, :half])
+    corner = A[half:, :half] @ first.inverse.T
+    second = cholesky(A[half:, half:] - corner @ corner.T)
+    inverse_corner = -(second.inverse @ corner) @ first.inverse
+    return Factor(
+        lower_of_blocks(first.lower, corner, second.lower),
+        lower_of_blocks(first.inverse, inverse_corner, second.inverse),
+    )
+
+
+def climb_jitter(
+    attempt: Callable[[Float[Array, "*L"]], tuple[Result, Bool[Array, ""]]],
+    scale: Float[Array, "*L"],
+) -> tuple[Result, Float[Array, "*L"]]:
+    """Try ever larger jitter, inside jit, until an attempt is accepted.
+
+    The rungs are none, then sqrt(eps) and powers of ten of it up to one hundredth.
+
+    Args:
+        attempt: works with an absolute jitter; says whether its result can be used.
+        scale: what the rungs are relative to, the mean of the diagonal; several matrices, one
+            scale each, climb together.
+
+    Returns:
+        The first result accepted (the last one tried if none was), and its absolute jitter.
+    """
+    unit = float(np.sqrt(np.finfo(scale.dtype).eps))
+    rungs = [0.0, *(unit * _LADDER_FACTOR ** np.arange(20))]
+    ladder = jnp.array([rung for rung in rungs if rung <= _MAXIMAL_JITTER], scale.dtype)
+
+    def climb(state):
+        rung = state[0] + 1
+        return rung, *attempt(ladder[rung] * scale)
+
+    # The first attempt is made by the loop too, so that it is compiled once.
+    shapes = jax.eval_shape(attempt, scale)
+    nothing, refused = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    rung, result, _ = jax.lax.while_loop(
+        lambda state: ~state[2] & (state[0] < ladder.size - 1),
+        climb,
+        (jnp.full((), -1, jnp.int32), nothing, refused),
+    )
+    return result, ladder[rung] * scale
+
+
+def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether every pivot is at least sqrt(eps) / 2 of the scale; false for NaN."""
+    unit = float(np.sqrt(np.finfo(scale.dtype).eps))
+    return jnp.min(jnp.diagonal(factor.lower)) ** 2 >= 0.5 * unit * scale
+
+
+def jittered_cholesky(
+    K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
+) -> JitteredFactor:
+    """Factor of a covariance matrix, with as much jitter as makes it safe to invert.
+
+    A well-conditioned matrix is factorised exactly as it is.
+
+    Args:
+        K: the matrix.
+        scale: what jitter is relative to, the mean of the diagonal unless given. Of a conditional
+            covariance it is that of the prior, because its rounding errors are.
+    """
+    scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
+    identity = jnp.eye(K.shape[0], dtype=K.dtype)
+
+    def attempt(jitter: Float[Array, ""]) -> tuple[Factor, Bool[Array, ""]]:
+        factor = cholesky(K + jitter * identity)
+        return factor, is_safe(factor, scale)
+
+    return JitteredFactor(*climb_jitter(attempt, scale))

@@ -1,0 +1,1 @@
+"""Hyper-parameters: declared, named by path, frozen, given priors, flattened."""

@@ -1,0 +1,201 @@
+"""Learned hyper-parameters as one vector of unconstrained values, and their log prior."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.transforms import Transform, biject_to
+
+from latentgp.errors import InputError
+from latentgp.parameters.base import (
+    ParameterInfo,
+    _is_under,
+    _no_such_path,
+    _shown,
+    parameters,
+    replace_unchecked,
+)
+from latentgp.parameters.supports import check_prior, moved_inside, support_under, with_arrays
+from latentgp.typing import Array
+
+
+class ParameterSpace(eqx.Module):
+    """The free parameters of a model as one unconstrained vector.
+
+    Args:
+        model: any module; its values are kept for parameters that are frozen.
+        frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
+        priors: a NumPyro distribution by path; None for a path means no prior.
+
+    Raises:
+        InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution,
+            or none that the parameter can have.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> space = ParameterSpace(RBF(lengthscale=2.0), frozen=("variance",))
+        >>> space.to_vector().round(3)
+        array([0.693])
+    """
+
+    model: Any
+    _priors: tuple["_InOrder", ...]
+    _narrowed: dict[str, constraints.Constraint]
+    prior_paths: tuple[str, ...] = eqx.field(static=True)
+    paths: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        model: eqx.Module,
+        *,
+        frozen: Sequence[str] = (),
+        priors: Mapping[str, Distribution | None] | None = None,
+    ):
+        wanted = dict(priors or {})
+        known = parameters(model)
+        for path, prior in wanted.items():
+            if path not in known:
+                raise InputError(_no_such_path(path, known))
+            if prior is not None:
+                check_prior(path, prior, known[path].support, known[path].value)
+        for path in frozen:
+            if not any(_is_under(name, path) for name in known):
+                raise InputError(_no_such_path(path, known))
+        self.model = model
+        self.paths = tuple(p for p in known if not any(_is_under(p, f) for f in frozen))
+        chosen = {p: with_arrays(prior) for p in self.paths if (prior := wanted.get(p)) is not None}
+        self.prior_paths = tuple(chosen)
+        self._priors = tuple(_InOrder(prior) for prior in chosen.values())
+        under = {p: support_under(prior, known[p].support) for p, prior in chosen.items()}
+        self._narrowed = {p: s for p, s in under.items() if s is not known[p].support}
+
+    @property
+    def priors(self) -> tuple[Distribution, ...]:
+        """One for each of `prior_paths`."""
+        return tuple(prior.distribution for prior in self._priors)
+
+    @property
+    def supports(self) -> dict[str, constraints.Constraint]:
+        """Where each free parameter lives, its prior considered, by path."""
+        known = parameters(self.model)
+        return {path: self._narrowed.get(path, known[path].support) for path in self.paths}
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """Paths of free parameters whose support is smaller for their prior."""
+        return tuple(self._narrowed)
+
+    def inside(self) -> tuple[Any, tuple[str, ...]]:
+        """The model with all values in the supports of their priors; what was moved, in words."""
+        known, supports = parameters(self.model), self.supports
+        values, said = {}, []
+        for path, prior in zip(self.prior_paths, self.priors, strict=True):
+            value = np.asarray(known[path].value)
+            moved = moved_inside(prior, supports[path], value)
+            if not np.array_equal(moved, value):
+                values[path] = moved
+                said.append(
+                    f"{path} was {_shown(value)}, outside the support of its prior "
+                    f"({type(prior).__name__}): the search started at {_shown(moved)} instead."
+                )
+        return replace_unchecked(self.model, values), tuple(said)
+
+    @property
+    def size(self) -> int:
+        """How many numbers the unconstrained vector has."""
+        return sum(math.prod(shape) for _, _, shape in self._layout())
+
+    def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
+        """The free parameters of `model` (default: the one given) as a vector, shape (P,)."""
+        known = parameters(self.model if model is None else model)
+        with jax.enable_x64(True):
+            parts = [
+                np.ravel(biject_to(support).inv(jnp.asarray(known[path].value)))
+                for path, support in self.supports.items()
+            ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def to_model(self, vector: Float[Array, "P"]) -> Any:
+        """The model whose free parameters are those of the unconstrained vector."""
+        values = {path: value for path, value, _, _ in self._constrained(vector)}
+        return replace_unchecked(self.model, values)
+
+    def log_prior(self, vector: Float[Array, "P"]) -> Float[Array, ""]:
+        """Log density of the priors at the unconstrained vector, in nats.
+
+        The change of variables is included, so its mode does not depend on how a support was
+        mapped onto the real line for log-normal priors: it is the median.
+        """
+        prior_of = dict(zip(self.prior_paths, self.priors, strict=True))
+        total = jnp.zeros((), vector.dtype)
+        for path, value, raw, transform in self._constrained(vector):
+            if path in prior_of:
+                total = total + jnp.sum(prior_of[path].log_prob(value))
+                total = total + jnp.sum(transform.log_abs_det_jacobian(raw, value))
+        return total
+
+    def entries(self) -> list[tuple[str, ParameterInfo]]:
+        """A label for every entry of the vector (indexed where it is an array), and whose it is."""
+        known = parameters(self.model)
+        return [
+            (path if shape == () else f"{path}[{i}]", known[path])
+            for path, _, shape in self._layout()
+            for i in range(math.prod(shape))
+        ]
+
+    def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:
+        known = parameters(self.model)
+        for path, support in self.supports.items():
+            transform = biject_to(support)
+            yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
+
+    def _constrained(
+        self, vector: Float[Array, "P"]
+    ) -> Iterator[tuple[str, Array, Array, Transform]]:
+        start = 0
+        for path, transform, shape in self._layout():
+            stop = start + math.prod(shape)
+            raw = vector[start:stop].reshape(shape)
+            yield path, jnp.asarray(transform(raw)), raw, transform
+            start = stop
+
+
+@jax.tree_util.register_pytree_node_class
+class _InOrder:
+    """A distribution whose leaves come in the same order in every process.
+
+    NumPyro flattens one in the order of a set of names; a program that takes a prior would differ
+    from process to process, and could not be taken over from another.
+    """
+
+    def __init__(self, distribution: Distribution):
+        self.distribution = distribution
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        kind = type(self.distribution)
+        if kind.tree_flatten is not Distribution.tree_flatten:
+            return (self.distribution,), None
+        values, settings = self.distribution.tree_flatten()
+        parts = dict(zip(kind.gather_pytree_data_fields(), values, strict=True))
+        fixed = dict(zip(kind.gather_pytree_aux_fields(), settings, strict=True))
+        names = tuple(sorted(parts))
+        ordered = (parts[name] for name in names)
+        inner = tuple(_InOrder(p) if isinstance(p, Distribution) else p for p in ordered)
+        return inner, (kind, names, tuple((name, fixed[name]) for name in sorted(fixed)))
+
+    @classmethod
+    def tree_unflatten(cls, structure: Any, inner: tuple[Any, ...]) -> "_InOrder":
+        if structure is None:
+            return cls(*inner)
+        kind, names, fixed = structure[0], structure[1], dict(structure[2])
+        ordered = (p.distribution if isinstance(p, _InOrder) else p for p in inner)
+        parts = dict(zip(names, ordered, strict=True))
+        values = tuple(parts[name] for name in kind.gather_pytree_data_fields())
+        settings = tuple(fixed[name] for name in kind.gather_pytree_aux_fields())
+        return cls(kind.tree_unflatten(settings, values))

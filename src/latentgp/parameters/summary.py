@@ -1,0 +1,66 @@
+"""Hyper-parameters as people read them."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.parameters.base import _describe, _name_of, _shown, parameters
+from latentgp.parameters.space import ParameterSpace
+
+
+def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
+    """The length-scale of each input: the shortest of those that are about it, infinity for none.
+
+    Args:
+        model: a kernel, or a model with one.
+        inputs: number of input columns D.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> lengthscales(RBF(lengthscale=[0.5, 2.0]).on(0, 2) + RBF(1.0).on(0), 3)
+        array([0.5, inf, 2. ])
+    """
+    shortest = np.full(inputs, np.inf)
+    for info in parameters(model).values():
+        seen = list(range(inputs) if info.dimensions is None else info.dimensions)
+        value = np.asarray(info.value)
+        if info.role == "lengthscale" and value.shape in ((), (len(seen),)):
+            shortest[seen] = np.minimum(shortest[seen], value)
+    return shortest
+
+
+def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
+    """A readable table of a model's parameters, a line each: path, value, support.
+
+    Of more than six numbers, and of matrices, it says how many there are and their range.
+
+    Args:
+        model: any module.
+        space: adds a column with each parameter's prior in it, or "frozen".
+
+    Example:
+        >>> from latentgp import RBF
+        >>> print(summary(RBF()))
+        parameter    value  support
+        lengthscale  1      positive
+        variance     1      positive
+    """
+    rows = [("parameter", "value", "support")]
+    rows += [(i.path, _shown(i.value), _describe(i.support)) for i in parameters(model).values()]
+    if space is not None:
+        named = zip(space.prior_paths, map(_name_of, space.priors), strict=True)
+        states = dict.fromkeys(space.paths, "-") | dict(named)
+        states = ["prior", *(states.get(path, "frozen") for path, *_ in rows[1:])]
+        rows = [(*row, state) for row, state in zip(rows, states, strict=True)]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Cells of text as a table, a line a row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

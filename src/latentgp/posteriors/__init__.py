@@ -1,0 +1,1 @@
+"""Posteriors of the latent functions, and the predictive distributions they give."""

@@ -1,0 +1,110 @@
+"""Draws of Markov chains, and how well they have mixed."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+_WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
+
+
+_SUMMARISED_ROWS = 200
+
+
+class Chains(eqx.Module):
+    """Draws of C chains, S each, after the warm-up.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (C, S, P); P = 0 if they are fixed.
+        white: white coefficients, shape (C, S, Q, M).
+        f: latent functions at the watched rows, shape (C, S, W, Q).
+        centres: where the coefficients belong, shape (M, D).
+        statistics: of the sampler at every draw, by ArviZ's names, shape (C, S); among them
+            "acceptance_rate", of accept-reject steps, one where every step is exact, and
+            "diverging", whether a trajectory on the way to the draw diverged.
+        jitter: added to the diagonal of the prior covariance at the last draw; units of f squared.
+        seconds: that the sampling took, compilation included.
+    """
+
+    vector: Float[np.ndarray, "C S P"]
+    white: Float[np.ndarray, "C S Q M"]
+    f: Float[np.ndarray, "C S W Q"]
+    centres: Float[np.ndarray, "M D"]
+    statistics: dict[str, Shaped[np.ndarray, "C S"]]
+    jitter: float = eqx.field(static=True)
+    seconds: float = eqx.field(static=True)
+
+    @property
+    def acceptance(self) -> Float[np.ndarray, "C"]:
+        """Mean acceptance rate of each chain."""
+        return self.statistics["acceptance_rate"].mean(axis=1)
+
+    @property
+    def divergences(self) -> int:
+        """Draws on the way to which a trajectory diverged."""
+        return int(np.sum(self.statistics.get("diverging", 0)))
+
+
+class ChainSummary(NamedTuple):
+    """The worst figures over everything watched (Vehtari et al. 2021).
+
+    Attributes:
+        r_hat: largest rank-normalised split R-hat; NaN with too few draws.
+        ess_bulk: smallest effective sample size of the bulk.
+        ess_tail: smallest effective sample size of the 5 % and 95 % quantiles.
+    """
+
+    r_hat: float
+    ess_bulk: float
+    ess_tail: float
+
+
+def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
+    """Rows, evenly spaced, whose latents are kept draw by draw: all of them where that is cheap.
+
+    Args:
+        size: number of rows.
+        numbers: kept of each row. Rows are at least 200, more while these are no more than eight
+            million in all.
+    """
+    return _evenly(size, max(_WATCHED_ROWS, _WATCHED_NUMBERS // numbers))
+
+
+def _evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
+    return np.unique(np.linspace(0, size - 1, min(size, at_most)).astype(int))
+
+
+def summarise(chains: Chains) -> ChainSummary:
+    """R-hat and effective sample sizes, the worst of hyper-parameters and (200) watched latents."""
+    arviz = import_arviz()
+    f = chains.f[:, :, _evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
+    shape = f.shape
+    series = {"f": f.reshape(*shape[:2], -1)}
+    if chains.vector.shape[-1]:
+        series["hyperparameters"] = chains.vector
+    if shape[1] < 4:
+        return ChainSummary(np.nan, np.nan, np.nan)
+    data = arviz.convert_to_dataset(series)
+
+    def worst(function: Callable[..., Any], choose: Callable[..., Any], **settings: Any) -> float:
+        values = function(data, **settings)
+        return float(choose([choose(values[name].values) for name in series]))
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return ChainSummary(
+            worst(arviz.rhat, np.max) if shape[0] > 1 else np.nan,
+            worst(arviz.ess, np.min, method="bulk"),
+            worst(arviz.ess, np.min, method="tail"),
+        )
+
+
+def import_arviz() -> Any:
+    """ArviZ, without the notice that its next version will be another one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+    return arviz

@@ -1,0 +1,233 @@
+"""How latent functions are represented: from Gaussian sites to a Gaussian posterior.
+
+Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent
+have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)). What follows from the kernel
+alone (its blocks, the factor of K_mm) has a first axis of size Q where every latent function has
+its own kernel, and of size 1 where they share it (#Q): `over_latents` puts the two together.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Float, Key, PyTree
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.modules import Module
+from latentgp.representations.samplers import SiteSampler
+from latentgp.rows.data import Data
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+SiteUpdate = Callable[
+    [Rows, Float[Array, "B Q"], Float[Array, "B Q"], GaussianSites, Float[Array, "B Q"]],
+    tuple[GaussianSites, PyTree],
+]
+
+BatchUpdate = Callable[
+    [Data, Float[Array, "B Q"], Float[Array, "B Q"]], tuple[GaussianSites, PyTree]
+]
+
+
+class Pullback(NamedTuple):
+    """Derivatives of the log evidence with the sites held, and in the sites.
+
+    The latter are the marginals: d/d linear is the posterior mean of g at the rows,
+    d/d precision is -(mean^2 + variance) / 2.
+    """
+
+    kernel: LatentKernel
+    representation: PyTree
+    mean: Float[Array, "N Q"]
+    variance: Float[Array, "N Q"]
+
+
+class LatentPosterior(eqx.Module):
+    """Gaussian posterior of the latent functions, its factors cached.
+
+    Attributes:
+        log_evidence: log of the integral of prior times sites over g, without the sites' own
+            constants, in nats; a lower bound for a sparse representation.
+        kl: KL divergence from the prior to the posterior of the coefficients, in nats.
+        jitter: what was added to the diagonal of the prior covariance that was factorised; the
+            most for any latent function.
+        deficit: nats of the bound lost to prior variance that the coefficients cannot express
+            at the rows; zero for an exact representation.
+    """
+
+    log_evidence: eqx.AbstractVar[Float[Array, ""]]
+    kl: eqx.AbstractVar[Float[Array, ""]]
+    jitter: eqx.AbstractVar[Float[Array, ""]]
+    deficit: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        """Posterior means at new inputs: O(M) a row, no variance computed."""
+
+    @abstractmethod
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        """Posterior means and variances at new inputs; variances in [0, prior variance]."""
+
+    @abstractmethod
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """Joint posterior covariances at new inputs."""
+
+    @property
+    @abstractmethod
+    def centres(self) -> Float[Array, "M D"]:
+        """The points whose kernel functions make up the posterior mean."""
+
+    def without_fillers(self) -> "LatentPosterior":
+        """The same without coefficients of rows that say nothing, such as those that fill up.
+
+        Copies of other rows, they would make the prior at the coefficients singular. In NumPy.
+        """
+        return self
+
+    @abstractmethod
+    def remembered(self, log_evidence: float) -> PyTree:
+        """What its rows said, as `Remembered`, apart from the prior that it was said under.
+
+        Args:
+            log_evidence: of all rows so far, in nats.
+        """
+
+    @abstractmethod
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        """Weights w such that prior_path(x) + sum_m w_m k(x, centre_m) is a posterior path.
+
+        Matheron's rule (Wilson et al. 2020, eq. 13).
+
+        Args:
+            key: random key.
+            prior_path: a draw of the prior, values of shape (M, Q) at the centres.
+        """
+
+
+class Representation(Module):
+    """The coefficients that stand for the latent functions, and their algebra."""
+
+    @abstractmethod
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Representation":
+        """This representation made ready for inputs X (inducing points chosen, say)."""
+
+    def suited(self, *, signed: bool, power: float) -> "Representation":
+        """This representation for the sites of a rule.
+
+        Args:
+            signed: whether precisions can be negative.
+            power: of the prior that coefficients leave open, in [0, 1], where there is any: 0 is
+                the variational treatment, 1 that of an independent latent a row (FITC), between
+                them power expectation propagation (Bui, Yan & Turner 2017).
+
+        Raises:
+            InputError: it has no way with such sites.
+        """
+        if signed or power:
+            raise InputError(
+                f"{type(self).__name__} takes neither negative precisions nor powers of its prior; "
+                "use Dense() or Inducing(...), or write its suited(...)."
+            )
+        return self
+
+    def sharing(self) -> "Representation":
+        """This one for sites whose precisions, row by row, are the same for all latent functions.
+
+        Under one kernel so is then their covariance, which can be factorised once for all.
+        """
+        return self
+
+    def coarse(self) -> "Representation":
+        """One that costs less, for hyper-parameters to start from."""
+        return self
+
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
+        """What passes over the same rows under the same kernel can share.
+
+        `condition` and `update_sites` take it in place of X, which it is where nothing is kept. A
+        subclass whose own of these read X must give X here.
+        """
+        return X
+
+    @abstractmethod
+    def condition(self, kernel: LatentKernel, X: Any, sites: GaussianSites) -> LatentPosterior:
+        """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
+
+    @abstractmethod
+    def update_sites(
+        self,
+        posterior: Any,
+        X: Any,
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, LatentPosterior, PyTree]:
+        """New sites from the posterior's marginals, the posterior they give, in one pass.
+
+        Args:
+            posterior: what `condition` gave for these X and sites.
+            X: inputs of the rows, or what `kept` gives.
+            rows: targets, weights and side information.
+            sites: the sites, as functions of f.
+            offset: prior means of f at the rows.
+            update: makes new sites of a chunk of rows, and anything else, arrays of one a row.
+
+        Returns:
+            New sites as functions of f, the posterior given them, and the other of all rows.
+        """
+
+    @abstractmethod
+    def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: GaussianSites) -> Pullback:
+        """Derivatives of `condition(kernel, X, sites).log_evidence`."""
+
+    @abstractmethod
+    def white_size(self, X: Float[Array, "N D"]) -> int:
+        """How many standard normal coefficients stand for one latent function."""
+
+    @abstractmethod
+    def from_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+    ) -> Float[Array, "N Q"]:
+        """G at the rows from white coefficients v ~ N(0, I)."""
+
+    @abstractmethod
+    def to_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+    ) -> Float[Array, "Q M"]:
+        """White coefficients whose g is given at the rows (best fit if there are fewer)."""
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether the posterior given sites is exact."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether rows that are gone count too, about as they did."""
+        return False
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> "SiteSampler":
+        """What draws the coefficients given sites, for samplers.
+
+        Args:
+            kernel: its hyper-parameters are held.
+            X: inputs of the rows.
+            alpha: of the divergence that a sparse representation minimises.
+        """
+        raise InputError(
+            f"{type(self).__name__} does not say how to draw its coefficients; use Dense() or "
+            "Inducing(...) for sampling, or write its sampler(...)."
+        )

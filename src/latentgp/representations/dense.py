@@ -1,0 +1,375 @@
+"""The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key, PyTree
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.latent_axis import (
+    block_means,
+    latent_diagonals,
+    latent_grams,
+    outer_sums,
+    over_latents,
+    over_sharing,
+    split_linear,
+)
+from latentgp.representations.samplers import DenseSampler, dense_sampler
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+# Below this product of precision and prior variance, marginals are computed the long way.
+_WEAK_SITE = 1e-6
+_MOST_ROWS = 30_000
+
+
+class DensePosterior(LatentPosterior):
+    """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
+
+    Attributes:
+        X: inputs of the rows, shape (N, D); the last ones may be copies that say nothing.
+        weights: K^-1 times the posterior mean, shape (Q, N).
+        precision: W, shape (#Q, N), one for all latent functions where these share precisions.
+        root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.
+        factor: of B, shapes (#Q, N, N).
+        raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
+            shape (Q, N, N); (Q, 0, N) where no precision can be negative.
+    """
+
+    kernel: LatentKernel
+    X: Float[Array, "N D"]
+    weights: Float[Array, "Q N"]
+    precision: Float[Array, "#Q N"]
+    root_precision: Float[Array, "#Q N"]
+    factor: Factor
+    raised: Float[Array, "Q S N"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+    jitter: Float[Array, ""]
+    deficit: Float[Array, ""]
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return block_means(latent_grams(self.kernel, self.X, X), self.weights)
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        def variance(cross, prior, root_precision, inverse, raised):
+            explained = sum_over_first((inverse @ (root_precision[:, None] * cross)) ** 2)
+            return jnp.clip(prior - explained, 0.0, prior) + sum_over_first((raised @ cross) ** 2)
+
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
+        variances = over_latents(
+            variance, cross, prior, self.root_precision, self.factor.inverse, self.raised
+        )
+        return block_means(cross, self.weights), variances.T
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        def covariance(cross, prior, root_precision, inverse, raised):
+            half, added = inverse @ (root_precision[:, None] * cross), raised @ cross
+            return prior - half.T @ half + added.T @ added
+
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
+        return over_latents(
+            covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
+        )
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.X
+
+    def without_fillers(self) -> "DensePosterior":
+        saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
+        chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
+        # Their rows of B are those of the identity, and so are those of its factor.
+        factor = Factor(*(half[:, chosen][:, :, chosen] for half in self.factor))
+        return dataclasses.replace(
+            self,
+            X=self.X[chosen],
+            weights=self.weights[:, chosen],
+            precision=self.precision[:, chosen],
+            root_precision=self.root_precision[:, chosen],
+            factor=factor,
+            raised=self.raised[:, :, chosen],
+        )
+
+    def remembered(self, log_evidence: float) -> Remembered:
+        grams = latent_grams(self.kernel, self.X)
+        prior = over_latents(jittered_cholesky, grams).factor
+
+        def sites(gram, lower, weights, precision):
+            linear = weights + precision * (gram @ weights)
+            return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
+
+        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
+        constant = log_evidence - self.log_evidence
+        signed = self.raised.shape[1] > 0
+        return Remembered(self.X, prior.inverse, white, constant, signed)
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        noise = jax.random.normal(key, self.weights.shape, self.weights.dtype)
+        more = jax.random.normal(
+            jax.random.fold_in(key, 1), self.raised.shape[:2], self.weights.dtype
+        )
+        prior = prior_path(self.X).T
+
+        def weights(weights, root_precision, factor, raised, prior, noise, more):
+            # Sites have pseudo-targets l / w with variance 1 / w; the sampled ones are
+            # prior + noise / sqrt(w), and W^1/2 B^-1 W^1/2 = (K + W^-1)^-1.
+            residual = root_precision * prior + noise
+            correction = factor.inverse.T @ (factor.inverse @ residual)
+            return weights - root_precision * correction + more @ raised
+
+        return over_latents(
+            weights,
+            self.weights,
+            self.root_precision,
+            self.factor,
+            self.raised,
+            prior,
+            noise,
+            more,
+        )
+
+
+class Dense(Representation):
+    """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory.
+
+    Args:
+        signed: whether precisions of sites can be negative; a method sets it.
+        shared: whether those of a row are the same for all latent functions; likewise.
+    """
+
+    signed: bool = eqx.field(static=True, default=False)
+    shared: bool = eqx.field(static=True, default=False)
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Dense":
+        if len(X) > _MOST_ROWS:
+            raise InputError(
+                f"One coefficient a row for {len(X)} rows needs matrices of "
+                f"{8 * len(X) ** 2 / 2**30:.0f} GiB; use Inducing(number=...) instead."
+            )
+        return self
+
+    def suited(self, *, signed: bool, power: float) -> "Dense":
+        return Dense(signed=signed)
+
+    def sharing(self) -> "Dense":
+        return dataclasses.replace(self, shared=True)
+
+    def condition(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> DensePosterior:
+        return self._condition(kernel, X, latent_grams(kernel, X), sites)
+
+    def update_sites(
+        self,
+        posterior: DensePosterior,
+        X: Float[Array, "N D"],
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, DensePosterior, PyTree]:
+        K = latent_grams(posterior.kernel, X)
+        mean, variance = _row_marginals(posterior, K)
+        sites, other = update(rows, mean, variance, sites, offset)
+        posterior = self._condition(posterior.kernel, X, K, sites.about(offset))
+        return sites, posterior, other
+
+    def pull_back(
+        self, posterior: DensePosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
+
+        def explained(root_precision, factor):
+            return root_precision[:, None] * factor.inverse_of_product() * root_precision
+
+        lost = over_latents(explained, posterior.root_precision, posterior.factor)
+        latents_of_each = len(posterior.weights) / len(lost)
+        slopes = outer_sums(posterior.weights, K) - latents_of_each * over_sharing(lost, K)
+        if self.signed:
+            raised = over_latents(lambda raised: raised.T @ raised, posterior.raised)
+            slopes = slopes + over_sharing(raised, K)
+        (in_kernel,) = pull_gram(0.5 * slopes)
+        mean, variance = _row_marginals(posterior, K)
+        return Pullback(in_kernel, self, mean, variance)
+
+    def white_size(self, X: Float[Array, "N D"]) -> int:
+        return X.shape[0]
+
+    def from_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+    ) -> Float[Array, "N Q"]:
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
+        return over_latents(jnp.matmul, factor.lower, white).T
+
+    def to_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+    ) -> Float[Array, "Q M"]:
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
+        return over_latents(jnp.matmul, factor.inverse, g.T)
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> DenseSampler:
+        return dense_sampler(kernel, X)
+
+    @property
+    def is_exact(self) -> bool:
+        return True
+
+    def _condition(
+        self,
+        kernel: LatentKernel,
+        X: Float[Array, "N D"],
+        K: Float[Array, "#Q N N"],
+        sites: GaussianSites,
+    ) -> DensePosterior:
+        columns = slice(0, 1) if self.shared else slice(None)
+        return _conditioned(
+            kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed
+        )
+
+
+class _Solved(NamedTuple):
+    """What sites of one latent function make of its prior."""
+
+    weights: Float[Array, "N"]
+    raised: Float[Array, "S N"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+
+
+def _conditioned(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    K: Float[Array, "#Q N N"],
+    linear: Float[Array, "Q N"],
+    precision: Float[Array, "#Q N"],
+    signed: bool,
+) -> DensePosterior:
+    root_precision = jnp.sqrt(jnp.maximum(precision, 0.0))
+
+    def factorise(K, root):
+        return cholesky(jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root)
+
+    def solve(K, linear, root, precision, factor):
+        """With l = W^(1/2) r + l_0, l' S l = r' r + l_0' K l_0 - |h|^2, L h = r - W^(1/2) K l_0.
+
+        Sites of great precision have great l' l / W, which cancels in the evidence: it must not
+        be found as a sum over a badly conditioned S.
+        """
+        root_K = root[:, None] * K
+        ratio, rest = split_linear(linear, root, 1 + root**2 * jnp.diagonal(K))
+        root_K_rest = root_K @ rest
+        half = factor.inverse @ (ratio - root_K_rest)
+        weights = rest + root * (factor.inverse.T @ half)
+        mean = K @ weights
+        explained = ratio @ ratio + rest @ (K @ rest) - half @ half
+        log_evidence = 0.5 * explained - factor.half_log_determinant
+        kl = 0.5 * (jnp.sum(factor.inverse**2) - len(K) + mean @ weights)
+        raised = jnp.zeros((0, len(K)), K.dtype)
+        solved = _Solved(weights, raised, log_evidence, kl + factor.half_log_determinant)
+        return _with_negative(K, root_K, root, precision, factor, solved) if signed else solved
+
+    factor = over_latents(factorise, K, root_precision)
+    solved = over_latents(solve, K, linear, root_precision, precision, factor)
+    return DensePosterior(
+        kernel=kernel,
+        X=X,
+        weights=solved.weights,
+        precision=precision,
+        root_precision=root_precision,
+        factor=factor,
+        raised=solved.raised,
+        log_evidence=jnp.sum(solved.log_evidence),
+        kl=jnp.sum(solved.kl),
+        jitter=jnp.zeros((), K.dtype),
+        deficit=jnp.zeros((), K.dtype),
+    )
+
+
+def _with_negative(
+    K: Float[Array, "N N"],
+    root_K: Float[Array, "N N"],
+    root: Float[Array, "N"],
+    precision: Float[Array, "N"],
+    factor: Factor,
+    positive: _Solved,
+) -> _Solved:
+    """What rows of negative precision -n make of the posterior N(m, S) given all others.
+
+    With C = I - n^1/2 S n^1/2 the covariance is S + S n^1/2 C^-1 n^1/2 S. It is proper, and C
+    positive definite, exactly where K^-1 + W is; elsewhere everything here is NaN.
+    """
+
+    def change():
+        identity = jnp.eye(len(K), dtype=K.dtype)
+        lack = jnp.sqrt(jnp.maximum(-precision, 0.0))
+        half = factor.inverse @ root_K
+        covariance = K - half.T @ half
+        left = cholesky(identity - lack[:, None] * covariance * lack)
+        to_white = left.inverse * lack
+        explained = half.T @ (factor.inverse * root)
+        raised = to_white @ (identity - explained)
+        pull = to_white @ (K @ positive.weights)
+        weights = positive.weights + pull @ raised
+        gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
+        norms = weights @ (K @ weights) - positive.weights @ (K @ positive.weights)
+        more = 0.5 * (jnp.sum(raised * (to_white @ covariance)) + norms)
+        return _Solved(
+            weights,
+            raised,
+            positive.log_evidence + gain - determinant,
+            positive.kl + more + determinant,
+        )
+
+    nothing = positive._replace(raised=jnp.zeros_like(K))
+    return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
+
+
+def _row_marginals(
+    posterior: DensePosterior, K: Float[Array, "#Q N N"]
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Marginals at the rows themselves, O(N^2): W S = I - B^-1 for the posterior covariance S."""
+
+    def variance(K, root_precision, inverse, raised):
+        prior, precision = jnp.diagonal(K), root_precision**2
+
+        def from_sites():
+            return (1 - jnp.sum(inverse**2, axis=0)) / precision
+
+        def from_gram():
+            return prior - sum_over_first((inverse @ (root_precision[:, None] * K)) ** 2)
+
+        strong = jnp.all(precision * prior > _WEAK_SITE)
+        positive = jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
+        return positive + sum_over_first((raised @ K) ** 2)
+
+    variances = over_latents(
+        variance,
+        K,
+        posterior.root_precision,
+        posterior.factor.inverse,
+        posterior.raised,
+    )
+    return block_means(K, posterior.weights), variances.T

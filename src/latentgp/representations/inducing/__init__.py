@@ -1,0 +1,1 @@
+"""Inducing variables: the sparse representation, its posterior, and how points are chosen."""

@@ -1,0 +1,160 @@
+"""Derivatives of bounds and evidences through inducing points, in closed form."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import Factor
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.inducing.posterior import (
+    InducingPosterior,
+    half_reduction,
+    kernel_blocks,
+)
+from latentgp.representations.latent_axis import latent_grams, over_latents, over_sharing
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array
+
+
+def pull_rows(
+    posterior: InducingPosterior, rows: tuple[Array, Array, Array]
+) -> tuple[Any, tuple[Array, Array]]:
+    """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
+
+    def step(slopes, chunk, real):
+        x, linear, precision = chunk
+        read = BlockRead.of(posterior, x)
+        here = read.pull(linear.T * real, precision.T * real)
+        return jax.tree.map(jnp.add, slopes, here), (read.mean.T, read.variance.T)
+
+    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
+    return scan_rows(step, start, rows, columns=len(posterior.points))
+
+
+class BlockRead(NamedTuple):
+    """Kernel blocks of some rows, and what a posterior says about them.
+
+    Attributes:
+        blocks: k(Z, X), shape (#Q, M, B).
+        prior: variances, shape (#Q, B).
+        products: reduction times block, shape (Q, M, B).
+        mean: of g at the rows, shape (Q, B).
+        variance: of g at the rows, shape (Q, B).
+        weights: the posterior's `mean_weights`.
+        pull_blocks: from derivatives in blocks and prior to those in kernel and points.
+    """
+
+    blocks: Float[Array, "#Q M B"]
+    prior: Float[Array, "#Q B"]
+    products: Float[Array, "Q M B"]
+    mean: Float[Array, "Q B"]
+    variance: Float[Array, "Q B"]
+    weights: Float[Array, "Q M"]
+    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Array]]
+
+    @classmethod
+    def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "BlockRead":
+        (blocks, prior), pull_blocks = jax.vjp(
+            lambda kernel, points: kernel_blocks(kernel, points, X),
+            posterior.kernel,
+            posterior.points,
+        )
+
+        def read(block, prior, weights, reduction):
+            product = reduction @ block
+            return product, weights @ block, posterior.variance_left(prior, block, product)
+
+        weights = posterior.mean_weights
+        products, mean, variance = over_latents(read, blocks, prior, weights, posterior.reduction)
+        return cls(blocks, prior, products, mean, variance, weights, pull_blocks)
+
+    def pull(
+        self, linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
+    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
+        """Derivatives of the log evidence through the blocks, given the rows' sites."""
+
+        def in_block(product, mean, weights, linear, precision):
+            # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
+            return product * precision + weights[:, None] * (linear - precision * mean)
+
+        through = over_latents(in_block, self.products, self.mean, self.weights, linear, precision)
+        in_prior = over_sharing(-0.5 * precision, self.prior)
+        return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
+
+
+def slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
+    return -0.5 * factor.inverse.T @ precision @ factor.inverse
+
+
+def _rest(mean: Float[Array, "M"], held: WhiteSites, rows: WhiteSites) -> Float[Array, "M"]:
+    """By how much the rows' linear term is not what is held, less D m, D that of precisions."""
+    return rows.linear - held.linear - (rows.precision - held.precision) @ mean
+
+
+def slope_of_bound(
+    factor: Factor,
+    weights: Float[Array, "M"],
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
+    """In K_mm, of the bound of a posterior N(m, S), S = R'R, whose sites are not those of the rows.
+
+    With what is held, H, as a function of u, it is in units of the prior
+    -(Y (I + P) Y + (m + 2 Y r) m') / 2, made symmetric, where Y = I - S, S = (I + H)^-1, P is the
+    rows' precision, and r their linear term less that of H and (P - H) m.
+    """
+    half = half_reduction(root, factor.inverse)
+    inner = half @ (rows.precision + jnp.eye(len(mean), dtype=mean.dtype)) @ half.T
+    cross = jnp.outer(half @ _rest(mean, held, rows), weights)
+    return -0.5 * (inner + jnp.outer(weights, weights) + cross + cross.T)
+
+
+def slope_of_held(
+    factor: Factor,
+    mean: Float[Array, "M"],
+    root: Float[Array, "M M"],
+    held: WhiteSites,
+    rows: WhiteSites,
+) -> Float[Array, "M M"]:
+    """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
+
+    It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held, D = P - H.
+    """
+    covariance = root.T @ root
+    rest = covariance @ _rest(mean, held, rows)
+    cross = jnp.outer(rest, mean)
+    inner = covariance @ (rows.precision - held.precision) @ covariance - cross - cross.T
+    slope = held.precision @ inner + jnp.outer(held.linear, rest)
+    return factor.inverse.T @ slope @ factor.inverse
+
+
+def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Float[Array, "M D"]:
+    """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
+    kernel, points = posterior.kernel, posterior.points
+
+    def worth(moved: Float[Array, "M D"]) -> Float[Array, ""]:
+        change = latent_grams(kernel, points, moved) - latent_grams(kernel, moved)
+        return jnp.sum(over_sharing(slope, change) * change)
+
+    return jax.grad(worth)(points)
+
+
+def slope_of_precisions(
+    factor: Factor, white_lower: Float[Array, "M M"], white_root: Float[Array, "M M"]
+) -> Float[Array, "M M"]:
+    """Of -sum_j log(1 + A_jj) / 2 in K_mm, through dL = L Phi(L^-1 dK L^-T) (Murray 2016, 8)."""
+    inner = jnp.diagonal(white_root)[:, None] ** 2 * without_prior(white_lower)
+    inner = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
+    return 0.5 * factor.inverse.T @ (inner + inner.T) @ factor.inverse
+
+
+def without_prior(white_lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """A from the factor of I + A."""
+    return white_lower @ white_lower.T - jnp.eye(len(white_lower), dtype=white_lower.dtype)

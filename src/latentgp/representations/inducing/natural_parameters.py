@@ -1,0 +1,177 @@
+"""What rows say together about inducing variables: sums, white sites, what is remembered."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
+from latentgp.numerics.triangular import congruence, lower_product
+from latentgp.representations.latent_axis import over_latents
+from latentgp.typing import Array
+
+
+class Statistics(NamedTuple):
+    """Sums over rows of raw kernel blocks k_n = k(Z, x_n), whitened only afterwards.
+
+    Attributes:
+        products: sum_n w_n k_n k_n', shape (Q, M, M).
+        linear: sum_n l_n k_n, shape (Q, M).
+        loss: what the evidence loses to prior variance that the coefficients leave open, in
+            half nats, shape (Q,): sum_n w_n k(x_n, x_n), of which the part that they express is
+            taken off afterwards, or that of a power above zero.
+    """
+
+    products: Float[Array, "Q M M"]
+    linear: Float[Array, "Q M"]
+    loss: Float[Array, "Q"]
+
+    def add(
+        self,
+        blocks: Float[Array, "#Q M B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        loss: Float[Array, "Q B"],
+    ) -> "Statistics":
+        """These sums with some rows added, given their kernel blocks and sites for k' K_mm^-1 u."""
+
+        def sums(block, linear, precision, loss):
+            return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
+
+        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
+
+
+class WhiteSites(NamedTuple):
+    """What rows say together about white inducing variables: exp(linear'v - v' precision v / 2).
+
+    Attributes:
+        linear: shape (Q, M).
+        precision: A, symmetric, shape (Q, M, M).
+    """
+
+    linear: Float[Array, "Q M"]
+    precision: Float[Array, "Q M M"]
+
+    @classmethod
+    def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
+        """Of sums over rows, given the factor of K_mm."""
+
+        def whitened(inverse, products, linear):
+            return cls(inverse @ linear, congruence(inverse, products))
+
+        return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
+
+    @classmethod
+    def of_rows(
+        cls,
+        blocks: Float[Array, "#Q M B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        prior: Factor,
+    ) -> "WhiteSites":
+        """Of rows with these kernel blocks and sites, given the factor of K_mm.
+
+        A is a Gram matrix, whatever the rounding, where that of `of` has lost it once rounding in
+        the sums, times K_mm^-1, is more than one.
+        """
+
+        def sums(white, linear, precision):
+            return cls(linear @ white.T, (white * precision) @ white.T)
+
+        white = over_latents(jnp.matmul, prior.inverse, blocks)
+        return over_latents(sums, white, linear, precision)
+
+    def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
+        """A convex combination of natural parameters."""
+        return WhiteSites(*(a + share * (b - a) for a, b in zip(self, other, strict=True)))
+
+    def carried(self, inverse: Float[Array, "#Q M M"], new: Factor) -> "WhiteSites":
+        """The same factor of u, where another K_mm makes its variables white.
+
+        Args:
+            inverse: of the factor of the K_mm that made them so.
+            new: the factor of the other.
+        """
+
+        def carry(sites, inverse, lower):
+            turn = lower_product(inverse, lower)
+            precision = congruence(turn, sites.precision, transposed=True)
+            return WhiteSites(sites.linear @ turn, precision)
+
+        return over_latents(carry, self, inverse, new.lower)
+
+    def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
+        """What is said about g at other points, seen through these.
+
+        Args:
+            old: of K at the other points, which made `self` white.
+            new: of K at these.
+            cross: k(these, the others).
+        """
+        return over_latents(
+            lambda sites, old, new, cross: sites._turned(new @ cross @ old.T),
+            self,
+            old.inverse,
+            new.inverse,
+            cross,
+        )
+
+    def _turned(self, turn: Float[Array, "M O"]) -> "WhiteSites":
+        """Of one latent, about other white variables whose mean is turn' v."""
+        A = turn @ self.precision @ turn.T
+        return WhiteSites(turn @ self.linear, 0.5 * (A + A.T))
+
+    def plus(self, other: "WhiteSites") -> "WhiteSites":
+        """What both say."""
+        return WhiteSites(*map(jnp.add, self, other))
+
+    def keeps_half(self, other: "WhiteSites") -> Bool[Array, ""]:
+        """Whether another's I + A is in no direction less than half of this one's."""
+        half = 0.5 * jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
+
+        def lower(ours, others):
+            return lower_cholesky(others - 0.5 * ours + half)
+
+        return jnp.all(jnp.isfinite(over_latents(lower, self.precision, other.precision)))
+
+    def factor(self) -> Factor:
+        """Of I + A, shapes (Q, M, M)."""
+        identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
+        return over_latents(lambda A: cholesky(identity + A), self.precision)
+
+
+class Memory(NamedTuple):
+    """What earlier rows say about white inducing variables: exp(constant) times a factor.
+
+    Attributes:
+        white: the factor.
+        constant: in nats.
+        lost: nats of earlier rows that the present points cannot express.
+    """
+
+    white: WhiteSites
+    constant: Float[Array, ""]
+    lost: Float[Array, ""]
+
+    def expected(self, mean: Float[Array, "Q M"], root: Float[Array, "Q M M"]) -> Float[Array, ""]:
+        """Mean log under N(mean, root' root), in nats."""
+
+        def worth(sites, mean, root):
+            turned = root @ sites.precision
+            squares = mean @ sites.precision @ mean + jnp.sum(turned * root)
+            return sites.linear @ mean - 0.5 * squares
+
+        return jnp.sum(over_latents(worth, self.white, mean, root)) + self.constant
+
+
+class Seen(NamedTuple):
+    """What is remembered through other points.
+
+    Attributes:
+        turn: k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was
+            white then, shape (Q, M, O).
+        loss: mean of v' precision v under the prior, shape (Q,).
+    """
+
+    turn: Float[Array, "Q M O"]
+    loss: Float[Array, "Q"]

@@ -1,0 +1,304 @@
+"""The posterior of M inducing variables, from sums over rows or from natural parameters."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
+from latentgp.numerics.sums import sum_over_first
+from latentgp.numerics.triangular import lower_product
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.latent_axis import (
+    block_means,
+    latent_diagonals,
+    latent_grams,
+    over_latents,
+)
+from latentgp.typing import Array
+
+_SAFE_PIVOT = 0.95
+
+Covariance = Literal["full", "diagonal"]
+
+
+class InducingPosterior(LatentPosterior):
+    """Posterior N(white_mean, S) of white inducing variables v = L^-1 u, K_mm = L L'.
+
+    S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
+
+    Attributes:
+        points: inducing points Z, shape (M, D).
+        factor: of K_mm + jitter, shapes (#Q, M, M).
+        white_mean: shape (Q, M).
+        white_lower: Cholesky factor of I + A, shape (Q, M, M).
+        white_root: R with S = R' R, shape (Q, M, M).
+        kl: from the prior to this, in nats; where earlier rows are remembered, less the expected
+            log of what they say.
+        mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
+        reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
+            k(x, x) - k(x, Z) reduction k(Z, x).
+    """
+
+    kernel: LatentKernel
+    points: Float[Array, "M D"]
+    factor: Factor
+    white_mean: Float[Array, "Q M"]
+    white_lower: Float[Array, "Q M M"]
+    white_root: Float[Array, "Q M M"]
+    mean_weights: Float[Array, "Q M"]
+    reduction: Float[Array, "Q M M"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+    jitter: Float[Array, ""]
+    deficit: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
+
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        return self.block_marginals(*kernel_blocks(self.kernel, self.points, X))
+
+    def block_marginals(
+        self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
+    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+        """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
+
+        def variance(block, prior, reduction):
+            return self.variance_left(prior, block, reduction @ block)
+
+        variances = over_latents(variance, blocks, prior, self.reduction)
+        return block_means(blocks, self.mean_weights), variances.T
+
+    def variance_left(
+        self, prior: Float[Array, "B"], block: Float[Array, "M B"], product: Float[Array, "M B"]
+    ) -> Float[Array, "B"]:
+        """Of one latent function's prior variances at rows; `product` is reduction times block."""
+        # Rows of negative precision can leave more variance than the prior has.
+        top = jnp.inf if self.signed else prior
+        return jnp.clip(prior - sum_over_first(product * block), 0.0, top)
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        cross = latent_grams(self.kernel, self.points, X)
+        prior = latent_grams(self.kernel, X)
+        return over_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.points
+
+    @property
+    def prior_precision(self) -> Float[Array, "#Q M M"]:
+        """K_mm^-1."""
+        return over_latents(Factor.inverse_of_product, self.factor)
+
+    def remembered(self, log_evidence: float) -> Remembered:
+        white = self.white_sites()
+        own = 0.5 * jnp.sum(self.white_mean * white.linear)
+        own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
+        constant = log_evidence - own
+        return Remembered(self.points, self.factor.inverse, white, constant, self.signed)
+
+    def white_sites(self) -> WhiteSites:
+        """What all rows say together, those that are remembered too."""
+        identity = jnp.eye(self.white_mean.shape[1], dtype=self.white_mean.dtype)
+
+        def sites(mean, lower):
+            precision = lower @ lower.T
+            return WhiteSites(precision @ mean, precision - identity)
+
+        return over_latents(sites, self.white_mean, self.white_lower)
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
+
+        def weights(inverse, white_mean, white_root, prior, noise):
+            return (white_mean + noise @ white_root - inverse @ prior) @ inverse
+
+        return over_latents(
+            weights,
+            self.factor.inverse,
+            self.white_mean,
+            self.white_root,
+            prior_path(self.points).T,
+            noise,
+        )
+
+
+class Prior(NamedTuple):
+    """K_mm with its jitter, factorised."""
+
+    factor: Factor
+    jitter: Float[Array, "*#Q"]
+
+    @property
+    def precision(self) -> Float[Array, "#Q M M"]:
+        """K_mm^-1."""
+        return over_latents(Factor.inverse_of_product, self.factor)
+
+
+def kernel_blocks(
+    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+    """What the kernel says about some rows: k(Z, X), and the prior variances."""
+    return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
+
+
+def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
+    """What jitter is relative to, for each Gram matrix."""
+    return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
+
+
+def residuals(
+    precision: Float[Array, "#Q M M"],
+    blocks: Float[Array, "#Q M B"],
+    prior: Float[Array, "#Q B"],
+) -> Float[Array, "#Q B"]:
+    """Rows' variance given u, where `precision` is K_mm^-1."""
+
+    def residual(precision, block, prior):
+        return jnp.maximum(prior - sum_over_first((precision @ block) * block), 0.0)
+
+    return over_latents(residual, precision, blocks, prior)
+
+
+def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
+    """Sums over nothing."""
+    size, dtype = len(points), points.dtype
+    return Statistics(
+        jnp.zeros((latents, size, size), dtype),
+        jnp.zeros((latents, size), dtype),
+        jnp.zeros(latents, dtype),
+    )
+
+
+def posterior_given(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    known: Prior | None,
+    statistics: Statistics,
+    signed: bool,
+    covariance: Covariance,
+    remembered: Remembered | None = None,
+) -> InducingPosterior:
+    """The optimal q(u) given sites, and the evidence; everything here is M x M.
+
+    The best diagonal Gaussian has the mean of the full one and the diagonal of its precision;
+    with them the bound loses half of sum_j log(1 + A_jj) - log|I + A|, never negative.
+
+    Every eigenvalue of I + A is at least one (where no precision is negative). Rounding in the
+    sums over rows is amplified by the inverse of K_mm, and a pivot below one shows where it would
+    spoil the result: then K_mm gets more jitter. Latent functions with kernels of their own climb
+    the ladder together, each in units of its own prior variance.
+    """
+    grams = latent_grams(kernel, points)
+    scales = scales_of(grams)
+    identity = jnp.eye(len(points), dtype=grams.dtype)
+    seen = None if remembered is None else remembered.seen(kernel, points)
+
+    def memory_of(prior: Factor) -> Memory | None:
+        return None if remembered is None or seen is None else remembered.memory(seen, prior)
+
+    def attempt(jitters):
+        prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
+        white = WhiteSites.of(statistics, prior)
+        memory = memory_of(prior)
+        if memory is not None:
+            white = white.plus(memory.white)
+        factor = white.factor()
+        pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
+        sound = jnp.all(over_latents(is_safe, prior, scales))
+        return (prior, white, factor, memory), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
+
+    memory = None
+    if known is None:
+        (factor_of_prior, white, factor, memory), jitters = climb_jitter(attempt, scales)
+        prior = Prior(factor_of_prior, jitters)
+        rows = white.precision if memory is None else white.precision - memory.white.precision
+        loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(rows, axis1=1, axis2=2))
+        deficit = loss
+        if memory is not None:
+            loss, deficit = loss - memory.constant, deficit + memory.lost
+    else:
+        prior, white = known, WhiteSites.of(statistics, known.factor)
+        factor = white.factor()
+        loss, deficit = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
+    posterior = posterior_of_white(
+        kernel,
+        points,
+        prior,
+        white.linear,
+        factor,
+        signed=signed,
+        covariance=covariance,
+        memory=memory,
+    )
+    log_evidence = posterior.log_evidence - loss
+    return dataclasses.replace(posterior, log_evidence=log_evidence, deficit=deficit)
+
+
+def half_reduction(root: Float[Array, "M M"], inverse: Float[Array, "M M"]) -> Float[Array, "M M"]:
+    """L^-T (I - R'R), so that this times L^-1 is the reduction."""
+    return inverse.T - lower_product(root, inverse).T @ root
+
+
+def posterior_of_white(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    prior: Prior,
+    linear: Float[Array, "Q M"],
+    factor: Factor,
+    *,
+    signed: bool,
+    covariance: Covariance,
+    memory: Memory | None = None,
+) -> InducingPosterior:
+    """The posterior given `WhiteSites`: their linear terms, and the factor of I + A.
+
+    Its log evidence is that of these sites alone, and the deficit what earlier rows lose, of
+    which `memory` is the part of the sites.
+    """
+
+    def solve(inverse, factor, linear):
+        c = factor.inverse @ linear
+        white_mean = factor.inverse.T @ c
+        if covariance == "full":
+            root, half_log_determinant = factor.inverse, factor.half_log_determinant
+        else:
+            precisions = jnp.sum(factor.lower**2, axis=1)
+            root = jnp.diag(precisions**-0.5)
+            half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
+        kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
+        weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
+        reduction = half_reduction(root, inverse) @ inverse
+        return white_mean, root, weights, reduction, log_evidence, kl
+
+    white_mean, root, weights, reduction, log_evidence, kl = over_latents(
+        solve, prior.factor.inverse, factor, linear
+    )
+    known = jnp.zeros((), linear.dtype) if memory is None else memory.expected(white_mean, root)
+    return InducingPosterior(
+        kernel=kernel,
+        points=points,
+        factor=prior.factor,
+        white_mean=white_mean,
+        white_lower=factor.lower,
+        white_root=root,
+        mean_weights=weights,
+        reduction=reduction,
+        log_evidence=jnp.sum(log_evidence),
+        kl=jnp.sum(kl) - known,
+        jitter=jnp.max(prior.jitter),
+        deficit=jnp.zeros((), linear.dtype) if memory is None else memory.lost,
+        signed=signed,
+    )

@@ -1,0 +1,589 @@
+"""The latent functions through M inducing points: O(N M^2), streamed over the rows."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key, PyTree
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import Factor, jittered_cholesky
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
+from latentgp.representations.inducing.derivatives import (
+    BlockRead,
+    pull_moved,
+    pull_rows,
+    slope_of_bound,
+    slope_of_held,
+    slope_of_precisions,
+    slope_of_trace,
+    without_prior,
+)
+from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
+from latentgp.representations.inducing.posterior import (
+    Covariance,
+    InducingPosterior,
+    Prior,
+    kernel_blocks,
+    no_rows,
+    posterior_given,
+    residuals,
+    scales_of,
+)
+from latentgp.representations.inducing.selection import Selection, select_points
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.latent_axis import latent_grams, over_latents, over_sharing
+from latentgp.representations.samplers import InducingSampler, inducing_sampler
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.row_scan import in_chunks, scan_rows
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+_COARSE_POINTS = 128
+# Kept of rows that are read many times: 16 MiB, of 20,000 rows at most. A pass takes as much again.
+_KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
+
+
+class KeptBlocks(NamedTuple):
+    """What the kernel says about rows that are read many times.
+
+    Attributes:
+        blocks: k(Z, X).
+        variances: k(x, x).
+    """
+
+    blocks: Float[Array, "#Q M N"]
+    variances: Float[Array, "#Q N"]
+
+
+RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
+
+
+class Projected(NamedTuple):
+    """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
+
+    Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
+
+    Attributes:
+        linear: shape (Q, B).
+        precision: shape (Q, B).
+        loss: minus twice the log of the factor that does not depend on g, shape (Q, B).
+    """
+
+    linear: Float[Array, "Q B"]
+    precision: Float[Array, "Q B"]
+    loss: Float[Array, "Q B"]
+
+    @classmethod
+    def of(
+        cls,
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        residual: Float[Array, "#Q B"],
+        power: float,
+    ) -> "Projected":
+        """For a power above zero."""
+        shrunk = power * precision * residual
+        loss = jnp.log1p(shrunk) / power - power * linear**2 * residual / (1 + shrunk)
+        return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
+
+
+class RowsRead(NamedTuple):
+    """What is read of a batch of rows.
+
+    Attributes:
+        white: what the rows say together about white inducing variables.
+        sums: over the rows, whatever else the update made of them.
+        kernel: derivative of the bound in the kernel.
+        representation: the same in the inducing points.
+    """
+
+    white: WhiteSites
+    sums: PyTree
+    kernel: LatentKernel | None
+    representation: PyTree
+
+
+class Inducing(Representation):
+    """Inducing points Z, fixed while hyper-parameters are learned (Titsias 2009).
+
+    Args:
+        number: how many points to choose; not needed where `points` are given.
+        points: shape (M, D), units of the inputs.
+        selection: how points are chosen among the rows: "k-means++" takes the centres of
+            clusters, "greedy-variance" the rows with the largest prior variance given those
+            already chosen (Burt et al. 2020, 4.2), "k-dpp" about a draw of a determinantal point
+            process (the same, 4.1), "grid" a regular grid, "oips" rows that resemble none chosen
+            so far, up to `number` (Galy-Fajou & Opper 2021).
+        resemblance: the correlation with a point at which a row resembles it, for "oips".
+        covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
+            which has the same mean given the sites and too small variances.
+        remembered: what rows that are gone said, `Posterior.remembered()`: for rows to come. With
+            it take selection="greedy-variance" or "oips", which mind the points so far.
+        signed: whether precisions of sites can be negative; a method sets it.
+        power: how the prior variance that the points leave open counts; a method sets it.
+
+    Raises:
+        InputError: neither a number nor points; an unknown selection or covariance.
+
+    Example:
+        >>> Inducing(number=100).number
+        100
+    """
+
+    number: int | None = eqx.field(static=True, default=None)
+    points: Float[Array, "M D"] | None = None
+    selection: Selection = eqx.field(static=True, default="k-means++")
+    resemblance: float = eqx.field(static=True, default=0.95)
+    covariance: Covariance = eqx.field(static=True, default="full")
+    remembered: Remembered | None = None
+    signed: bool = eqx.field(static=True, default=False)
+    power: float = eqx.field(static=True, default=0.0)
+
+    def __check_init__(self) -> None:
+        if self.points is None and (self.number is None or self.number < 1):
+            raise InputError(
+                f"Inducing needs points, or a positive number of them to choose, got "
+                f"number={self.number}; give for example Inducing(number=200)."
+            )
+        if not isinstance(self.remembered, Remembered | None):
+            raise InputError(
+                f"Inducing.remembered must be what posterior.remembered() gives, got a "
+                f"{type(self.remembered).__name__}."
+            )
+        if not 0 < self.resemblance < 1:
+            raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
+        for name, known in (("selection", Selection), ("covariance", Covariance)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"Inducing.{name} must be one of {', '.join(get_args(known))}, "
+                    f"got {getattr(self, name)!r}."
+                )
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Inducing":
+        if self.remembered is not None and self.remembered.points.shape[1] != X.shape[1]:
+            raise InputError(
+                f"What is remembered is of {self.remembered.points.shape[1]} input columns, but "
+                f"the rows have {X.shape[1]}; give rows of the same columns."
+            )
+        if self.points is not None:
+            points = np.asarray(self.points, X.dtype)
+            if points.ndim != 2 or points.shape[1] != X.shape[1]:
+                raise InputError(
+                    f"Inducing points must have shape (M, {X.shape[1]}) like the inputs, "
+                    f"got shape {points.shape}."
+                )
+        else:
+            assert self.number is not None
+            kept = None if self.remembered is None else np.asarray(self.remembered.points)
+            points = select_points(
+                X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
+            )
+        return dataclasses.replace(self, number=len(points), points=points)
+
+    def suited(self, *, signed: bool, power: float) -> "Inducing":
+        if power and self.remembered is not None:
+            raise InputError(
+                "Laplace and ExpectationPropagation cannot go on from what earlier rows said; use "
+                "VariationalInference, AugmentedVI or CollapsedVI."
+            )
+        if power and self.covariance == "diagonal":
+            raise InputError(
+                'Inducing(covariance="diagonal") is a variational family, which Laplace and '
+                "ExpectationPropagation have no use for; leave covariance out, or use "
+                "VariationalInference."
+            )
+        signed = signed or (self.remembered is not None and self.remembered.signed)
+        return dataclasses.replace(self, signed=signed, power=power)
+
+    def coarse(self) -> "Inducing":
+        points = np.asarray(self._points())
+        if len(points) <= _COARSE_POINTS or self.remembered is not None:
+            return self
+        chosen = np.linspace(0, len(points) - 1, _COARSE_POINTS).astype(int)
+        return dataclasses.replace(self, number=_COARSE_POINTS, points=points[chosen])
+
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
+        points = self._points()
+        # In one chunk, which several latent functions would make too long for a core's cache.
+        numbers = max(len(points), _LEAST_COLUMNS) * len(X)
+        if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
+            return X
+        return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, points), X, len(points)))
+
+    def condition(
+        self, kernel: LatentKernel, X: RowsOrBlocks, sites: GaussianSites
+    ) -> InducingPosterior:
+        points, prior = self._points(), self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
+
+        def step(statistics, rows, real):
+            x, linear, precision = rows
+            blocks, variances = _blocks_of(kernel, points, x)
+            linear, precision = linear.T * real, precision.T * real
+            residuals = self._residuals(precision_of_prior, blocks, variances)
+            return statistics.add(blocks, *self._project(residuals, linear, precision)), None
+
+        start = no_rows(sites.linear.shape[1], points)
+        statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(points))
+        return self._posterior(kernel, prior, statistics)
+
+    def update_sites(
+        self,
+        posterior: InducingPosterior,
+        X: RowsOrBlocks,
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, InducingPosterior, PyTree]:
+        kernel, points = posterior.kernel, self._points()
+        prior = self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
+
+        def step(statistics, chunk, real):
+            x, rows, sites, offset = chunk
+            blocks, variances = _blocks_of(kernel, points, x)
+            marginals = posterior.block_marginals(blocks, variances)
+            residuals = self._residuals(precision_of_prior, blocks, variances)
+            if self.power:
+                about = sites.about(offset)
+                marginals = self._row_marginals(
+                    residuals, *marginals, about.linear, about.precision
+                )
+            sites, other = update(rows, *marginals, sites, offset)
+            about = sites.about(offset)
+            linear, precision = about.linear.T * real, about.precision.T * real
+            projected = self._project(residuals, linear, precision)
+            return statistics.add(blocks, *projected), (sites, other)
+
+        start = no_rows(sites.linear.shape[1], points)
+        rest = rows, sites, offset
+        statistics, (sites, other) = _scan(step, start, X, rest, len(points))
+        return sites, self._posterior(kernel, prior, statistics), other
+
+    def pull_back(
+        self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        rows = (X, sites.linear, sites.precision)
+        if self.power:
+            (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
+            inverse = posterior.prior_precision
+            through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
+        else:
+            through_rows, marginals = pull_rows(posterior, rows)
+            if self.remembered is not None:
+                earlier = self._pull_remembered(posterior)
+                through_rows = jax.tree.map(jnp.add, through_rows, earlier)
+            precisions = over_latents(without_prior, posterior.white_lower)
+            through_prior = over_latents(slope_of_trace, posterior.factor, precisions)
+        slopes = self._slope_of_evidence(posterior), through_prior
+        return Pullback(*self._pull_prior(posterior, through_rows, *slopes), *marginals)
+
+    def read_batch(
+        self,
+        posterior: InducingPosterior,
+        held: WhiteSites,
+        data: Data,
+        update: BatchUpdate,
+        nothing: PyTree,
+        *,
+        learning: bool = True,
+        moving: bool = False,
+    ) -> RowsRead:
+        """What rows say together, and derivatives of the bound: in one pass, of one message.
+
+        Derivatives are of the bound of the posterior, which is prior times something that is held
+        as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
+        covariance they are those with the rows' sites held, the same where these are settled.)
+
+        Args:
+            posterior: of whatever was read before.
+            held: what that says about white inducing variables.
+            data: rows with weights; a row of weight zero does not count.
+            update: makes of a chunk of rows and the means and variances of g there sites of g, and
+                sums over the rows.
+            nothing: such sums over no rows.
+            learning: whether derivatives are wanted at all; without, they are None.
+            moving: whether derivatives in the inducing points are wanted for what is held staying a
+                function of g, instead of one of the inducing variables.
+        """
+
+        def step(carry, chunk, real):
+            read = BlockRead.of(posterior, chunk.X)
+            chunk = chunk.reweighted(chunk.weights * real)
+            sites, here = update(chunk, read.mean.T, read.variance.T)
+            linear, precision = sites.linear.T, sites.precision.T
+            said = WhiteSites.of_rows(read.blocks, linear, precision, posterior.factor)
+            pulled = read.pull(linear, precision) if learning else None
+            return jax.tree.map(jnp.add, carry, (said, pulled, here)), None
+
+        learned = (posterior.kernel, posterior.points) if learning else None
+        still = jax.tree.map(jnp.zeros_like, learned)
+        start = jax.tree.map(jnp.zeros_like, held), still, nothing
+        (white, through_rows, sums), _ = scan_rows(step, start, data, columns=len(posterior.points))
+        memory = self.memory(posterior.kernel, posterior.factor)
+        if memory is not None:
+            white = white.plus(memory.white)
+        if not learning:
+            return RowsRead(white, sums, None, None)
+        if memory is not None:
+            through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
+        known = posterior.white_mean, posterior.white_root, held, white
+        if self.covariance == "full":
+            inputs = posterior.mean_weights, *known
+            slopes = [over_latents(slope_of_bound, posterior.factor, *inputs)]
+        else:
+            through_prior = over_latents(slope_of_trace, posterior.factor, white.precision)
+            slopes = [self._slope_of_evidence(posterior), through_prior]
+        in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
+        if moving:
+            slope = over_latents(slope_of_held, posterior.factor, *known)
+            change = pull_moved(posterior, slope)
+            places = eqx.tree_at(lambda r: r.points, places, places.points + change)
+        return RowsRead(white, sums, in_kernel, places)
+
+    def _slope_of_evidence(self, posterior: InducingPosterior) -> Float[Array, "Q M M"]:
+        """Of the log evidence in K_mm, sums over raw blocks held."""
+        if self.covariance == "full":
+            in_determinant = 0.5 * posterior.reduction
+        else:
+            white = posterior.factor, posterior.white_lower, posterior.white_root
+            in_determinant = over_latents(slope_of_precisions, *white)
+        return over_latents(
+            lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
+            in_determinant,
+            posterior.mean_weights,
+        )
+
+    def _pull_prior(
+        self, posterior: InducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]
+    ) -> tuple[LatentKernel, "Inducing"]:
+        """Derivatives in kernel and points, given those through rows and parts of that in K_mm."""
+        grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())
+        slope = sum(over_sharing(part, grams) for part in slopes)
+        # The jitter is relative to the prior variance.
+        relative_jitter = posterior.jitter / jnp.max(scales_of(grams))
+        size = len(posterior.points)
+        traces = jnp.trace(slope, axis1=1, axis2=2)[:, None, None] / size
+        through_grams = pull_grams(
+            slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
+        )
+        in_kernel, in_points = jax.tree.map(jnp.add, through_grams, through_rows)
+        return in_kernel, dataclasses.replace(self, points=in_points, remembered=None)
+
+    def _pull_remembered(
+        self, posterior: InducingPosterior
+    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
+        """Derivatives of the log evidence through what is remembered, in kernel and points."""
+        assert self.remembered is not None
+        remembered = self.remembered
+
+        def worth(kernel: LatentKernel, points: Float[Array, "M D"]) -> Float[Array, ""]:
+            def of(turn, loss, reduction, weights, sites):
+                mean = weights @ turn
+                squares = jnp.sum((reduction @ turn) * (turn @ sites.precision))
+                squares = squares - mean @ sites.precision @ mean
+                return 0.5 * squares + sites.linear @ mean - 0.5 * loss
+
+            seen = remembered.seen(kernel, points)
+            weights, reduction = posterior.mean_weights, posterior.reduction
+            return jnp.sum(over_latents(of, *seen, reduction, weights, remembered.white))
+
+        return jax.grad(worth, (0, 1))(posterior.kernel, posterior.points)
+
+    def _pull_rows_of_power(
+        self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
+    ) -> tuple[Any, tuple[Array, Array]]:
+        """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
+        precision_of_prior = posterior.prior_precision
+        in_sums = over_latents(
+            lambda inverse, weights, reduction: (
+                -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
+            ),
+            precision_of_prior,
+            posterior.mean_weights,
+            posterior.reduction,
+        )
+
+        def step(slopes, chunk, real):
+            x, linear, precision = chunk
+
+            def value(kernel, points, inverse):
+                blocks, variances = kernel_blocks(kernel, points, x)
+                residuals = self._residuals(inverse, blocks, variances)
+                projected = self._project(residuals, linear.T * real, precision.T * real)
+
+                def worth(block, linear, precision, loss, in_products, weights):
+                    products = sum_over_first((in_products @ block) * block) @ precision
+                    return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
+
+                return jnp.sum(
+                    over_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
+                )
+
+            *here, in_prior = jax.grad(value, (0, 1, 2))(
+                posterior.kernel, posterior.points, precision_of_prior
+            )
+            blocks, variances = kernel_blocks(posterior.kernel, posterior.points, x)
+            marginals = self._row_marginals(
+                self._residuals(precision_of_prior, blocks, variances),
+                *posterior.block_marginals(blocks, variances),
+                linear,
+                precision,
+            )
+            return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
+
+        places = (posterior.kernel, posterior.points)
+        start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
+        return scan_rows(step, start, rows, columns=len(posterior.points))
+
+    def white_size(self, X: Float[Array, "N D"]) -> int:
+        self._check_forgets()
+        return len(self._points())
+
+    def from_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
+    ) -> Float[Array, "N Q"]:
+        cross, inverse = self._white_blocks(kernel, X)
+        return over_latents(lambda c, inverse, v: c @ (inverse.T @ v), cross, inverse, white).T
+
+    def to_white(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
+    ) -> Float[Array, "Q M"]:
+        features = over_latents(lambda c, inverse: c @ inverse.T, *self._white_blocks(kernel, X))
+        return over_latents(lambda features, g: jnp.linalg.lstsq(features, g)[0], features, g.T)
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+    ) -> InducingSampler:
+        self._check_forgets()
+        if self.covariance == "diagonal":
+            raise InputError(
+                'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
+            )
+        return inducing_sampler(kernel, self._points(), X, alpha)
+
+    @property
+    def is_exact(self) -> bool:
+        return False
+
+    @property
+    def remembers(self) -> bool:
+        return self.remembered is not None
+
+    def _check_forgets(self) -> None:
+        if self.remembered is not None:
+            raise InputError(
+                "Samplers cannot go on from what earlier rows said; use VariationalInference, "
+                "AugmentedVI or CollapsedVI, or give all rows."
+            )
+
+    def _white_blocks(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "#Q N M"], Float[Array, "#Q M M"]]:
+        """k(X, Z) and L^-1, so that g = k(X, Z) L^-T v for white coefficients v."""
+        points = self._points()
+        factor = over_latents(jittered_cholesky, latent_grams(kernel, points)).factor
+        return latent_grams(kernel, X, points), factor.inverse
+
+    def prior(self, kernel: LatentKernel) -> Prior:
+        """K_mm factorised and inverted, with as much jitter as makes that safe."""
+        jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
+        return Prior(jittered.factor, jittered.jitter)
+
+    def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:
+        """What earlier rows say about white inducing variables, if they are remembered."""
+        if self.remembered is None:
+            return None
+        return self.remembered.memory(self.remembered.seen(kernel, self._points()), prior)
+
+    def _prior(self, kernel: LatentKernel) -> Prior | None:
+        """The factor of K_mm, where sites cannot be projected without it."""
+        return self.prior(kernel) if self.power else None
+
+    def _residuals(
+        self,
+        precision: Float[Array, "#Q M M"] | None,
+        blocks: Float[Array, "#Q M B"],
+        variances: Float[Array, "#Q B"],
+    ) -> Float[Array, "#Q B"]:
+        """Rows' variance given u, K_mm^-1 known; the whole prior variance, see `Statistics`."""
+        return variances if precision is None else residuals(precision, blocks, variances)
+
+    def _project(
+        self,
+        residuals: Float[Array, "#Q B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+    ) -> Projected:
+        """Sites of some rows for k' K_mm^-1 u."""
+        if not self.power:
+            return Projected(linear, precision, precision * residuals)
+        return Projected.of(linear, precision, residuals, self.power)
+
+    def _row_marginals(
+        self,
+        residuals: Float[Array, "#Q B"],
+        mean: Float[Array, "B Q"],
+        variance: Float[Array, "B Q"],
+        linear: Float[Array, "B Q"],
+        precision: Float[Array, "B Q"],
+    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+        """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
+        residual = residuals.T
+        shrunk = 1 + self.power * precision * residual
+        shift = self.power * residual * (linear - precision * mean) / shrunk
+        given = jnp.maximum(variance - residual, 0.0) / shrunk**2
+        return mean + shift, given + residual / shrunk
+
+    def _posterior(
+        self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
+    ) -> InducingPosterior:
+        return posterior_given(
+            kernel,
+            self._points(),
+            prior,
+            statistics,
+            self.signed,
+            self.covariance,
+            self.remembered,
+        )
+
+    def _points(self) -> Float[Array, "M D"]:
+        if self.points is None:
+            raise InputError(
+                "These inducing points have not been chosen yet; call initialise(...) first, "
+                "or fit the model with latentgp.fit."
+            )
+        return jnp.asarray(self.points)
+
+
+def _blocks_of(
+    kernel: LatentKernel, points: Float[Array, "M D"], rows: RowsOrBlocks
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+    """Of a chunk of rows; those that are kept are there already."""
+    return rows if isinstance(rows, KeptBlocks) else kernel_blocks(kernel, points, rows)
+
+
+def _scan(
+    step: Callable[..., tuple[Any, Any]], start: Any, rows: RowsOrBlocks, rest: PyTree, columns: int
+) -> tuple[Any, Any]:
+    """`scan_rows` over rows and the rest of them, or one step if their blocks are kept."""
+    if isinstance(rows, KeptBlocks):
+        return step(start, (rows, *rest), jnp.ones(rows.variances.shape[1], bool))
+    return scan_rows(step, start, (rows, *rest), columns=columns)

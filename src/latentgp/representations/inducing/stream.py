@@ -1,0 +1,53 @@
+"""The summary of data seen so far, which streaming updates start from."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.kernels import LatentKernel
+from latentgp.modules import Module
+from latentgp.numerics.cholesky import Factor
+from latentgp.representations.inducing.natural_parameters import Memory, Seen, WhiteSites
+from latentgp.representations.latent_axis import latent_grams, over_latents
+from latentgp.typing import Array
+
+
+class Remembered(Module):
+    """What rows that are gone said about the latent functions (Bui, Nguyen & Turner 2017).
+
+    They said it about g at the points of a posterior: white sites under the prior of that time.
+
+    Attributes:
+        points: shape (O, D).
+        inverse: of the factor of K_oo at that time, shape (#Q, O, O).
+        white: about L^-1 g(points).
+        constant: in nats, so that with all this the bound counts the earlier rows too.
+        signed: whether precisions of rows could be negative.
+    """
+
+    points: Float[Array, "O D"]
+    inverse: Float[Array, "#Q O O"]
+    white: WhiteSites
+    constant: Float[Array, ""]
+    signed: bool = eqx.field(static=True, default=False)
+
+    def seen(self, kernel: LatentKernel, points: Float[Array, "M D"]) -> "Seen":
+        """This through other points and under another kernel."""
+        cross = latent_grams(kernel, points, self.points)
+        grams = latent_grams(kernel, self.points)
+
+        def see(cross, gram, inverse, sites):
+            return cross @ inverse.T, jnp.sum(sites.precision * (inverse @ gram @ inverse.T))
+
+        return Seen(*over_latents(see, cross, grams, self.inverse, self.white))
+
+    def memory(self, seen: "Seen", prior: Factor) -> Memory:
+        """What is seen says about white inducing variables, given K_mm's factor."""
+        white = over_latents(
+            lambda inverse, turn, sites: sites._turned(inverse @ turn),
+            prior.inverse,
+            seen.turn,
+            self.white,
+        )
+        lost = 0.5 * jnp.sum(seen.loss - jnp.trace(white.precision, axis1=1, axis2=2))
+        return Memory(white, self.constant - lost, lost)

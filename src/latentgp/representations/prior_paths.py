@@ -1,0 +1,164 @@
+"""Draws of latent functions as functions: the prior's by random features, updated by the data."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.kernels import Kernel
+from latentgp.kernels.features import Features, random_features
+from latentgp.kernels.per_latent import (
+    KernelGroup,
+    LatentKernel,
+    in_latent_order,
+    kernel_groups,
+)
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.latent_axis import block_means, latent_grams, over_latents
+from latentgp.typing import Array
+
+_FEATURE_SETS = 16
+
+
+class PriorPaths(eqx.Module):
+    """S draws of Q latent functions, phi(x)'w with w ~ N(0, I), that share their features.
+
+    Attributes:
+        features: for each group of latent functions, with a leading axis of size 1 (shared) or
+            of the size of the group.
+        weights: for each group, one row a latent function, S columns.
+        latents: which latent functions each group has.
+    """
+
+    features: tuple[Features, ...]
+    weights: tuple[Float[Array, "_ _ S"], ...]
+    latents: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "S N Q"]:
+        """Values at every row of X."""
+        values = [
+            over_latents(lambda phi, w: phi(X) @ w, *group)
+            for group in zip(self.features, self.weights, strict=True)
+        ]
+        return in_latent_order(self.latents, values).transpose(2, 1, 0)
+
+
+def prior_paths(
+    kernel: LatentKernel,
+    key: Key[Array, ""],
+    *,
+    inputs: int,
+    latents: int,
+    features: int,
+    number: int,
+) -> PriorPaths:
+    """Draws from the prior of the latent functions.
+
+    Args:
+        kernel: one that has random features.
+        key: random key.
+        inputs: number of input columns D.
+        latents: number of latent functions Q.
+        features: how many for each stationary part.
+        number: of draws S.
+
+    Raises:
+        InputError: a kernel has no random features.
+    """
+    groups = kernel_groups(kernel, latents)
+    drawn = [
+        _draw(group, group_key, inputs, features, number)
+        for group, group_key in zip(groups, jax.random.split(key, len(groups)), strict=True)
+    ]
+    return PriorPaths(
+        tuple(features for features, _ in drawn),
+        tuple(weights for _, weights in drawn),
+        tuple(group.latents for group in groups),
+    )
+
+
+def _draw(
+    group: KernelGroup, key: Key[Array, ""], inputs: int, features: int, number: int
+) -> tuple[Features, Float[Array, "G R S"]]:
+    def random(kernel: Kernel, key: Key[Array, ""]) -> Features:
+        return random_features(kernel, key, inputs, features)
+
+    key_features, key_weights = jax.random.split(key)
+    kernels = max((len(leaf) for leaf in jax.tree.leaves(group.kernels)), default=1)
+    drawn = over_latents(random, group.kernels, jax.random.split(key_features, kernels))
+    evaluate = partial(over_latents, lambda phi: phi(jnp.zeros((1, inputs))))
+    size = jax.eval_shape(evaluate, drawn).shape[-1]
+    return drawn, jax.random.normal(key_weights, (len(group.latents), size, number))
+
+
+class PosteriorPaths(eqx.Module):
+    """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13).
+
+    Attributes:
+        prior: sets of draws, T first in every leaf; those of one set share their features.
+        updates: weights of the kernel functions at the centres, shape (T, S, Q, M).
+    """
+
+    prior: PriorPaths
+    updates: Float[Array, "T S Q M"]
+
+    def __call__(
+        self, kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
+    ) -> Float[Array, "P N Q"]:
+        """Values of all P = T S draws at every row of X, a set at a time."""
+        blocks = latent_grams(kernel, centres, X)
+
+        def of_set(part: tuple[PriorPaths, Array]) -> Float[Array, "S N Q"]:
+            prior, updates = part
+            return prior(X) + jax.vmap(lambda w: block_means(blocks, w))(updates)
+
+        values = jax.lax.map(of_set, (self.prior, self.updates))
+        return values.reshape(-1, *values.shape[2:])
+
+
+def posterior_paths(
+    posterior: LatentPosterior,
+    kernel: LatentKernel,
+    key: Key[Array, ""],
+    *,
+    latents: int,
+    features: int,
+    number: int,
+) -> PosteriorPaths:
+    """Draws from a posterior, at least so many.
+
+    Up to sixteen sets of draws have features of their own, so that the errors of these average
+    out over many draws, and none is evaluated for every draw anew.
+
+    Args:
+        posterior: of the latent functions.
+        kernel: its kernel.
+        key: random key.
+        latents: number of latent functions Q.
+        features: how many for each stationary part.
+        number: of draws.
+
+    Raises:
+        InputError: a kernel has no random features.
+    """
+    centres = posterior.centres
+    sets = min(number, _FEATURE_SETS)
+    own = -(-number // sets)
+
+    def draw(key: Key[Array, ""]) -> tuple[PriorPaths, Array]:
+        key_prior, key_update = jax.random.split(key)
+        prior = prior_paths(
+            kernel,
+            key_prior,
+            inputs=centres.shape[1],
+            latents=latents,
+            features=features,
+            number=own,
+        )
+        keys, values = jax.random.split(key_update, own), prior(centres)
+        updates = jax.vmap(lambda key, at: posterior.pathwise_update(key, lambda _: at))
+        return prior, updates(keys, values)
+
+    return PosteriorPaths(*jax.lax.map(draw, jax.random.split(key, sets)))

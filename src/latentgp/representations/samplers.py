@@ -1,0 +1,262 @@
+"""Draws of the latent functions given Gaussian sites, at fixed hyper-parameters.
+
+What depends on the kernel alone is worked out once; a draw then costs one factorisation of
+I + PSD, without its inverse. Coefficients are white, v ~ N(0, I) under the prior, and g = L v at
+the representation's centres.
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import (
+    latent_diagonals,
+    latent_grams,
+    over_latents,
+    split_linear,
+)
+from latentgp.sites.gaussian import Block, GaussianSites
+from latentgp.typing import Array
+
+_MOST_NUMBERS = 1 << 28  # of an N x M array that is kept
+
+
+class Covariances(NamedTuple):
+    """Posterior covariances of some rows' g, exact to rounding however precise their sites are.
+
+    Attributes:
+        with_all: C = cov(g, g_S), shape (K, M, S).
+        shrinkage: I - W^1/2 C_S W^1/2 for the sites' precisions W of these rows, (K, S, S).
+    """
+
+    with_all: Float[Array, "K M S"]
+    shrinkage: Float[Array, "K S S"]
+
+
+class Drawn(NamedTuple):
+    """A draw of coefficients, shape (K, M), and covariances of some rows if wanted."""
+
+    coefficients: Float[Array, "K M"]
+    covariances: Covariances | None
+
+
+class SiteSampler(eqx.Module):
+    """Draws from prior times sites, for one kernel and the rows' inputs.
+
+    Attributes:
+        centres: where the coefficients belong, shape (M, D).
+        lower: L, with L L' = K + jitter at the centres, shape (#Q, M, M).
+        jitter: the largest that was added, absolute.
+    """
+
+    centres: eqx.AbstractVar[Float[Array, "M D"]]
+    lower: eqx.AbstractVar[Float[Array, "#Q M M"]]
+    jitter: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+        rows: Int[Array, "S"] | None = None,
+    ) -> "Drawn":
+        """A draw of the coefficients of a block of latents, given their sites for g.
+
+        Args:
+            sites: of all latents.
+            block: whose coefficients are drawn.
+            key: random key.
+            start: the coefficients so far.
+            over_relaxation: a in [0, 1): the draw is m - a (start - m) + sqrt(1 - a^2) e with
+                mean m and e ~ N(0, S), which leaves N(m, S) unchanged (Adler 1981). What does
+                not say how draws afresh.
+            rows: whose covariances are wanted too, where coefficients are rows.
+        """
+
+    @abstractmethod
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        """A draw of the block's g at the rows, given its coefficients."""
+
+    @abstractmethod
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+        """White coefficients v ~ N(0, I) under the prior, g = L v at the centres."""
+
+
+class DenseSampler(SiteSampler):
+    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2."""
+
+    centres: Float[Array, "N D"]
+    gram: Float[Array, "#Q N N"]
+    lower: Float[Array, "#Q N N"]
+    jitter: Float[Array, ""]
+
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+        rows: Int[Array, "S"] | None = None,
+    ) -> Drawn:
+        columns = jnp.asarray(block)
+        linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
+        noise = jax.random.normal(key, (2, *linear.shape), linear.dtype)
+        fresh = float(np.sqrt(1 - over_relaxation**2))
+
+        def draw(gram, lower, linear, precision, noise, start):
+            root, prior = jnp.sqrt(precision), lower @ noise[0]
+            identity = jnp.eye(len(gram), dtype=gram.dtype)
+            B = identity + root[:, None] * gram * root
+            factor = lower_cholesky(B)
+            ratio, rest = split_linear(linear, root, jnp.diagonal(B))
+            right = jnp.stack([ratio - root * (gram @ rest), root * prior + noise[1]], axis=1)
+            if rows is not None:
+                own = [root[:, None] * gram[:, rows], identity[:, rows]]
+                right = jnp.concatenate([right, *own], axis=1)
+            solved = solve_lower(factor, solve_lower(factor, right), transposed=True)
+            mean = gram @ (rest + root * solved[:, 0])
+            deviation = prior - gram @ (root * solved[:, 1])
+            coefficients = mean - over_relaxation * (start - mean) + fresh * deviation
+            if rows is None:
+                return Drawn(coefficients, None)
+            of_gram, inverse = jnp.split(solved[:, 2:], 2, axis=1)
+            # W^1/2 C W^1/2 = I - B^-1, which is exact where sites are precise.
+            from_gram = gram[:, rows] - gram @ (root[:, None] * of_gram)
+            scale = root[:, None] * root[rows]
+            spread = jnp.sqrt(jnp.diagonal(gram))
+            precise = scale * spread[:, None] * spread[rows] > 1
+            from_sites = (identity[:, rows] - inverse) / jnp.where(precise, scale, 1.0)
+            with_all = jnp.where(precise, from_sites, from_gram)
+            return Drawn(coefficients, Covariances(with_all, inverse[rows]))
+
+        gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
+        noise = jnp.moveaxis(noise, 0, 1)
+        return over_latents(draw, gram, lower, linear, precision, noise, start)
+
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        return coefficients.T
+
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+        def solve(lower, g):
+            return solve_lower(lower, g.reshape(-1, len(lower)).T).T.reshape(g.shape)
+
+        return over_latents(solve, self.lower, coefficients)
+
+
+class InducingSampler(SiteSampler):
+    """Coefficients are white inducing variables; g at a row is its conditional given them.
+
+    The Gaussian of a sweep minimises the alpha divergence to prior times sites (Galy-Fajou 2022,
+    7.5; Bui, Yan & Turner 2017, 3.4): alpha = 0 is the variational one, alpha = 1 that of FITC.
+
+    Attributes:
+        features: L^-1 k(Z, X), shape (#Q, M, N).
+        residual: prior variance that the inducing variables leave, shape (#Q, N).
+        alpha: in [0, 1].
+    """
+
+    centres: Float[Array, "M D"]
+    features: Float[Array, "#Q M N"]
+    residual: Float[Array, "#Q N"]
+    lower: Float[Array, "#Q M M"]
+    jitter: Float[Array, ""]
+    alpha: float = eqx.field(static=True)
+
+    def draw(
+        self,
+        sites: GaussianSites,
+        block: Block,
+        key: Key[Array, ""],
+        start: Float[Array, "K M"],
+        over_relaxation: float = 0.0,
+        rows: Int[Array, "S"] | None = None,
+    ) -> Drawn:
+        columns = jnp.asarray(block)
+        linear, precision = sites.linear[:, columns].T, sites.precision[:, columns].T
+        shape = (len(block), self.lower.shape[-1])
+        noise = jax.random.normal(key, shape, linear.dtype)
+
+        def draw(features, residual, linear, precision, noise):
+            # A pseudo-observation's variance 1 / w grows by alpha times what is left.
+            shrink = 1 / (1 + self.alpha * residual * precision)
+            A = (features * (shrink * precision)) @ features.T
+            factor = lower_cholesky(jnp.eye(len(A), dtype=A.dtype) + 0.5 * (A + A.T))
+            half = solve_lower(factor, features @ (shrink * linear))
+            return solve_lower(factor, half + noise, transposed=True)
+
+        features, residual = _of_block(self.features, block), _of_block(self.residual, block)
+        return Drawn(over_latents(draw, features, residual, linear, precision, noise), None)
+
+    def at_rows(
+        self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
+    ) -> Float[Array, "N K"]:
+        noise = jax.random.normal(key, (len(block), self.features.shape[-1]), coefficients.dtype)
+
+        def value(features, residual, v, noise):
+            return v @ features + jnp.sqrt(residual) * noise
+
+        features, residual = _of_block(self.features, block), _of_block(self.residual, block)
+        return over_latents(value, features, residual, coefficients, noise).T
+
+    def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
+        return coefficients
+
+
+def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
+    """A sampler with one coefficient a row."""
+    gram = latent_grams(kernel, X)
+    factor, jitter = _factor(gram)
+    identity = jnp.eye(gram.shape[-1], dtype=gram.dtype)
+    return DenseSampler(X, gram + jitter[:, None, None] * identity, factor, jnp.max(jitter))
+
+
+def inducing_sampler(
+    kernel: LatentKernel,
+    points: Float[Array, "M D"],
+    X: Float[Array, "N D"],
+    alpha: float,
+) -> InducingSampler:
+    """A sampler through inducing points.
+
+    Raises:
+        InputError: too many rows and points for N x M numbers to be kept.
+    """
+    if len(points) * len(X) > _MOST_NUMBERS:
+        raise InputError(
+            f"Sampling keeps rows x points = {len(X)} x {len(points)} numbers, more than 2 GiB; "
+            "use fewer inducing points or AugmentedVI."
+        )
+    factor, jitter = _factor(latent_grams(kernel, points))
+    block = latent_grams(kernel, points, X)
+    features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
+    residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
+    return InducingSampler(points, features, residual, factor, jnp.max(jitter), alpha)
+
+
+def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:
+    def factor(gram):
+        factor, jitter = jittered_cholesky(gram)
+        return factor.lower, jitter
+
+    return over_latents(factor, gram)
+
+
+def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#K ..."]:
+    return array if array.shape[0] == 1 else array[jnp.asarray(block)]

@@ -1,0 +1,7 @@
+"""Where rows come from, a block at a time: arrays, or files larger than memory."""
+
+from latentgp.rows.from_files import FileRows
+from latentgp.rows.in_memory import RowsInMemory
+from latentgp.rows.source import RowSource, read_ahead
+
+__all__ = ["FileRows", "RowSource", "RowsInMemory", "read_ahead"]

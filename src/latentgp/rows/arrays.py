@@ -1,0 +1,112 @@
+"""Arrays of rows, checked where they come in."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Bool
+
+from latentgp.errors import InputError
+
+# For messages about targets that are text.
+FOR_LABELS = "for labels use GPClassifier, or GPOrdinalClassifier if they have an order"
+
+
+_ROWS_NAMED = 5
+
+
+def as_inputs(X: Any, name: str = "X") -> np.ndarray:
+    """Inputs as a float64 array of shape (N, D), checked to be finite numbers."""
+    array = _as_numbers(name, X)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InputError(
+            f"{name} must have shape (rows, columns) with at least one column, "
+            f"got shape {array.shape}; reshape it."
+        )
+    if array.shape[0] == 0:
+        raise InputError(f"{name} has no rows; give at least one.")
+    check_finite(name, array)
+    return array
+
+
+def as_targets(y: Any, size: int) -> np.ndarray:
+    """Targets as a float64 array of shape (N,), or (N, P) with NaN for what is missing."""
+    array = _as_numbers("y", y)
+    if array.ndim != 2:
+        return as_rows("y", array, size)
+    if len(array) != size:
+        raise InputError(f"y must have one row for each of X's {size}, got shape {array.shape}.")
+    infinite = np.any(np.isinf(array), axis=1)
+    if infinite.any():
+        raise InputError(
+            f"y has infinity in {rows_named(infinite)}; a missing output is written NaN."
+        )
+    return array
+
+
+def as_rows(name: str, values: Any, size: int) -> np.ndarray:
+    """One finite number a row as a float64 array of shape (N,)."""
+    array = _as_numbers(name, values)
+    if array.shape != (size,):
+        raise InputError(
+            f"{name} must have one number a row, shape ({size},), got shape {array.shape}."
+        )
+    check_finite(name, array)
+    return array
+
+
+def as_weights(weights: Any, size: int) -> np.ndarray:
+    """Row weights as a float64 array of shape (N,), not negative, not all zero."""
+    array = as_rows("weights", weights, size)
+    if np.any(array < 0) or not np.any(array > 0):
+        raise InputError(
+            "weights must not be negative and at least one must be positive; "
+            "give each row the number of times it counts."
+        )
+    return array
+
+
+def check_finite(name: str, array: np.ndarray) -> None:
+    """Raise InputError, naming the rows, where an array holds NaN or infinity."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        where = rows_named(np.any(bad.reshape(len(array), -1), axis=1))
+        raise InputError(f"{name} has NaN or infinity in {where}; drop or fill these rows first.")
+
+
+def check_not_traced(name: str, values: Any) -> None:
+    """Raise InputError where JAX traces what NumPy is to take."""
+    leaves = jax.tree.leaves(values) if isinstance(values, eqx.Module) else [values]
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        raise InputError(
+            f"{name} is traced by jax.jit, grad or vmap, but this function takes NumPy arrays; use "
+            "posterior.as_jax() for predictions there, latentgp.log_evidence for the evidence."
+        )
+
+
+def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
+    """Where a mask is true, for messages: how many rows, and the first of them."""
+    rows = np.flatnonzero(chosen)
+    named = ", ".join(map(str, rows[:_ROWS_NAMED])) + (" ..." if len(rows) > _ROWS_NAMED else "")
+    return f"{len(rows)} row(s), counted from 0: {named}"
+
+
+def _as_numbers(name: str, values: Any) -> np.ndarray:
+    check_not_traced(name, values)
+    if hasattr(values, "toarray"):
+        raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
+    try:
+        array = np.asarray(values)
+        if np.iscomplexobj(array):
+            raise InputError(f"{name} holds complex numbers; give real ones.")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        advice = f"; {FOR_LABELS}" if name == "y" else ""
+        raise InputError(f"{name} must be an array of numbers: {error}{advice}.") from error
+    return array

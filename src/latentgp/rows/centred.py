@@ -1,0 +1,49 @@
+"""Rows of a source whose targets have a constant taken off."""
+
+from collections.abc import Callable, Iterator
+
+import equinox as eqx
+
+from latentgp.rows.data import Data
+from latentgp.rows.source import RowSource
+
+
+def centred(data: Data, centre: float) -> Data:
+    """The same rows with a constant taken off the targets."""
+    return eqx.tree_at(lambda d: d.y, data, data.y - centre)
+
+
+class CentredRows(RowSource):
+    """The rows of another source, with a constant taken off their targets.
+
+    Args:
+        rows: the other source.
+        centre: the constant, in the units of y.
+    """
+
+    def __init__(self, rows: RowSource, centre: float):
+        self.rows, self.centre = rows, centre
+        self.size, self.total_weight = rows.size, rows.total_weight
+        self.is_everywhere = rows.is_everywhere  # type: ignore[misc]  # that of any kind of source
+
+    def sample(self, rows: int) -> Data:
+        return centred(self.rows.sample(rows), self.centre)
+
+    def checked(self, check: Callable[[Data], None]) -> "CentredRows":
+        return CentredRows(self.rows.checked(check), self.centre)
+
+    def part(self, index: int, count: int) -> "CentredRows":
+        return CentredRows(self.rows.part(index, count), self.centre)
+
+    def split(self, share: float) -> tuple["CentredRows", Data]:
+        rest, held_out = self.rows.split(share)
+        return CentredRows(rest, self.centre), centred(held_out, self.centre)
+
+    def identity(self) -> str:
+        return f"{self.rows.identity()} less {self.centre}"
+
+    def layout(self) -> str:
+        return f"{self.rows.layout()} less {self.centre}"
+
+    def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
+        return (centred(block, self.centre) for block in self.rows.epoch(seed, rows, start))

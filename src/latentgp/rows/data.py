@@ -1,0 +1,165 @@
+"""Observations: rows of inputs and targets, with whatever else belongs to a row."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.errors import InputError
+from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
+from latentgp.rows.merging import _distinct
+from latentgp.runtime.mesh import place
+from latentgp.typing import Array
+
+_MERGED_AT_MOST = 200_000
+
+
+class Data(eqx.Module):
+    """A table of observations.
+
+    Args:
+        X: inputs, shape (N, D), or (N,) for one input; any array-like of numbers.
+        y: targets, shape (N,), or (N, P) for likelihoods of P outputs, where NaN is a missing one.
+        weights: how often each row counts, shape (N,), not negative. A whole number w equals
+            w copies of the row, zero equals its absence.
+        side_information: one number a row that the likelihood reads by name, shape (N,), such
+            as `noise_variance=` for a Gaussian.
+
+    Raises:
+        InputError: shapes that do not agree, no rows, or values that are not finite numbers;
+            the message names the argument and the rows.
+
+    Example:
+        >>> data = Data([[0.0], [1.0]], [0.5, 0.7], noise_variance=[0.1, 0.2])
+        >>> data.X.shape
+        (2, 1)
+    """
+
+    X: Float[Array, "N D"]
+    y: Float[Array, "N *P"]
+    weights: Float[Array, "N"] | None
+    side_information: dict[str, Float[Array, "N"]]
+
+    def __init__(self, X: Any, y: Any, *, weights: Any = None, **side_information: Any):
+        self.X = as_inputs(X)
+        self.y = as_targets(y, len(self.X))
+        self.weights = None if weights is None else as_weights(weights, len(self.X))
+        self.side_information = {
+            name: as_rows(name, values, len(self.X)) for name, values in side_information.items()
+        }
+
+    @property
+    def size(self) -> int:
+        """Number of rows N."""
+        return self.X.shape[0]
+
+    @property
+    def total_weight(self) -> float:
+        """How many rows these count as."""
+        return float(self.size if self.weights is None else self.weights.sum())
+
+    def select(self, index: Any) -> "Data":
+        """The rows at an index (or where a mask is true)."""
+        return jax.tree.map(lambda column: column[index], self)
+
+    def merged(self) -> "Data":
+        """The same observations with equal rows merged into one that has their weight.
+
+        Rows of weight zero or without any output go, and what is left is put in an order of its
+        own, so that a fit depends neither on the order of the rows nor on how a repeated row was
+        written down. Where inputs are distinct this order follows from them alone.
+        """
+        return self.merged_rows()[0]
+
+    def merged_rows(self) -> tuple["Data", Int[np.ndarray, "N"]]:
+        """The merged data, and in which of their rows each row is; -1 for one that is gone."""
+        says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
+        says &= self.weights is None or self.weights > 0
+        if not says.any():
+            raise InputError(
+                "y has no number in any row; give rows that have at least one output each."
+            )
+        data = self if np.all(says) else self.select(says)
+        origin = np.cumsum(says) - 1
+        origin[~says] = -1
+        if data.size > _MERGED_AT_MOST:
+            return data, origin
+        targets = data.y.reshape(data.size, -1)
+        columns = [data.X, targets, *(c[:, None] for c in data.side_information.values())]
+        table = np.ascontiguousarray(np.concatenate(columns, axis=1))
+        table += 0.0  # makes -0.0 and 0.0 the same bytes
+        first, inverse = _distinct(table, data.X.shape[1])
+        weights = np.bincount(inverse, weights=data.weights)
+        origin[says] = inverse
+        weights = None if np.all(weights == 1) else weights.astype(np.float64)
+        return data.select(first).reweighted(weights), origin
+
+    def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
+        """The same rows with other weights."""
+        return eqx.tree_at(
+            lambda data: data.weights, self, weights, is_leaf=lambda leaf: leaf is None
+        )
+
+    def to_device(self) -> "Data":
+        """The same rows as JAX arrays, over all devices; call it inside the x64 context."""
+        return place(self)
+
+    def padded(self, number: int = 1) -> "Data":
+        """The same observations in one of few numbers of rows, so that programs serve many sizes.
+
+        Rows that fill up are copies of the last one with weight zero. There are a multiple of 64
+        up to 512, above that one of 32 numbers in every octave: at most 3 % more.
+
+        Args:
+            number: of devices, by which the rows are divisible too.
+        """
+        size = _padded_size(self.size)
+        more = size + -size % number - self.size
+        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
+        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
+        return self.select(index).reweighted(np.concatenate([weights, np.zeros(more)]))
+
+    def divisible(self, number: int) -> "Data":
+        """The same observations in a number of rows that is a multiple of another.
+
+        The last row is written several times over, each with its part of the weight.
+        """
+        more = -self.size % number
+        if not more:
+            return self
+        weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
+        index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
+        weights = weights[index]
+        weights[self.size - 1 :] /= more + 1
+        return self.select(index).reweighted(weights)
+
+
+def _padded_size(size: int) -> int:
+    step = 64 if size <= 512 else 1 << ((size - 1).bit_length() - 6)
+    return size + -size % step
+
+
+def check_outputs(y: Float[np.ndarray, "N *P"], outputs: tuple[int, ...], likelihood: str) -> None:
+    """Raise if targets are not of as many outputs as a likelihood has, () for one number."""
+    if y.shape[1:] != outputs:
+        wanted = f"(rows, {outputs[0]})" if outputs else "(rows,)"
+        raise InputError(
+            f"{likelihood} needs y of shape {wanted}, got {y.shape}; change its shape, or choose a "
+            "likelihood of as many outputs."
+        )
+
+
+def check_side_information(
+    given: Mapping[str, Any], known: tuple[str, ...], likelihood: str
+) -> None:
+    """Raise if the rows carry something that the likelihood would not read."""
+    for name in given:
+        if name not in known:
+            names = ", ".join(known) or "none"
+            raise InputError(
+                f"{likelihood} reads no per-row {name!r} (it knows: {names}); "
+                "leave it out or choose a likelihood that reads it."
+            )

@@ -1,0 +1,274 @@
+"""Tables in Parquet or CSV files, read through PyArrow a piece at a time."""
+
+import csv
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from latentgp.errors import InputError, warn_user
+from latentgp.rows.csv import Header, batches_of, contents_of, header_of, wider
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KIND_OF_ENDING = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_PIECE_ROWS = 65_536
+_SAMPLED_AT_MOST, _SAMPLED_PIECES = 2_000_000, 50
+_Stamp = tuple[int, int]  # size and time of the last change
+
+
+class Piece(NamedTuple):
+    """What is read in one go: a row group of a Parquet file, or a whole CSV file.
+
+    Attributes:
+        path: of the file.
+        group: number of the row group; 0 of a CSV file.
+        first: number of its first row in the file, from 0.
+        rows: how many it has.
+        before: how many rows there are in the pieces before it.
+    """
+
+    path: Path
+    group: int
+    first: int
+    rows: int
+    before: int
+
+
+class _Content(NamedTuple):
+    """How many rows each piece of a file has, the types of its columns, and which hold codes."""
+
+    rows: list[int]
+    types: dict[str, "pa.DataType"]
+    codes: frozenset[str] = frozenset()
+
+
+class TableFiles:
+    """Tables of the same columns in files of one kind.
+
+    Types of columns are those that hold what is in all files: a CSV file is read through to know.
+
+    Args:
+        path: a file ending in .parquet, .pq or .csv, or a folder of files of one kind.
+        as_text: columns of CSV that are text, whatever they look like; so are codes like 01067.
+
+    Raises:
+        InputError: no such file, or one that cannot be read.
+    """
+
+    def __init__(self, path: str | Path, as_text: Iterable[str] = ()):
+        self.path, self._as_text = Path(path), set(as_text)
+        self.kind, self.paths = _files_of(self.path)
+        self._headers: dict[Path, Header] = {}
+        self._opened: dict[Path, tuple[_Stamp, Any]] = {}
+        self.names = self._names_of(self.paths[0])
+        for path in self.paths[1:]:
+            for name in set(self.names) ^ set(self._names_of(path)):
+                raise InputError(
+                    f"column {name!r} is in one of {self.paths[0]} and {path} only; make the files "
+                    "alike."
+                )
+
+    def known(self, name: str) -> str:
+        """A column's name, if there is such a column."""
+        if name not in self.names:
+            near = difflib.get_close_matches(name, self.names, n=3) or self.names[:10]
+            raise InputError(
+                f"there is no column {name!r} in {self.path}: name one of {', '.join(near)}"
+            )
+        return name
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """What is read in one go, in the order of the files."""
+        pieces, before = [], 0
+        for path, content in self._contents.items():
+            first = 0
+            for group, rows in enumerate(content.rows):
+                pieces.append(Piece(path, group, first, rows, before))
+                first, before = first + rows, before + rows
+        return pieces
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return self.pieces[-1].before + self.pieces[-1].rows
+
+    @cached_property
+    def types(self) -> dict[str, "pa.DataType"]:
+        """The type of each column, which holds what all files have."""
+        import pyarrow as pa
+
+        known: dict[str, Any] = {}
+        origin: dict[str, Path] = {}
+        codes = {name for content in self._contents.values() for name in content.codes}
+        as_text = codes | self._as_text if self.kind == "csv" else set()
+        for path, content in self._contents.items():
+            for name, kind in content.types.items() if sum(content.rows) else ():
+                kind = pa.string() if name in as_text else kind
+                both = wider(known.get(name, kind), kind)
+                if both is None:
+                    raise InputError(
+                        f"column {name!r} is {known[name]} in {origin[name]} and {kind} in {path}; "
+                        "make the files alike."
+                    )
+                if both != known.get(name):
+                    known[name], origin[name] = both, path
+        return known
+
+    @cached_property
+    def index_names(self) -> list[str]:
+        """Columns that pandas wrote as the index of its tables."""
+        if self.kind == "csv":
+            return []
+        metadata = self._parquet(self.paths[0]).schema_arrow.pandas_metadata or {}
+        return [name for name in metadata.get("index_columns", []) if isinstance(name, str)]
+
+    def stamps(self) -> list[tuple[str, _Stamp]]:
+        """What tells these files from others, and from what becomes of them."""
+        return [(str(path), _stamp(path)) for path in self.paths]
+
+    def layout(self) -> list[tuple[str, int]]:
+        """Where which piece has how many rows, whatever folder they are in."""
+        within = self.path if self.path.is_dir() else self.path.parent
+        return [(str(piece.path.relative_to(within)), piece.rows) for piece in self.pieces]
+
+    def batches(self, piece: Piece, columns: list[str]) -> Iterator["pa.RecordBatch"]:
+        """The rows of a piece, a part at a time.
+
+        Raises:
+            InputError: it cannot be read, or has changed since it was opened.
+        """
+        import pyarrow as pa
+
+        types = {name: self.types[name] for name in columns}
+        read = 0
+        with _reading(piece.path):
+            if self.kind == "csv":
+                text = {n: pa.string() if pa.types.is_null(t) else t for n, t in types.items()}
+                batches = batches_of(piece.path, self._headers[piece.path], text)
+            else:
+                batches = self._parquet(piece.path).iter_batches(
+                    _PIECE_ROWS, row_groups=[piece.group], columns=columns
+                )
+            for batch in batches:
+                read += batch.num_rows
+                yield _cast(batch, types) if self.kind == "parquet" else batch
+        if read != piece.rows:
+            raise InputError(
+                f"{piece.path} has changed since it was opened: {read} rows where there were "
+                f"{piece.rows}; open it again."
+            )
+
+    def _parquet(self, path: Path) -> Any:
+        """A file, whose footer is read once: of many row groups it is long."""
+        import pyarrow.parquet
+
+        stamp = _stamp(path)
+        before, metadata = self._opened.get(path, (stamp, None))
+        if before != stamp:
+            raise InputError(f"{path} has changed since it was opened; open it again.")
+        file = pyarrow.parquet.ParquetFile(path, metadata=metadata)
+        self._opened[path] = stamp, file.metadata
+        return file
+
+    @cached_property
+    def _contents(self) -> dict[Path, _Content]:
+        contents = {path: self._content_of(path) for path in self.paths}
+        if not any(sum(content.rows) for content in contents.values()):
+            raise InputError(f"{self.path} has no rows; give at least one.")
+        return contents
+
+    def _content_of(self, path: Path) -> _Content:
+        with _reading(path):
+            if self.kind == "csv":
+                rows, types, codes = contents_of(path, self._headers[path])
+                return _Content([rows], types, codes)
+            file = self._parquet(path)
+            groups = range(file.metadata.num_row_groups)
+            return _Content(
+                [file.metadata.row_group(n).num_rows for n in groups],
+                {field.name: field.type for field in file.schema_arrow},
+            )
+
+    def _names_of(self, path: Path) -> list[str]:
+        with _reading(path):
+            if self.kind == "csv":
+                self._headers[path] = header_of(path)
+                names = self._headers[path].names
+            else:
+                names = list(self._parquet(path).schema_arrow.names)
+        if not names:
+            raise InputError(f"{path} is empty; give a file with names of columns and rows.")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise InputError(f"{path} has more than one column named {twice[0]!r}; rename them.")
+        return names
+
+
+def _files_of(path: Path) -> tuple[str, list[Path]]:
+    """The files of a path, in the order of their names, and their kind."""
+    if not path.exists():
+        raise InputError(f"{path} does not exist: pass the path of a file or folder")
+    files = [path]
+    if path.is_dir():
+        known = (f for f in path.rglob("*") if f.suffix.lower() in KIND_OF_ENDING)
+        files = sorted(f for f in known if f.is_file())
+        if not files:
+            raise InputError(f"{path} holds no file ending in .parquet, .pq or .csv")
+    kinds = {KIND_OF_ENDING.get(f.suffix.lower()) for f in files}
+    if None in kinds:
+        raise InputError(f"{path} does not end in .csv, .parquet or .pq: pass one of these")
+    if len(kinds) > 1:
+        raise InputError(f"{path} holds both Parquet and CSV files; keep one kind.")
+    folders = (folder for f in files for folder in f.relative_to(path).parent.parts)
+    named = next((folder for folder in folders if "=" in folder), None)
+    if named is not None:
+        warn_user(
+            f"{path} has folders such as {named}, whose names are not read: if that is a column to "
+            "learn from, write it into the files"
+        )
+    return str(kinds.pop()), files
+
+
+def thinned(rows: Int[np.ndarray, "P"]) -> Int[np.ndarray, "S"]:
+    """The pieces that a sample is of, given how many rows each has.
+
+    All that have any; of many millions of rows some of the pieces, evenly spaced.
+    """
+    pieces = np.flatnonzero(rows)
+    step = min(rows.sum() // _SAMPLED_AT_MOST, len(pieces) // _SAMPLED_PIECES)
+    return pieces[:: max(1, step)]
+
+
+def _stamp(path: Path) -> _Stamp:
+    return path.stat().st_size, path.stat().st_mtime_ns
+
+
+def _cast(batch: "pa.RecordBatch", types: dict[str, "pa.DataType"]) -> "pa.RecordBatch":
+    """The batch in columns of these types."""
+    import pyarrow as pa
+
+    fields = [pa.field(name, types[name]) for name in batch.schema.names]
+    schema = pa.schema(fields, batch.schema.metadata)
+    return batch if schema.equals(batch.schema) else batch.cast(schema, safe=False)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise what readers raise as the user's error."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path} cannot be read: {reason}; mend or replace the file.") from error

@@ -1,0 +1,219 @@
+"""What a source of rows gives to inference from batches."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from queue import Full, Queue
+from threading import Event, Thread
+from typing import Any, ClassVar, TypeVar
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from latentgp.errors import InputError
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import ALIGNMENT, place, place_own
+from latentgp.typing import Array
+
+Part = TypeVar("Part")
+
+
+class RowSource(ABC):
+    """Rows that are read in epochs, each row once an epoch, in blocks of equal size.
+
+    Attributes:
+        size: number of rows.
+        total_weight: what they count as.
+    """
+
+    size: int
+    total_weight: float
+    is_everywhere: ClassVar[bool] = True  # every process has all rows
+
+    @abstractmethod
+    def sample(self, rows: int) -> Data:
+        """So many rows (or all, if there are fewer), weighted to count as all; always the same."""
+
+    def checked(self, check: Callable[[Data], None]) -> "RowSource":
+        """This source, which raises what a check of some rows raises; rows in memory are known."""
+        return self
+
+    def part(self, index: int, count: int) -> "RowSource":
+        """What one of several processes reads, of nearly equal size; all, where all have it."""
+        return self
+
+    @abstractmethod
+    def split(self, share: float) -> tuple["RowSource", Data]:
+        """The rows without a share of them, and that share: some 20,000 at most, from all over.
+
+        Raises:
+            InputError: no row is left on one side.
+        """
+
+    @abstractmethod
+    def identity(self) -> str:
+        """A digest of what the rows are, and of all but a seed that fixes their order."""
+
+    @abstractmethod
+    def layout(self) -> str:
+        """How the rows lie, in words that are the same wherever the same rows are read."""
+
+    @abstractmethod
+    def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
+        """All rows in an order of the seed's own, in blocks of so many; the last filled up.
+
+        Args:
+            seed: the same gives the same blocks.
+            rows: of a block. Those that fill up the last one have weight zero.
+            start: how many blocks are left out at the beginning.
+        """
+
+
+_MOST_HELD_OUT = 20_000
+
+
+def is_held_out(first: int, rows: int, share: float) -> Bool[np.ndarray, "N"]:
+    """Whether each of some rows, by their number, is in a share of all that looks random."""
+    number = np.arange(first, first + rows, dtype=np.uint64)
+    return (number * np.uint64(2_654_435_761)) % np.uint64(1 << 32) < share * (1 << 32)
+
+
+def share_of(asked: float, rows: int) -> float:
+    """The share that is held out: of many rows less than was asked for."""
+    return min(asked, _MOST_HELD_OUT / rows)
+
+
+def refuse_one_side(asked: float, left: int, held: int) -> None:
+    """Raise if rows that were split are all on one side."""
+    if not left or not held:
+        raise InputError(
+            f"held_out={asked:g} leaves {left} of {left + held} rows to learn from; give more "
+            "rows, or another share."
+        )
+
+
+def in_order(data: Data, order: Int[np.ndarray, "K"]) -> Data:
+    """Rows of an order, in memory that a CPU's programs take as it is (`place`).
+
+    A copy costs little itself; that its memory is met for the first time is what takes long.
+    """
+
+    def gather(column: Array) -> np.ndarray:
+        shape = (len(order), *column.shape[1:])
+        raw = np.empty(math.prod(shape) * column.itemsize + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        found = raw[start : start + raw.size - ALIGNMENT].view(column.dtype).reshape(shape)
+        # With mode="raise" it would be copied once more.
+        return np.take(np.asarray(column), order, axis=0, out=found, mode="clip")
+
+    return jax.tree.map(gather, data)
+
+
+def filled(data: Data, rows: int) -> Data:
+    """A block with weights, filled up with rows of weight zero."""
+    missing = rows - data.size
+    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+    if missing:
+        data = data.select(np.concatenate([np.arange(data.size), np.zeros(missing, int)]))
+        weights = np.concatenate([weights, np.zeros(missing)])
+    return data.reweighted(weights)
+
+
+def counting_as(data: Data, total: Float[np.ndarray, ""] | float) -> Data:
+    """The same rows, weighted to count as `total` rows."""
+    weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
+    return data.reweighted(weights * (total / weights.sum()))
+
+
+def blocks_of(
+    source: RowSource, seed: tuple[int, ...], rows: int, start: int = 0, axes: tuple[int, ...] = ()
+) -> Iterator[Data]:
+    """An epoch on the devices, in blocks of so many rows of all processes together.
+
+    All processes get as many blocks, whatever part of the rows is theirs.
+
+    Args:
+        source: of the rows, or of the process's part of them.
+        seed: of the epoch.
+        rows: of a block.
+        start: how many blocks are left out at the beginning.
+        axes: lengths of axes before that of the rows, which they cut a block into.
+    """
+    shared = 1 if source.is_everywhere else jax.process_count()
+    own = rows // shared
+    put = place if source.is_everywhere else place_own
+
+    def cut(column: np.ndarray) -> Any:
+        cut = column.reshape(*axes, -1, *column.shape[1:])
+        return put(cut, axis=len(axes), shared=True)
+
+    reading = read_ahead(source.epoch(seed, own, start))
+    block = None
+    for _ in range(start, -(-source.size // rows)):
+        following = next(reading, None)
+        if following is None:
+            following = block or filled(source.sample(1).select([0]), own)
+            following = following.reweighted(np.zeros(own))
+        block = following
+        yield jax.tree.map(cut, block)
+    reading.close()
+
+
+def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
+    """Rows that come in parts of any size, in blocks of one size, the last one filled up."""
+    left: Data | None = None
+    for part in parts:
+        left = part if left is None else joined([left, part])
+        first = 0
+        while left.size - first >= rows:
+            yield filled(left.select(slice(first, first + rows)), rows)
+            first += rows
+        left = left.select(slice(first, None))
+    if left is not None and left.size:
+        yield filled(left, rows)
+
+
+def joined(parts: Sequence[Data]) -> Data:
+    """Rows one after another."""
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *c: np.concatenate(c), *parts)
+
+
+def read_ahead(parts: Iterator[Part], depth: int = 2) -> Generator[Part, None, None]:
+    """The same parts, read by a thread of their own while the last ones are worked on."""
+    waiting: Queue[Any] = Queue(depth)
+    ended = Event()
+
+    def read() -> None:
+        try:
+            for part in parts:
+                if not _put(waiting, (part, None), ended):
+                    return
+            _put(waiting, (None, None), ended)
+        except BaseException as error:
+            _put(waiting, (None, error), ended)
+
+    thread = Thread(target=read, daemon=True)
+    thread.start()
+    try:
+        while True:
+            part, error = waiting.get()
+            if error is not None:
+                raise error
+            if part is None:
+                return
+            yield part
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _put(waiting: "Queue[Any]", item: Any, ended: Event) -> bool:
+    """Whether the item found a place before it was of no use any more."""
+    while not ended.is_set():
+        try:
+            waiting.put(item, timeout=0.1)
+        except Full:
+            continue
+        return True
+    return False

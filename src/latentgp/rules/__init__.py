@@ -1,0 +1,1 @@
+"""Rules that make Gaussian sites of the rows of data: rows of the table of methods."""

@@ -1,0 +1,142 @@
+"""Sites by matching moments: expectation propagation and its powers."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods.base import Likelihood
+from latentgp.numerics.quadrature import prediction_nodes
+from latentgp.rules.base import Goal, SiteRule
+from latentgp.rules.laplace import LaplaceRule
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+_NARROWER = 1e-3  # than the marginal, a variance too small for the nodes to tell
+
+
+class MomentRule(SiteRule):
+    """Power expectation propagation, parallel and damped (Minka 2001, 2004).
+
+    A cavity is the marginal of f without `fraction` of the row's site. The new site to the power
+    of `fraction` has, times the cavity, the moments of cavity times p(y | f)^fraction. Of several
+    latents each has a site of its own, given the others' cavities.
+
+    Attributes:
+        fraction: the power, in (0, 1]; 1 is expectation propagation, towards 0 it becomes
+            variational inference.
+    """
+
+    step_size: float = eqx.field(static=True, default=0.8)
+    fraction: float = eqx.field(static=True, default=1.0)
+
+    goal: ClassVar[Goal] = "moments"
+
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        if self.is_exact(likelihood):
+            return LaplaceRule().sites(likelihood, rows, mean, variance, current)
+
+        def chunk(
+            carry: None, chunk: tuple[Rows, Array, Array, GaussianSites], real: Bool[Array, "B"]
+        ) -> tuple[None, GaussianSites]:
+            return carry, self._chunk_sites(likelihood, *chunk)
+
+        numbers = prediction_nodes(mean.shape[1])[0].size
+        parts = (rows, mean, variance, current)
+        return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
+
+    def _chunk_sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        power = self.fraction
+        share = self._cavity_share(variance, current)
+        improper = share < _rounding(share)
+        share = jnp.where(improper, 1.0, share)
+        cavity_variance = variance / share
+        cavity_mean = (mean - power * current.linear * variance) / share
+        cavity_mean = jnp.where(improper, mean, cavity_mean)
+
+        near = (mean, variance)
+
+        def total(mean, variance):
+            values = likelihood.log_expected_power(rows.y, mean, variance, rows.side, power, near)
+            return jnp.sum(values), values
+
+        (slope, in_variance), log_mass = jax.grad(total, (0, 1), has_aux=True)(
+            cavity_mean, cavity_variance
+        )
+        # Moments of the tilted law by derivatives of its mass; the site is what they add.
+        curvature = 2 * in_variance - slope**2
+        shrunk = 1 + cavity_variance * curvature
+        # Where all the mass is at one node, that is where to look more closely.
+        shrunk = jnp.where(shrunk < _rounding(shrunk), _NARROWER * share, shrunk)
+        precision = jnp.where(improper, current.precision, -curvature / shrunk / power)
+        linear = (slope - curvature * cavity_mean) / shrunk / power
+        linear = jnp.where(improper, current.linear, linear)
+        if not self.signed(likelihood):
+            precision = jnp.maximum(precision, 0.0)
+        raised = GaussianSites(power * linear, power * precision, jnp.zeros_like(log_mass))
+        log_site = _log_expected(raised, cavity_mean, cavity_variance)
+        return GaussianSites(linear, precision, (log_mass - log_site) / power)
+
+    def stuck(self, variance: Float[Array, "N Q"], current: GaussianSites) -> Bool[Array, "N"]:
+        share = self._cavity_share(variance, current)
+        return jnp.any(share < _rounding(share), axis=1)
+
+    def _cavity_share(
+        self, variance: Float[Array, "N Q"], current: GaussianSites
+    ) -> Float[Array, "N Q"]:
+        """What a cavity leaves of the marginal's precision, as a share of it."""
+        return 1 - self.fraction * current.precision * variance
+
+    @property
+    def power(self) -> float:
+        return self.fraction
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        if likelihood.latent_size == 1:
+            return super().signed(likelihood)
+        # The other latents are integrated out, which leaves only a joint concavity as it is.
+        return not likelihood.is_jointly_log_concave
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_normalised:
+            raise InputError(
+                f"{type(likelihood).__name__} is a pseudo-likelihood, whose moments mean nothing; "
+                "use VariationalInference or AugmentedVI."
+            )
+
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian)
+
+
+def _log_expected(
+    sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+) -> Float[Array, "N"]:
+    """Log E exp(linear f - precision f^2 / 2) under f ~ N(mean, diag(variance))."""
+    linear, precision, _ = sites
+    spread = 1 + variance * precision
+    quadratic = 2 * linear * mean + linear**2 * variance - precision * mean**2
+    return jnp.sum(0.5 * quadratic / spread - 0.5 * jnp.log(spread), axis=1)
+
+
+def _rounding(like: Array) -> float:
+    """What differences from one must be above to say anything."""
+    return 1e3 * float(jnp.finfo(like.dtype).eps)

@@ -1,0 +1,83 @@
+"""Sites from derivatives at the mode: Newton's method and Laplace's approximation."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Gaussian
+from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.rules.base import Goal, SiteRule
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+class LaplaceRule(SiteRule):
+    """Second-order expansion of log p(y | f) at the mean (Rasmussen & Williams 2006, 3.4).
+
+    With g and -w the first and second derivative of log p(y | f), one latent at a time, at the
+    mean m: precision w, linear g + w m. Sites of a search have |w|, which makes every short step
+    towards them one that raises the density; the mode does not depend on it. (Zero in place of
+    negative w does so too, by steps of K g that go far astray near an outlier.)
+
+    Attributes:
+        held: whether precisions are held at zero or above.
+    """
+
+    step_size: float = eqx.field(static=True, default=1.0)
+    held: bool = eqx.field(static=True, default=True)
+
+    goal: ClassVar[Goal] = "mode"
+
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        value, slope, curvature = derivatives(likelihood, rows, mean)
+        precision = jnp.abs(curvature) if self.held else -curvature
+        nothing = jnp.zeros_like(variance)
+        return GaussianSites.worth(value, slope + precision * mean, precision, mean, nothing)
+
+    @property
+    def power(self) -> float:
+        return 1.0
+
+    def at_the_mode(self) -> "LaplaceRule":
+        """The rule with the true curvature."""
+        return LaplaceRule(self.step_size, held=False)
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_smooth:
+            raise InputError(
+                f"{type(likelihood).__name__} has kinks or steps, so its curvature says nothing "
+                "and Laplace cannot be used; use VariationalInference or ExpectationPropagation."
+            )
+
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        return isinstance(likelihood, Gaussian)
+
+
+def derivatives(
+    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Log p(y | f), its gradient, and the diagonal of its second derivative in f."""
+
+    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+        def value(f):
+            return likelihood.log_prob(y, f, side)
+
+        def along(direction):
+            slope, curvature = jax.jvp(jax.grad(value), (f,), (direction,))
+            return slope, jnp.vdot(direction, curvature)
+
+        slopes, curvatures = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(f), dtype=f.dtype))
+        return value(f), slopes, curvatures
+
+    return jax.vmap(of_row)(rows.y, f, dict(rows.side))

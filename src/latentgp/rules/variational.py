@@ -1,0 +1,97 @@
+"""Sites from the gradient of the expected log likelihood: natural-gradient steps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood
+from latentgp.numerics.quadrature import training_nodes
+from latentgp.rules.base import SiteRule
+from latentgp.rules.expectation_propagation import MomentRule
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+_FARTHEST = 3.0  # in prior standard deviations, what the first sites may move a latent
+
+
+class VariationalRule(SiteRule):
+    """Conjugate-computation variational inference (Khan & Lin 2017, eq. 14).
+
+    With e(m, v) = E log p(y | f): precision = -2 de/dv and linear = de/dm + precision m. A damped
+    step in these natural parameters is a natural-gradient step on q. Where the likelihood is
+    not log-concave a precision can be negative.
+    """
+
+    step_size: float = eqx.field(static=True, default=0.7)
+
+    def sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+        current: GaussianSites,
+    ) -> GaussianSites:
+        def chunk(
+            carry: None, chunk: tuple[Rows, Array, Array], real: Bool[Array, "B"]
+        ) -> tuple[None, GaussianSites]:
+            return carry, self._chunk_sites(likelihood, *chunk)
+
+        numbers = training_nodes(mean.shape[1])[0].size
+        return scan_rows(chunk, None, (rows, mean, variance), columns=numbers, in_cache=True)[1]
+
+    def _chunk_sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> GaussianSites:
+        def total(mean, variance):
+            values = likelihood.expected_log_prob(rows.y, mean, variance, rows.side)
+            return jnp.sum(values), values
+
+        (in_mean, in_variance), values = jax.grad(total, (0, 1), has_aux=True)(mean, variance)
+        precision = -2 * in_variance
+        if not self.signed(likelihood):
+            precision = jnp.maximum(precision, 0.0)
+        return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
+
+    def is_bound(self, likelihood: Likelihood) -> bool:
+        """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
+        own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
+        return likelihood.latent_size <= 2 or own
+
+    def opening(self, likelihood: Likelihood) -> SiteRule:
+        """Matched moments, where a density has steps.
+
+        There slopes say nothing of how far to go: those of many rows side by side, from a prior
+        that spans a step, lead to where all are worse off.
+        """
+        return self if likelihood.is_continuous else MomentRule()
+
+    def first(
+        self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+    ) -> GaussianSites:
+        """Sites that alone move no latent by more than three prior standard deviations.
+
+        Far below its mode a log density like that of a count has a great slope and the curvature
+        of a small one: from where the whole step leads, exp(f) is beyond repair.
+        """
+        slope = sites.linear - sites.precision * mean
+        spread = jnp.sqrt(variance)
+        most = _FARTHEST * (1 / spread + sites.precision * spread)
+        return sites._replace(linear=jnp.clip(slope, -most, most) + sites.precision * mean)
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{type(likelihood).__name__} is zero for some latents, so E log p(y | f) is minus "
+                "infinity and there is no variational bound; use ExpectationPropagation."
+            )
+
+    def is_exact(self, likelihood: Likelihood) -> bool:
+        return False

@@ -1,0 +1,1 @@
+"""Precision, devices, compiled programs, rows in chunks, checkpoints, progress."""

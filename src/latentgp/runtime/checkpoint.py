@@ -1,0 +1,149 @@
+"""What every loop does around its work: limits, callback, progress line, checkpoint."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save_file
+
+from latentgp.errors import InputError, warn_user
+from latentgp.runtime.processes import is_first_process, of_first_process
+
+Content = TypeVar("Content")
+CHECKPOINT_SECONDS = 10.0
+
+
+class Checkpoint:
+    """A file that says what it was made with; read again, all of it must be the same.
+
+    The first of several processes reads and writes it; what it finds counts for all of them.
+
+    Args:
+        path: of the file; None for none.
+        made_with: values of settings by name, and digests of what is longer by "another" and what
+            it is. Where several differ, the first is what the others follow from.
+
+    Raises:
+        InputError: there is no folder for the file.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        made_with: Mapping[str, str] | None = None,
+    ):
+        self.path = None if path is None else Path(path)
+        self._made_with = json.dumps(made_with or {}).encode()
+        self._written = time.perf_counter()
+        if path is not None:
+            self._made_with = of_first_process(self._checked)
+
+    def _checked(self) -> bytes:
+        """What it is made with, if there is a folder to write it into."""
+        assert self.path is not None
+        if not self.path.parent.is_dir():
+            raise InputError(
+                f"There is no folder {self.path.parent} for the checkpoint {self.path}; make it, "
+                "or name another file."
+            )
+        return self._made_with
+
+    def _found(self) -> bytes:
+        """What the file holds; nothing if there is none yet."""
+        assert self.path is not None
+        try:
+            found = self.path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._unreadable(error) from error
+        if not found:
+            raise self._unreadable("it is empty")
+        return found
+
+    def _unreadable(self, error: Exception | str) -> InputError:
+        return InputError(
+            f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh, or "
+            "name another file."
+        )
+
+    def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
+        """What is in the file, None if there is no file.
+
+        Raises:
+            InputError: it cannot be read, or was made with something else.
+        """
+        found = b"" if self.path is None else of_first_process(self._found)
+        if not found:
+            return None
+        try:
+            stored = load(found)
+            if "made_with" not in stored:
+                raise ValueError("it is no checkpoint of this version of latentgp")
+            differs = self._differs(bytes(stored["made_with"]))
+            content = None if differs else understand(stored)
+        except Exception as error:
+            raise self._unreadable(error) from error
+        if content is None:
+            raise InputError(
+                f"The checkpoint {self.path} was made with {differs}; give the same again, or name "
+                "another file."
+            )
+        return content
+
+    def _differs(self, made_with: bytes) -> str:
+        """How what a file was made with differs, in words; nothing if it does not."""
+        then, now = json.loads(made_with), json.loads(self._made_with)
+        others = [name for name in now if then.get(name) != now[name]]
+        if others and others[0].startswith("another "):
+            return others[0]
+        settings = [name for name in others if not name.startswith("another ")]
+        return ", ".join(f"{name}={then.get(name)} (not {now[name]})" for name in settings)
+
+    def is_due(self) -> bool:
+        """Whether it is time to write it again."""
+        return self.path is not None and time.perf_counter() - self._written > CHECKPOINT_SECONDS
+
+    def write(self, tensors: dict[str, np.ndarray]) -> None:
+        """Replace the file, whole or not at all; the first of several processes does it.
+
+        A disk that refuses costs the checkpoint, not the search: there is a warning.
+        """
+        self._written = time.perf_counter()
+        if self.path is None or not is_first_process():
+            return
+        made_with = np.frombuffer(self._made_with, np.uint8)
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            save_file({**tensors, "made_with": made_with}, partial)
+            with partial.open("rb") as written:
+                os.fsync(written.fileno())
+            partial.replace(self.path)
+        except (OSError, SafetensorError) as error:
+            warn_user(
+                f"The checkpoint {self.path} cannot be written ({error}); the search goes on and "
+                "tries again later: make room for it."
+            )
+
+
+def tensors_of(state: Any) -> dict[str, np.ndarray]:
+    """The arrays of a state, for a checkpoint."""
+    leaves = enumerate(jax.tree.leaves(state))
+    return {f"state.{n}": np.array(leaf).reshape(-1) for n, leaf in leaves}
+
+
+def state_in(stored: dict[str, np.ndarray], like: Any) -> Any:
+    """The state that a checkpoint holds, of the structure and shapes of another."""
+    leaves, structure = jax.tree.flatten(like)
+    read = [
+        jnp.asarray(stored[f"state.{n}"].reshape(leaf.shape), leaf.dtype)
+        for n, leaf in enumerate(leaves)
+    ]
+    return jax.tree.unflatten(structure, read)

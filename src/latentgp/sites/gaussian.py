@@ -1,0 +1,93 @@
+"""Gaussian sites: what one row says about one latent, the common currency of inference."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.likelihoods.base import SideInformation
+from latentgp.typing import Array
+
+Block = tuple[int, ...]
+
+
+class GaussianSites(NamedTuple):
+    """Factors exp(linear f - precision f^2 / 2 + log_constant), one a row and latent.
+
+    Attributes:
+        linear: shape (N, Q), units one over f.
+        precision: shape (N, Q), units one over f squared; negative only where a rule says so.
+        log_constant: shape (N,), in nats: what the row contributes apart from f.
+    """
+
+    linear: Float[Array, "N Q"]
+    precision: Float[Array, "N Q"]
+    log_constant: Float[Array, "N"]
+
+    @classmethod
+    def worth(
+        cls,
+        value: Float[Array, "N"],
+        linear: Float[Array, "N Q"],
+        precision: Float[Array, "N Q"],
+        mean: Float[Array, "N Q"],
+        variance: Float[Array, "N Q"],
+    ) -> "GaussianSites":
+        """Sites whose expected log factor under f ~ N(mean, diag(variance)) is `value`."""
+        sites = cls(linear, precision, jnp.zeros_like(value))
+        return sites._replace(log_constant=value - sites.expected(mean, variance))
+
+    def with_columns(self, new: "GaussianSites", block: Block) -> "GaussianSites":
+        """These sites with a block of latents, and the constants, taken from others."""
+        chosen = np.isin(np.arange(self.linear.shape[1]), block)
+        return GaussianSites(
+            jnp.where(chosen, new.linear, self.linear),
+            jnp.where(chosen, new.precision, self.precision),
+            new.log_constant,
+        )
+
+    def expected(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Array:
+        """Expectation of each row's log factor under f ~ N(mean, diag(variance)), shape (N,)."""
+        quadratic = self.linear * mean - 0.5 * self.precision * (mean**2 + variance)
+        return jnp.sum(quadratic, axis=1) + self.log_constant
+
+    def about(self, offset: Float[Array, "N Q"]) -> "GaussianSites":
+        """The same factors as functions of g = f - offset."""
+        return GaussianSites(
+            self.linear - self.precision * offset,
+            self.precision,
+            self.expected(offset, jnp.zeros_like(offset)),
+        )
+
+    @classmethod
+    def none(cls, like: Float[Array, "N Q"]) -> "GaussianSites":
+        """Factors of one."""
+        return cls(jnp.zeros_like(like), jnp.zeros_like(like), jnp.zeros_like(like[:, 0]))
+
+    def weighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+        """Factors raised to the power of the row's weight: w equals w copies of the row."""
+        if weights is None:
+            return self
+        column = weights[:, None]
+        return GaussianSites(
+            column * self.linear, column * self.precision, weights * self.log_constant
+        )
+
+    def unweighted(self, weights: Float[Array, "N"] | None) -> "GaussianSites":
+        """The factors that `weighted` makes these of; factors of one where the weight is zero."""
+        if weights is None:
+            return self
+        return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
+
+    def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
+        """A step from these sites towards new ones, in natural parameters."""
+        return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
+
+
+class Rows(NamedTuple):
+    """What a site rule sees of the data: targets, weights, side information; no inputs."""
+
+    y: Float[Array, "N *P"]
+    weights: Float[Array, "N"] | None
+    side: SideInformation

@@ -1,0 +1,389 @@
+"""An estimator that speaks tables: columns of any type in, predictions with intervals out."""
+
+import dataclasses
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from latentgp.errors import InputError
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.likelihoods import Likelihood
+from latentgp.methods import Stochastic
+from latentgp.methods.all import SamplingMethod
+from latentgp.posteriors.posterior import Predictive
+from latentgp.posteriors.sampled import SampledPredictive
+from latentgp.rows.data import Data
+from latentgp.rows.pieces import TableFiles
+from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.runtime.progress import INTERRUPTED
+from latentgp.runtime.x64 import double_precision
+from latentgp.tables import TableEncoder, once, split_target
+from latentgp.tables.notation import Notation, commas
+from latentgp.tables.rows import TableRows, sample_of
+from latentgp.tables.scores import classification_scores, regression_scores, uncensored
+from latentgp.tables.start import (
+    ESTIMATORS,
+    SIDES,
+    WEIGHTS,
+    Estimator,
+    Started,
+    sides_of,
+    start,
+    taken_out,
+    targets_of,
+)
+from latentgp.tables.targets import Task
+from latentgp.tables.values import Tell, warn
+from latentgp.typing import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
+_INDUCING = 200
+_OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
+
+
+@dataclasses.dataclass(frozen=True)
+class TableModel:
+    """A fitted estimator with the encoding of the columns that it was fitted to.
+
+    Made by `fit` (or `fit_files`) of a table with numbers, text, categories, dates and gaps.
+
+    Attributes:
+        estimator: fitted, of the target's kind.
+        encoder: turns the other columns into numbers.
+        target: name of the target column.
+        notes: what was done to the table, a line each.
+        side_columns: which columns hold what the likelihood reads a row, by its name for it.
+        notation: how text writes a target of numbers; None if as Python does.
+        spreads: standard deviation of each encoded column in training, (D,).
+
+    Example:
+        >>> import numpy as np, pandas as pd, latentgp as lgp
+        >>> size = np.linspace(50.0, 195.0, 30)
+        >>> houses = pd.DataFrame({"size": size, "town": ["York", "Leeds"] * 15})
+        >>> houses["price"] = 2 * size + 40 * (houses["town"] == "York") + np.sin(size)
+        >>> model = lgp.TableModel.fit(houses, "price", random_state=0)
+        >>> model.notes[-1]
+        "town: 2 categories ('Leeds', 'York') as 0/1 columns"
+        >>> model.predict(pd.DataFrame({"town": ["Leeds", "York"], "size": [100, 100]})).round(-1)
+            mean  std  lower  upper
+        0  200.0  0.0  200.0  200.0
+        1  240.0  0.0  240.0  240.0
+    """
+
+    estimator: Estimator
+    encoder: TableEncoder
+    target: str
+    notes: tuple[str, ...]
+    side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
+    notation: Notation | None = None
+    spreads: tuple[float, ...] = ()
+
+    @classmethod
+    def fit(
+        cls,
+        frame: "pd.DataFrame",
+        target: str,
+        *,
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str = "auto",
+        weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
+        **settings: Any,
+    ) -> Self:
+        """Fit a table.
+
+        Args:
+            frame: inputs and target; rows without a target are left out.
+            target: the column to predict.
+            task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
+                the target's type; and says so in the notes.
+            likelihood: by name; "auto" is the task's usual one, "binomial" where there are trials,
+                "weibull" where there are censored rows.
+            weights: a column of row weights, which is then not an input.
+            side_columns: columns of what the likelihood reads a row, such as
+                {"exposure": "days"}; they are then no inputs.
+            order: of an ordinal target, its labels from lowest to highest; None takes that of
+                numbers, or of a category with an order.
+            leave_out: columns that are no inputs.
+            settings: for the estimator, such as `method`, `n_inducing` and `random_state`.
+
+        Raises:
+            InputError: no such column, or a target, side column or order that the task has none of.
+        """
+        started = start(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=side_columns or {},
+            order=order,
+            leave_out=leave_out,
+            settings=settings,
+        )
+        estimator, X, y = started.estimator, started.X, started.y
+        estimator.fit(X, y, sample_weight=started.weights, **started.side)
+        return cls._made(started, target, side_columns or {})
+
+    @classmethod
+    def fit_files(
+        cls,
+        path: str | Path,
+        target: str,
+        *,
+        task: Task | Literal["auto"] = "auto",
+        likelihood: str = "auto",
+        weights: str | None = None,
+        side_columns: dict[str, str] | None = None,
+        order: Sequence[str] | None = None,
+        leave_out: Sequence[str] = (),
+        batch_size: int = 1000,
+        epochs: int = 20,
+        checkpoint: str | Path | None = None,
+        devices: Sequence[Any] | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Fit tables in files that need not fit in memory, a batch of rows at a time.
+
+        The encoding, the classes and where the search starts are learned from a sample of the
+        rows; what a later row holds that the sample did not, such as a class, is an error with
+        its file and row.
+
+        Args:
+            path: a CSV or Parquet file, or a folder of them.
+            target: the column to predict.
+            task: as in `fit`.
+            likelihood: as in `fit`.
+            weights: as in `fit`.
+            side_columns: as in `fit`.
+            order: as in `fit`.
+            leave_out: as in `fit`.
+            batch_size: rows of a batch.
+            epochs: at most so many passes over the rows.
+            checkpoint: a file kept up to date while learning, and resumed from if it exists.
+            devices: over which the rows are spread, as in `latentgp.fit`.
+            settings: for the estimator: `method`, `n_inducing`, `random_state`, `verbose`.
+
+        Raises:
+            InputError: as `fit` does; a method that keeps something of every row.
+        """
+        sides = side_columns or {}
+        method = settings.get("method", "auto")
+        if isinstance(method, SamplingMethod) or method in _OF_ALL_ROWS:
+            raise InputError(
+                f"method={method!r} keeps something of every row, which a fit in batches cannot: "
+                "choose auto, collapsed, augmented or variational, or fit one file without batches"
+            )
+        Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
+        files = TableFiles(path)
+        frame = sample_of(files, _SAMPLED_ROWS)
+        started = start(
+            frame,
+            target,
+            task=task,
+            likelihood=likelihood,
+            weights=weights,
+            side_columns=sides,
+            order=order,
+            leave_out=leave_out,
+            settings=settings,
+        )
+        estimator, encoder = started.estimator, started.encoder
+        if estimator.n_inducing is None:
+            estimator.n_inducing = _INDUCING
+        names, limit = ("max_evaluations", "verbose", "max_seconds"), estimator.max_seconds
+        asked = {name: getattr(estimator, name) for name in names}
+        estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        began = time.monotonic()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what is fitted is judged at the end
+            few = slice(None, None, max(1, len(started.y) // _START_ROWS))
+            part = {name: values[few] for name, values in started.side.items()}
+            own = None if started.weights is None else started.weights[few]
+            estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
+        if INTERRUPTED in estimator.diagnostics_.verdict:
+            raise KeyboardInterrupt  # nothing was learned from the batches yet
+        left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
+        estimator.set_params(**asked | {"max_seconds": left})
+
+        tell = once()
+
+        def convert(frame: "pd.DataFrame") -> Data:
+            split = split_target(frame, target)
+            y = targets_of(split.target, started.task, started.notation)
+            if isinstance(estimator, LabelEstimator):
+                y = estimator.numbered(y)
+            row_weights = None
+            if weights is not None:
+                row_weights = taken_out(split.inputs, weights, "weights", WEIGHTS)[1]
+            side = sides_of(split.inputs, sides)
+            return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
+
+        used = [c.name for c in encoder.columns]
+        used += [target, *([weights] if weights else []), *sides.values()]
+        estimator.continue_with(
+            TableRows(files, convert, used, target=target, weights=weights),
+            batch_size=batch_size,
+            epochs=epochs,
+            checkpoint=checkpoint,
+            verbose=estimator.verbose,
+            devices=devices,
+        )
+        estimator.set_params(max_seconds=limit)
+        return cls._made(started, target, sides)
+
+    @classmethod
+    def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
+        """Of an estimator that is fitted now."""
+        return cls(
+            *(started.estimator, started.encoder, target, started.notes, sides),
+            notation=started.notation,
+            spreads=tuple(np.std(started.X, axis=0).tolist()),
+        )
+
+    @property
+    def read_as_text(self) -> list[str]:
+        """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
+        target = [self.target] if commas(self.notation) else []
+        return [*self.encoder.read_as_text, *target]
+
+    @property
+    def task(self) -> Task:
+        """What is predicted: a number, a count, a class, or an ordered one."""
+        return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
+
+    def predict(
+        self,
+        frame: "pd.DataFrame",
+        level: float = 0.95,
+        *,
+        mean_only: bool = False,
+        tell: Tell = warn,
+    ) -> "pd.DataFrame":
+        """Predictions, one a row of the table.
+
+        Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
+        exposure or trials in one unit of it, which a warning says. Classes give
+        `prediction`, a `probability` for each class, and, of two classes with one latent function,
+        `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
+        latent function is.
+
+        Args:
+            frame: the rows.
+            level: probability that an interval holds.
+            mean_only: of numbers and counts give `mean` alone, which is several times faster.
+            tell: warns; `tables.once()` does so once for all parts of a table.
+        """
+        import pandas as pd
+
+        known = {name: column for name, column in self.side_columns.items() if column in frame}
+        for name, column in self.side_columns.items():
+            without = SIDES[name].without
+            if name not in known and without is not None:
+                tell(f"the table has no column {column!r}", f": {without}")
+        X = self.encoder.encode(frame, tell)
+        side: dict[str, Any] = sides_of(frame, known)
+        if mean_only and not isinstance(self.estimator, LabelEstimator):
+            return pd.DataFrame({"mean": self.estimator.predict(X, **side)}, index=frame.index)
+        # All that is asked for is read off one set of marginals, which are what takes long.
+        predictive = self.estimator.posterior_.predict(X, **side)
+        if not isinstance(self.estimator, LabelEstimator):
+            self._tell_of_tails(predictive, tell)
+            lower, upper = predictive.interval(level)
+            columns = {
+                "mean": predictive.mean,
+                "std": np.sqrt(predictive.variance),
+                "lower": lower,
+                "upper": upper,
+            }
+            return pd.DataFrame(columns, index=frame.index)
+        probabilities, classes = predictive.probabilities, self.estimator.classes_
+        columns = {
+            "prediction": classes[np.argmax(probabilities, axis=1)],
+            **{f"probability_{k}": p for k, p in zip(classes, probabilities.T, strict=True)},
+        }
+        likelihood = predictive.likelihood
+        if len(classes) == 2 and self.task == "classification" and likelihood.latent_size == 1:
+            if isinstance(predictive, Predictive):
+                mean, variance = predictive.latent_mean[:, 0], predictive.latent_variance[:, 0]
+            else:  # draws
+                mean, variance = self.estimator.posterior_.predict_f(X)
+            reach = ndtri((1 + level) / 2) * np.sqrt(variance)
+            ends = np.stack([mean - reach, mean + reach])
+            columns["lower"], columns["upper"] = _second_class(likelihood, ends)
+        return pd.DataFrame(columns, index=frame.index)
+
+    def encoded(
+        self, frame: "pd.DataFrame", tell: Tell = warn
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+        """
+        split = split_target(frame, self.target)
+        X = self.encoder.encode(split.inputs, tell)
+        side = sides_of(split.inputs, self.side_columns)
+        return X, targets_of(split.target, self.task, self.notation), side
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model to one file, without pickle; read it with `latentgp.load`."""
+        from latentgp.persistence import save
+
+        return save(self, path)
+
+    def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
+        """Scores on rows whose target is known, by name.
+
+        Args:
+            frame: the rows.
+            tell: as in `predict`.
+        """
+        X, y, side = self.encoded(frame, tell)
+        if isinstance(self.estimator, LabelEstimator):
+            return classification_scores(self.estimator, X, y)
+        predictive = self.estimator.posterior_.predict(X, **side)
+        self._tell_of_tails(predictive, tell)
+        return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
+
+    def _tell_of_tails(self, predictive: Predictive | SampledPredictive, tell: Tell) -> None:
+        """Say why there is no standard deviation, where the law has none."""
+        if np.all(np.isfinite(predictive.variance)):
+            return
+        freedom = getattr(self.estimator.model_.likelihood, "degrees_of_freedom", None)
+        why = "" if freedom is None else f", of {float(freedom):.3g} degrees of freedom"
+        tell(
+            "the standard deviation is infinite",
+            f", as the law that was learned{why}, has tails too heavy to have one: go by the "
+            "interval, and by the mean absolute error",
+        )
+
+
+@double_precision
+def _second_class(
+    likelihood: Likelihood, ends: Float[np.ndarray, "2 N"]
+) -> Float[np.ndarray, "2 N"]:
+    """Its probability at the two ends of the one latent function, the lower first."""
+    values = apply_in_buckets(_probability_of_second, likelihood, rows=ends.ravel())
+    return np.sort(values.reshape(ends.shape), axis=0)
+
+
+@jax.jit
+def _probability_of_second(likelihood: Likelihood, f: Float[Array, "N"]) -> Float[Array, "N"]:
+    return jax.vmap(lambda value: likelihood.class_probabilities(value[None], {})[1])(f)
