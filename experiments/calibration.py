@@ -18,7 +18,7 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, parser
-from latentgp.methods import SamplingMethod
+from latentgp.methods.sampling import SamplingMethod
 from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

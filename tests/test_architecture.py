@@ -23,7 +23,8 @@ LEVELS = {
             ["rows", "parameters"],
             ["distributions", "kernels", "means"],
             ["likelihoods"],
-            ["models", "sites", "validation"],
+            ["models", "sites"],
+            ["validation"],
             ["rules.base"],
             ["augmentations", "representations", "model_checks"],
             ["rules"],
@@ -34,6 +35,7 @@ LEVELS = {
             ["diagnostics"],
             ["methods"],
             ["fit", "differentiable"],
+            ["streams"],
             SURFACES,
         ]
     )
@@ -74,7 +76,9 @@ def wrong_imports(module, source):
             yield name
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m != "__init__"])
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if m not in ("__init__", "inference.__init__")]
+)
 def test_imports_point_one_way(module):
     assert room_of(module), f"{module} is in no room: give it a level here"
     source = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
@@ -86,7 +90,7 @@ def test_imports_point_one_way(module):
     [
         ("kernels.new", "from latentgp.likelihoods import Gaussian"),
         ("likelihoods.new", "import latentgp.augmentations"),
-        ("inference.new", "from latentgp.posteriors.posterior import Posterior"),
+        ("posteriors.new", "from latentgp.methods.exact import ExactGP"),
         ("numerics.new", "from latentgp import fit"),
         ("posteriors.posterior", "from latentgp.estimators import GPRegressor"),
     ],

@@ -13,7 +13,7 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.likelihoods import Likelihood
-from latentgp.methods import Method
+from latentgp.methods.base import Method
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.testing import check_calibration, simulate_calibration
 from latentgp.testing.calibration import Calibration, from_prior

@@ -17,7 +17,7 @@ from latentgp.inference.batches.natural_gradient import StochasticInference
 from latentgp.inference.batches.step_sizes import AdaptiveState
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.inference.sites.profiled_bound import initial_sites
-from latentgp.methods.all import choose_method
+from latentgp.methods.choice import choose_method
 from latentgp.methods.stochastic import in_batches_if_many
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing import representation as inducing

@@ -16,7 +16,8 @@ from latentgp.augmentations import (
 )
 from latentgp.differentiable import log_evidence
 from latentgp.errors import InputError, ProcessLost
-from latentgp.fit import Fit, fit
+from latentgp.fit import fit
+from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
 from latentgp.kernels import (
     RBF,
     ArcCosine,
@@ -73,24 +74,18 @@ from latentgp.likelihoods import (
     Weibull,
 )
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
-from latentgp.methods import (
-    NUTS,
-    Adaptive,
-    AugmentedVI,
-    CollapsedVI,
-    ExactGP,
-    ExpectationPropagation,
-    GibbsSampling,
-    Laplace,
-    Method,
-    RobbinsMonro,
-    SamplingMethod,
-    Schedule,
-    ShortSearch,
-    SiteMethod,
-    Stochastic,
-    VariationalInference,
-)
+from latentgp.methods.augmented import AugmentedVI
+from latentgp.methods.base import Method
+from latentgp.methods.exact import CollapsedVI, ExactGP
+from latentgp.methods.expectation_propagation import ExpectationPropagation
+from latentgp.methods.gibbs import GibbsSampling
+from latentgp.methods.laplace import Laplace
+from latentgp.methods.nuts import NUTS
+from latentgp.methods.result import Fit
+from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sites import ShortSearch, SiteMethod
+from latentgp.methods.stochastic import Stochastic
+from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.summary import summary

@@ -15,8 +15,7 @@ from latentgp.inference.sites.profiled_bound import Settled
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
-from latentgp.methods.all import Method
-from latentgp.methods.stochastic import Stochastic
+from latentgp.modules import Module
 from latentgp.parameters.base import ParameterInfo
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary
@@ -60,7 +59,7 @@ class Diagnostics:
     """
 
     converged: bool
-    method: Method
+    method: Module
     reason: str
     ending: str
     evaluations: int
@@ -101,7 +100,7 @@ class ChainDiagnostics:
     """
 
     converged: bool
-    method: Method
+    method: Module
     reason: str
     summary: ChainSummary
     acceptance: float
@@ -125,7 +124,7 @@ class ChainDiagnostics:
 
 def judge_chains(
     *,
-    method: Method,
+    method: Any,
     reason: str,
     chains: Chains,
     summary: ChainSummary,
@@ -182,7 +181,7 @@ def _where_diverged(chains: Chains) -> str:
 def judge(
     *,
     posterior: Any,
-    method: Method,
+    method: Any,
     reason: str,
     data: Data,
     learned: Learned | None,
@@ -197,7 +196,7 @@ def judge(
     """Look at a finished fit."""
     warnings = []
     astray = []
-    if isinstance(method, Stochastic) and records:
+    if method.reads_batches and records:
         astray = _went_astray(records, float(settled.bound), data.total_weight)
     if learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""

@@ -13,9 +13,11 @@ from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.fixed_point import ascend
 from latentgp.inference.sites.profiled_bound import exact_log_evidence, initial_sites, slope_at
 from latentgp.likelihoods import Gaussian
-from latentgp.methods.all import ExactGP, Method, SiteMethod, VariationalInference
+from latentgp.methods.base import Method
+from latentgp.methods.exact import ExactGP
+from latentgp.methods.sites import SiteMethod
+from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Inducing
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import fresh
 from latentgp.typing import Array
@@ -80,10 +82,8 @@ def _ready(
 ) -> SiteInference:
     """With the representation made ready for the rows."""
     own = algorithm.representation
-    if not isinstance(own, Inducing):
-        return algorithm
     leaves = jax.tree.leaves((model.kernel, data.X))
-    if own.points is None and any(isinstance(leaf, Tracer) for leaf in leaves):
+    if own.needs_rows and any(isinstance(leaf, Tracer) for leaf in leaves):
         raise InputError(
             "Inducing points cannot be chosen inside grad, jit or vmap; give them as "
             "Inducing(points=Z)."

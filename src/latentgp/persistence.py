@@ -36,7 +36,7 @@ _INTERNAL = {
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics",
     "latentgp.evaluation.comparison": "Compared Comparison",
     "latentgp.evaluation.metrics": "ReliabilityCurve",
-    "latentgp.fit": "History",
+    "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
     "latentgp.kernels.per_latent": "KernelGroup",
     "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
@@ -250,8 +250,8 @@ def _resolve(name: str) -> type:
         attribute = _FORMER_NAMES.get(attribute, attribute)
         if attribute not in _PLACES:
             raise InputError(
-                f"The file is damaged or of another version of latentgp: it names {name}, which this "
-                f"one ({__version__}) does not have."
+                f"The file is damaged or of another version of latentgp: it names {name}, which "
+                f"this one ({__version__}) does not have."
             )
         module = _PLACES[attribute]
     elif not module.startswith(("equinox.nn.", "numpyro.distributions.")):

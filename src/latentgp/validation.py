@@ -1,14 +1,20 @@
 """Checks of what a model is given and its posterior asked, shared by all that take them."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
-from latentgp.rows.arrays import as_inputs, as_rows, as_targets
+from latentgp.models import LatentGP
+from latentgp.rows import RowSource
+from latentgp.rows.arrays import as_inputs, as_rows, as_targets, check_not_traced
 from latentgp.rows.data import Data, check_outputs, check_side_information
+from latentgp.typing import Array
 
 
 def check_data(likelihood: Likelihood, data: Data) -> None:
@@ -79,3 +85,56 @@ def interval_levels(level: Any) -> list[float]:
     if not 0 < level < 1:
         raise InputError(f"level must be strictly between 0 and 1, got {level}.")
     return [(1 - level) / 2, (1 + level) / 2]
+
+
+def check_arguments(
+    model: Any, data: Any, priors: Any, max_evaluations: int, restarts: int
+) -> None:
+    """Raise unless arguments are of the kinds that they should be."""
+    if not isinstance(model, LatentGP):
+        raise InputError(f"model must be a LatentGP(kernel, likelihood), got {_kind(model)}.")
+    check_not_traced("model", model)
+    if not isinstance(data, Data | RowSource):
+        raise InputError(f"data must be Data(X, y), or FileRows(...), got {_kind(data)}.")
+    if not (priors is None or priors == "weak" or isinstance(priors, Mapping)):
+        raise InputError(
+            f'priors must be "weak", None, or a mapping of paths to distributions, got {priors!r}.'
+        )
+    if max_evaluations < 1 or restarts < 0:
+        raise InputError(
+            f"max_evaluations must be at least 1 and restarts at least 0, got {max_evaluations} "
+            f"and {restarts}; learn_hyperparameters=False keeps the values that the model has."
+        )
+
+
+def _kind(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def as_key(key: Any) -> Key[Array, ""]:
+    """A random key, also of JAX's older kind.
+
+    Raises:
+        InputError: something else, such as a number.
+    """
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    if dtype is not None and shape == () and jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        return key
+    if dtype == np.uint32 and shape == (2,):
+        return jax.random.wrap_key_data(jnp.asarray(key))
+    raise InputError(f"key must be a random key such as jax.random.key(0), got {key!r}.")
+
+
+def check_streaming_prior(remembered: Any, likelihood: Likelihood) -> None:
+    """Raise unless a summary of data seen so far can be about the latent functions."""
+    latents, wanted = len(remembered.white.linear), likelihood.latent_size
+    if latents != wanted:
+        raise InputError(
+            f"What is remembered is about {latents} latent function(s), but the likelihood has "
+            f"{wanted}; go on with the posterior's own model."
+        )
+    if not np.isfinite(remembered.constant):
+        raise InputError(
+            "What is remembered has no log evidence, as the posterior is of a search that was "
+            "going on; take the posterior that the fit ended with."
+        )

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from latentgp.errors import InputError, ProcessLost
+from latentgp.methods.registry import METHODS, names_in_words
 from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.progress import INTERRUPTED
@@ -55,18 +56,11 @@ def fit(
         str, typer.Option(help="Law of the target, such as student-t; auto is the usual one.")
     ] = "auto",
     method: Annotated[
-        Literal[
-            "auto",
-            "exact",
-            "collapsed",
-            "augmented",
-            "variational",
-            "laplace",
-            "ep",
-            "gibbs",
-            "nuts",
-        ],
-        typer.Option(help="Inference method; auto says what it chose and why."),
+        str,
+        typer.Option(
+            help="Inference method; auto says what it chose and why. " + names_in_words(),
+            autocompletion=lambda: ["auto", *METHODS],
+        ),
     ] = "auto",
     exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
     trials: Annotated[

@@ -21,26 +21,20 @@ from sklearn.utils.validation import (
 )
 
 from latentgp.errors import InputError, warn_user
-from latentgp.fit import Fit, fit
+from latentgp.fit import fit
 from latentgp.inference.setup.initial_model import starting_model
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
-from latentgp.methods.all import (
-    Choice,
-    Method,
-    MethodName,
-    SiteMethod,
-    default_inducing,
-    method_from_name,
-    remembering,
-)
-from latentgp.methods.stochastic import Stochastic, in_batches_if_many
+from latentgp.methods.base import Method
+from latentgp.methods.choice import usual_number_of_points
+from latentgp.methods.registry import method_from_name, names_in_words
+from latentgp.methods.result import Fit
+from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Inducing
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
@@ -64,13 +58,14 @@ class GPEstimator(BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__signature__ = _without_self(inspect.signature(cls.__init__))
+        cls.__doc__ = (cls.__doc__ or "").replace("{methods}", names_in_words())
 
     def __init__(
         self,
         kernel: Kernel | PerLatent | None = None,
         *,
         likelihood: str | Likelihood = "auto",
-        method: MethodName | Method = "auto",
+        method: str | Method = "auto",
         n_inducing: int | None = None,
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -130,10 +125,10 @@ class GPEstimator(BaseEstimator):
         reason = "asked for"
         method = self.method
         if not isinstance(method, Method):
-            method, reason = method_from_name(method, model, merged.size, n_inducing)
-            may_be_in_batches = self.learn_hyperparameters and not self.restarts
-            if self.method == "auto" and may_be_in_batches:
-                method, reason = in_batches_if_many(Choice(method, reason), merged.size)
+            choice = method_from_name(method, model, merged.size, n_inducing)
+            if self.method == "auto" and self.learn_hyperparameters and not self.restarts:
+                choice = choice.in_batches_if_many(merged.size)
+            method, reason = choice
         result = self._run(
             model,
             data,
@@ -155,10 +150,11 @@ class GPEstimator(BaseEstimator):
                 f"{type(self.method_).__name__} keeps draws, which no further rows can be added "
                 'to; use method="variational" or another that makes sites.'
             )
-        remembered, number = posterior.remembered(), self._number_of_points()
+        number = self._number_of_points()
+        usual = usual_number_of_points(self.model_)
         if number is None and not isinstance(self.method, Method):
-            number = default_inducing(self.model_)  # the first rows may have been few
-        method = remembering(self._in_one_pass(), self.model_, remembered, number)
+            number = usual  # the first rows may have been few
+        method = self.method_.all_rows_at_once.through_points(posterior.remembered(), number, usual)
         model, centre = self._centred_model()
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
@@ -191,11 +187,12 @@ class GPEstimator(BaseEstimator):
             InputError: the method is none that learns from batches, or rows that do not fit.
         """
         check_is_fitted(self)
-        method = self._in_one_pass()
-        if isinstance(method, SiteMethod) and not isinstance(method.representation, Inducing):
-            number = self._number_of_points()
-            method = remembering(method, self.model_, None, number, selection="k-means++")
-        batches = Stochastic(method, batch_size=batch_size, epochs=epochs)  # type: ignore[arg-type]
+        method = self.method_.all_rows_at_once
+        own = getattr(method, "representation", None)
+        if own is None or own.one_coefficient_a_row:
+            number, usual = self._number_of_points(), usual_number_of_points(self.model_)
+            method = method.through_points(None, number, usual, selection="k-means++")
+        batches = Stochastic.of(method, batch_size=batch_size, epochs=epochs)
         model, centre = self._centred_model()
         result = self._run(
             model,
@@ -230,10 +227,6 @@ class GPEstimator(BaseEstimator):
         if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
             return dataclasses.replace(model, mean=ZeroMean()), float(model.mean.value)
         return model, 0.0
-
-    def _in_one_pass(self) -> Method:
-        """The method, or the one whose sites its batches make."""
-        return self.method_.method if isinstance(self.method_, Stochastic) else self.method_
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.

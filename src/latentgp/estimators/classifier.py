@@ -24,12 +24,8 @@ from latentgp.likelihoods import (
     ScaledLogisticSoftmax,
     Softmax,
 )
-from latentgp.methods.all import (
-    DENSE_CLASSES,
-    DENSE_OTHERWISE,
-    AugmentedVI,
-    GibbsSampling,
-)
+from latentgp.methods.choice import DENSE_CLASSES, DENSE_OTHERWISE
+from latentgp.methods.registry import of_name
 from latentgp.rows.data import Data
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
@@ -189,8 +185,8 @@ class GPClassifier(LabelEstimator):
             "bayesian-svm" for two; "logistic-softmax", "scaled-logistic-softmax",
             "bijective-logistic-softmax", "robust-max" and "heaviside" (by expectation
             propagation) for any number; or a likelihood object of classes.
-        method: "auto" (one coefficient a row up to 400 rows, inducing points above),
-            "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or a method object.
+        method: how; "auto" has one coefficient a row up to 400 rows and inducing points above.
+            One of {methods}, or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
@@ -225,8 +221,7 @@ class GPClassifier(LabelEstimator):
     def _class_likelihood(self, data: Data) -> Likelihood:
         number = len(self.classes_)
         names = MULTICLASS if number > 2 else {**BINARY, **MULTICLASS}
-        conjugate = isinstance(self.method, AugmentedVI | GibbsSampling)
-        conjugate |= self.method in ("augmented", "gibbs")
+        conjugate = self.method != "auto" and of_name(self.method).needs_augmentation
         several = "logistic-softmax" if conjugate else "softmax"  # softmax has no augmentation
         if number >= MANY_CLASSES and self.method == "auto" and self.n_inducing is None:
             few = data.size <= DENSE_OTHERWISE

@@ -40,7 +40,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
             no exposure), "binomial" where they are successes in a known number of trials; or a
             likelihood object of counts.
-        method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
+        method: how, one of {methods}, or a method
+            object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;

@@ -11,7 +11,7 @@ from latentgp.estimators.base import GPEstimator
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood, Ordinal
-from latentgp.methods.all import Method, MethodName
+from latentgp.methods.base import Method
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
 
@@ -26,7 +26,8 @@ class GPOrdinalClassifier(LabelEstimator):
         order: all labels from lowest to highest, those without rows too; None sorts numbers, and
             takes the categories of a pandas categorical that has an order. Other labels need it.
         likelihood: "auto" or "ordinal", or an `Ordinal` with the thresholds to start from.
-        method: "auto", "variational", "laplace", "ep", "nuts", or a method object.
+        method: how, one of {methods}, or a method
+            object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
@@ -64,7 +65,7 @@ class GPOrdinalClassifier(LabelEstimator):
         *,
         order: Any = None,
         likelihood: str | Likelihood = "auto",
-        method: MethodName | Method = "auto",
+        method: str | Method = "auto",
         n_inducing: int | None = None,
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",

@@ -75,9 +75,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
             outputs: "coregionalisation" (what "auto" takes then; up to four latent functions),
             "regression-network" (of one), or an object such as
             `LinearCoregionalisation.for_targets(y, latents=2)`.
-        method: "auto" (exact up to 2,000 rows with Gaussian noise, inducing points above),
-            "exact", "collapsed", "augmented", "variational", "laplace", "ep", "gibbs", "nuts", or
-            a method object such as `CollapsedVI(...)`.
+        method: how; "auto" is exact up to 2,000 rows with Gaussian noise and takes inducing
+            points above. One of {methods}, or a method object such as `CollapsedVI(...)`.
         n_inducing: number of inducing points; a number asks for a sparse method.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;

@@ -16,6 +16,7 @@ from latentgp.estimators import (
     GPRegressor,
 )
 from latentgp.evaluation import metrics
+from latentgp.methods.registry import METHODS
 from latentgp.tables import split_target
 from latentgp.tables.model import TableModel
 from latentgp.tables.scores import distances, uncensored
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 LEVELS = np.linspace(0.05, 0.95, 19)
 _SURE = 0.95
 _NAN = float("nan")
-METHODS: dict[Task, tuple[str, ...]] = {
-    "regression": ("auto",),
-    "count": ("variational", "laplace", "ep"),
-    "classification": ("variational", "augmented", "laplace", "ep"),
-    "ordinal": ("variational", "laplace", "ep"),
-}
 LIKELIHOODS: dict[Task, tuple[str, ...]] = {
     "regression": ("gaussian", "student-t", "heteroscedastic", "warped"),
     "count": ("poisson", "negative-binomial"),
@@ -139,7 +134,7 @@ def compare(
                 "another seed"
             )
     fits = []
-    pairs = list(product(likelihoods or usual, methods or METHODS[chosen]))
+    pairs = list(product(likelihoods or usual, methods or _methods_for(chosen)))
     for number, (likelihood, method) in enumerate(pairs, 1):
         if progress is not None:
             progress(f"{number} of {len(pairs)}: fitting {_name(likelihood, method)} ...")
@@ -197,6 +192,11 @@ def _one(
         note=" ".join(notes),
     )
     return row, scores.nlpd
+
+
+def _methods_for(task: Task) -> list[str]:
+    """The methods that are compared unless others are asked for."""
+    return [name for name, entry in METHODS.items() if task in entry.compared_for] or ["auto"]
 
 
 def _name(likelihood: str, method: str) -> str:

@@ -1,23 +1,49 @@
 """The method for rows a batch at a time."""
 
+import dataclasses
+from functools import partial
 from numbers import Integral
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from latentgp.augmentations import NegativeMultinomialPolyaGamma
+from latentgp.diagnostics import judge
 from latentgp.errors import InputError
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
+from latentgp.inference.setup.priors import search_bounds
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.methods.all import (
-    AugmentedVI,
-    Choice,
-    CollapsedVI,
-    Method,
+from latentgp.inference.sites.hyperparameters import Learned
+from latentgp.inference.sites.profiled_bound import Settled, initial_sites, posterior_given_sites
+from latentgp.methods.augmented import AugmentedVI
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.methods.sites import (
     SiteMethod,
-    VariationalInference,
+    calibrated,
+    learned_model,
+    settled_sites,
+    start_of_search,
 )
+from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.rows import RowsInMemory, RowSource
+from latentgp.rows.data import Data
+from latentgp.rows.source import blocks_of
+from latentgp.runtime.mesh import number_of_shards, whole
+from latentgp.runtime.processes import agreed, is_same_everywhere, spans_processes
+
+_CANDIDATES = 10_000
+_SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
 
 
 class Stochastic(Method):
@@ -62,6 +88,8 @@ class Stochastic(Method):
         'lower bound'
     """
 
+    reads_batches: ClassVar[bool] = True
+
     method: SiteMethod = VariationalInference(Inducing(number=200))
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=20)
@@ -105,13 +133,21 @@ class Stochastic(Method):
             )
         if not 0 <= self.held_out < 1:
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
-        if not isinstance(self.method, SiteMethod) or not isinstance(
-            self.method.representation, Inducing
-        ):
+        if not getattr(self.method, "works_in_batches", False):
+            raise InputError(
+                f"{self.method!r} has no sites that can be made of a batch of rows; use "
+                "Stochastic(VariationalInference(Inducing(200))), AugmentedVI or CollapsedVI."
+            )
+        if self.method.representation.one_coefficient_a_row:
             raise InputError(
                 "Stochastic needs a method through inducing points, such as "
                 "Stochastic(VariationalInference(Inducing(number=200)))."
             )
+
+    @classmethod
+    def of(cls, method: Method, **settings: Any) -> "Stochastic":
+        """Batches for a method; what does not work in them is refused."""
+        return cls(cast(SiteMethod, method), **settings)
 
     @property
     def steps(self) -> Schedule:
@@ -133,30 +169,187 @@ class Stochastic(Method):
                 "is no bound that batches could raise; fit all rows at once, or use a likelihood "
                 "that is positive, such as RobustMax for classes."
             )
-        if algorithm.rule.goal != "bound":
-            raise InputError(
-                f"{type(self.method).__name__} keeps something of every row, which batches cannot; "
-                "use Stochastic(VariationalInference(Inducing(number=200)))."
-            )
         return algorithm
+
+    @property
+    def spreads_rows(self) -> bool:
+        return self.method.spreads_rows
+
+    @property
+    def streaming_prior(self) -> Remembered | None:
+        return self.method.streaming_prior
+
+    @property
+    def all_rows_at_once(self) -> Method:
+        return self.method
+
+    def run(self, problem: Problem) -> Fit:
+        """A Gaussian posterior from batches of rows, begun where a part of the rows leads."""
+        # What only this needs takes long to import.
+        from latentgp.inference.batches.class_subsampling import (
+            model_of_some,
+            prior_of_some,
+            some_classes,
+        )
+        from latentgp.inference.batches.loop import BatchDriver, Plan
+        from latentgp.inference.batches.natural_gradient import (
+            BatchInference,
+            StochasticInference,
+            begun,
+            bound_of_rows,
+        )
+
+        model, key, source, held_out = problem.model, problem.key, problem.rows, None
+        _check_processes(source)
+        if self.held_out:
+            source, held_out = source.split(self.held_out)
+        algorithm = self.algorithm(model)
+        own = cast(Inducing, algorithm.representation)
+        candidates = source.sample(max(_CANDIDATES, 2 * (own.number or 0)))
+        ready = agreed(own.initialise(candidates.X, candidates.weights, model.kernel, key))
+        few = max(_SAMPLED_ROWS, source.size // _ROWS_A_SAMPLED_ONE)
+        sample = RowsInMemory(candidates).sample(few).divisible(number_of_shards())
+        algorithm = dataclasses.replace(algorithm, representation=ready)
+        scale = problem.scales(sample)
+        space = problem.space(scale)
+        learns = space.size > 0
+        bounds = search_bounds(space, scale)
+        seen = model
+        if self.classes is not None:
+            seen = model_of_some(model, self.classes, sample.X.shape[1])
+        source = source.part(jax.process_index(), jax.process_count())
+        plan = Plan.of(
+            source.size,
+            self.batch_size,
+            self.epochs,
+            self.tolerance,
+            self.patience,
+            columns=max(sample.X.shape[1], len(ready.points) * seen.likelihood.latent_size),
+        )
+        driving = problem.driving_with(
+            self,
+            algorithm,
+            space,
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            schedule=self.steps,
+            classes=self.classes,
+            learn_points=self.learn_points,
+            held_out=self.held_out,
+            processes=1 if source.is_everywhere else jax.process_count(),
+            batches=f"{plan.batches} of {plan.batch_size} rows, {plan.round_size} a round",
+        )
+        looking = algorithm
+        if self.classes is None:
+            rows, latent = sample.to_device(), None
+            if learns:
+                learned = start_of_search(problem, algorithm.coarse(), space, bounds, rows)
+                seen = learned_model(space, learned)
+                # Batches go on at once; what they need is what these sites say through all points.
+                latent = _said(algorithm, seen, rows, learned)
+            if latent is None:
+                enough = algorithm.rough() if learns else algorithm.until_settled()
+                latent = settled_sites(enough, seen, rows, None).posterior
+        else:
+            looking = dataclasses.replace(self.algorithm(seen), representation=ready)
+            latent = prior_of_some(looking, seen)
+        space = eqx.tree_at(lambda s: s.model, space, seen)
+        numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
+        rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+        spread = jnp.asarray(np.std(sample.X, axis=0)) if self.learn_points else None
+        inference: BatchInference
+        inference = StochasticInference(
+            looking, space, self.steps, rate, decay, spread, total, batches
+        )
+        if self.classes is not None:
+            inference = some_classes(inference, model, key)
+        kind = algorithm.evidence_kind(model)
+
+        def view(state: Any) -> Posterior:
+            return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
+
+        driver = BatchDriver(
+            inference,
+            source,
+            plan,
+            key=key,
+            driving=driving,
+            view=view,
+            held_out=None if held_out is None else partial(_mean_log_density, held_out),
+        )
+        vector = jnp.asarray(space.to_vector())
+        searched = driver.run(begun(inference, vector, latent))
+        model, latent = inference.believed(searched.state)
+        algorithm = dataclasses.replace(
+            algorithm, representation=inference.representation(searched.state)
+        )
+        bound, deficit = -latent.kl, latent.deficit
+        for block in blocks_of(source, (0,), plan.rows_a_round):
+            worth, lost = bound_of_rows(algorithm, model, latent, block)
+            bound, deficit = bound + worth, deficit + lost
+        latent = dataclasses.replace(latent, deficit=deficit)
+        posterior = Posterior(model, latent, Evidence(float(bound), kind))
+        nothing = jnp.zeros((), jnp.int32)
+        sites = whole(initial_sites(algorithm, model, sample.to_device()))
+        if problem.learn_hyperparameters:
+            posterior = calibrated(posterior, sample, sites)
+        vector = np.asarray(searched.state.vector)
+        ended = Learned(vector, sites, searched.converged, searched.reason)
+        settled = Settled(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
+        diagnostics = judge(
+            posterior=posterior,
+            method=self,
+            reason=problem.reason,
+            data=sample,
+            passed_over=sum(r.passed_over for r in searched.rounds),
+            learned=ended,
+            records=searched.rounds,
+            space=space,
+            bounds=bounds,
+            settled=settled,
+            seconds=problem.seconds,
+            input_names=problem.input_names,
+        )
+        return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+
+
+def _said(
+    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned
+) -> LatentPosterior | None:
+    """What a search's sites say, if they are of these rows and leave a proper posterior."""
+    sites = learned.sites
+    if algorithm.rule.is_exact(model.likelihood):  # the search never changes them
+        sites = initial_sites(algorithm, model, rows)
+    if len(sites.linear) != rows.size:
+        return None
+    posterior = posterior_given_sites(algorithm, model, rows, sites)
+    return posterior if np.isfinite(posterior.kl) else None
+
+
+def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
+    """Of held-out targets under a posterior."""
+    predictive = posterior.predict(held_out.X, **held_out.side_information)
+    return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
+
+
+def _check_processes(source: RowSource) -> None:
+    """Raise unless several processes can share the rows out among them."""
+    if jax.process_count() > 1 and not source.is_everywhere and not spans_processes():
+        raise InputError(
+            "Each of several processes reads a part of the files, which takes the devices of all "
+            "of them; give devices=jax.devices()."
+        )
+    if not is_same_everywhere(source.layout):
+        raise InputError(
+            "The processes do not see the same rows; give all of them the same files, or the same "
+            "arrays."
+        )
 
 
 def _draws_classes(method: object) -> bool:
     """Whether terms of other classes that are held are what this method makes of them."""
     return (
         isinstance(method, AugmentedVI)
-        and isinstance(method.representation, Inducing)
-        and method.representation.remembered is None
+        and method.streaming_prior is None
         and type(method.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
     )
-
-
-_AT_ONCE = 200_000
-
-
-def in_batches_if_many(choice: Choice, rows: int) -> Choice:
-    """What "auto" chose, in batches where a pass over all rows is dear."""
-    method, reason = choice
-    if rows <= _AT_ONCE or not isinstance(method, VariationalInference | AugmentedVI | CollapsedVI):
-        return choice
-    return Choice(Stochastic(method), f"{reason}; in batches, as a pass over all rows is dear")

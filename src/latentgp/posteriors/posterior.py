@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError, warn_user
+from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, SideInformation
 from latentgp.means import constant_first
 from latentgp.models import LatentGP
@@ -187,19 +187,10 @@ class Posterior(eqx.Module):
             >>> after.predict_f([0.5, 1.5]).mean.round(2)
             array([0.39, 0.91])
         """
-        # `fit` makes posteriors and imports this module.
-        from latentgp.fit import fit
-        from latentgp.methods.all import choose_method, default_inducing, remembering
+        from latentgp.streams import updated  # it fits, and so makes posteriors
 
         data = Data(X, y, weights=weights, **side_information)
-        like = choose_method(self.model, data.size).method
-        number = n_inducing or max(default_inducing(self.model), len(self.latent.centres))
-        method = remembering(like, self.model, self.remembered(), number, selection)
-        result = fit(self.model, data, key=key, method=method, learn_hyperparameters=False)
-        assert isinstance(result.posterior, Posterior)
-        for warning in result.diagnostics.warnings:
-            warn_user(warning)
-        return result.posterior
+        return updated(self, data, key=key, n_inducing=n_inducing, selection=selection)
 
     @double_precision
     def remembered(self) -> Remembered:

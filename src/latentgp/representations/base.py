@@ -213,9 +213,24 @@ class Representation(Module):
         """Whether the posterior given sites is exact."""
 
     @property
-    def remembers(self) -> bool:
-        """Whether rows that are gone count too, about as they did."""
+    def one_coefficient_a_row(self) -> bool:
+        """Whether the coefficients are the latent functions at the rows themselves."""
         return False
+
+    @property
+    def spreads_rows(self) -> bool:
+        """Whether rows can be spread over devices."""
+        return False
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether `initialise` looks at the rows, so that they must not be traced."""
+        return False
+
+    @property
+    def streaming_prior(self) -> PyTree | None:
+        """Summary of the data seen so far, a `Remembered`, that counts beside the rows."""
+        return None
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0

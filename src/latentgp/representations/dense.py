@@ -237,6 +237,10 @@ class Dense(Representation):
     def is_exact(self) -> bool:
         return True
 
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        return True
+
     def _condition(
         self,
         kernel: LatentKernel,

@@ -65,6 +65,11 @@ class Data(eqx.Module):
         """The rows at an index (or where a mask is true)."""
         return jax.tree.map(lambda column: column[index], self)
 
+    def evenly(self, at_most: int) -> "Data":
+        """At most so many rows, evenly spaced; their weights are as they were."""
+        index = np.linspace(0, self.size - 1, min(at_most, self.size)).astype(int)
+        return self.select(index)
+
     def merged(self) -> "Data":
         """The same observations with equal rows merged into one that has their weight.
 

@@ -28,8 +28,7 @@ class RowsInMemory(RowSource):
     def sample(self, rows: int) -> Data:
         if rows >= self.size:
             return self.data
-        chosen = np.linspace(0, self.size - 1, rows).astype(int)
-        return counting_as(self.data.select(chosen), self.total_weight)
+        return counting_as(self.data.evenly(rows), self.total_weight)
 
     def split(self, share: float) -> tuple["RowsInMemory", Data]:
         held = is_held_out(0, self.size, share_of(share, self.size))

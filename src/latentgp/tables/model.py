@@ -15,8 +15,8 @@ from scipy.special import ndtri
 from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.likelihoods import Likelihood
-from latentgp.methods import Stochastic
-from latentgp.methods.all import SamplingMethod
+from latentgp.methods.registry import of_name
+from latentgp.methods.stochastic import Stochastic
 from latentgp.posteriors.posterior import Predictive
 from latentgp.posteriors.sampled import SampledPredictive
 from latentgp.rows.data import Data
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
-_OF_ALL_ROWS = ("exact", "laplace", "ep", "gibbs", "nuts")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +180,7 @@ class TableModel:
         """
         sides = side_columns or {}
         method = settings.get("method", "auto")
-        if isinstance(method, SamplingMethod) or method in _OF_ALL_ROWS:
+        if method != "auto" and not of_name(method).works_in_batches:
             raise InputError(
                 f"method={method!r} keeps something of every row, which a fit in batches cannot: "
                 "choose auto, collapsed, augmented or variational, or fit one file without batches"

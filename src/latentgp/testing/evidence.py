@@ -6,7 +6,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 
 from latentgp.inference.sites.algorithm import prior_mean
-from latentgp.methods import SiteMethod
+from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.representations.latent_axis import latent_grams

@@ -9,7 +9,7 @@ import numpy as np
 from latentgp.fit import fit
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.profiled_bound import Settled, evaluate, initial_sites, settle
-from latentgp.methods import SiteMethod
+from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data

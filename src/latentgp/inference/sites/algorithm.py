@@ -198,7 +198,9 @@ class SiteInference(eqx.Module):
         """What the log evidence is."""
         if self.representation.is_exact and self.rule.is_exact(model.likelihood):
             return "exact"
-        is_bound = self.rule.is_bound(model.likelihood) and not self.representation.remembers
+        is_bound = (
+            self.rule.is_bound(model.likelihood) and self.representation.streaming_prior is None
+        )
         return "lower bound" if is_bound else "approximation"
 
     def new_sites(

@@ -483,8 +483,16 @@ class Inducing(Representation):
         return False
 
     @property
-    def remembers(self) -> bool:
-        return self.remembered is not None
+    def streaming_prior(self) -> Remembered | None:
+        return self.remembered
+
+    @property
+    def spreads_rows(self) -> bool:
+        return True
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.points is None
 
     def _check_forgets(self) -> None:
         if self.remembered is not None:

@@ -1,0 +1,91 @@
+"""What `method="auto"` means for a model and a number of rows."""
+
+from typing import NamedTuple
+
+from latentgp.likelihoods import LeastSquares
+from latentgp.methods.augmented import AugmentedVI
+from latentgp.methods.base import Method, sites_are_known, usual_method
+from latentgp.methods.exact import CollapsedVI, ExactGP
+from latentgp.methods.expectation_propagation import ExpectationPropagation
+from latentgp.methods.sites import ShortSearch
+from latentgp.methods.stochastic import Stochastic
+from latentgp.methods.variational import VariationalInference
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Inducing
+
+_DENSE_REGRESSION = 2_000
+DENSE_OTHERWISE = 400
+DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
+_AT_ONCE = 200_000
+
+
+class Choice(NamedTuple):
+    """A method and why it was chosen, in a sentence."""
+
+    method: Method
+    reason: str
+
+    def in_batches_if_many(self, rows: int) -> "Choice":
+        """The same method in batches where a pass over all rows is dear."""
+        if rows <= _AT_ONCE or not self.method.works_in_batches:
+            return self
+        why = f"{self.reason}; in batches, as a pass over all rows is dear"
+        return Choice(Stochastic.of(self.method), why)
+
+
+def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
+    """What `method="auto"` means for a model and a number of rows.
+
+    Args:
+        model: the model.
+        rows: number of rows N.
+        n_inducing: asks for so many inducing points whatever N is.
+    """
+    representation = usual_representation(model, rows, n_inducing)
+    usual = usual_method(model.likelihood)
+    if isinstance(representation, Inducing):
+        why = f"{rows} rows through {representation.number} inducing points"
+        if usual == "ExactGP":
+            return Choice(CollapsedVI(representation), f"{why}: Gaussian noise needs no iterations")
+    else:
+        why = f"{rows} rows are few enough for one coefficient a row"
+        if isinstance(model.likelihood, LeastSquares):
+            return Choice(
+                ExactGP(search=ShortSearch()),
+                f"{why}: the posterior is exact, one factorisation for all classes; "
+                "hyper-parameters are those of a short search",
+            )
+        if usual == "ExactGP":
+            return Choice(ExactGP(), f"{why}: the posterior is exact")
+    if usual == "AugmentedVI":
+        return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
+    if usual == "ExpectationPropagation":
+        return Choice(
+            ExpectationPropagation(representation),
+            f"{why}; moments match where there is no variational bound",
+        )
+    return Choice(
+        VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
+    )
+
+
+def usual_representation(
+    model: LatentGP, rows: int, n_inducing: int | None = None
+) -> Dense | Inducing:
+    """One coefficient a row where rows are few, inducing points elsewhere or if asked for."""
+    dense = _DENSE_REGRESSION if sites_are_known(model.likelihood) else DENSE_OTHERWISE
+    if isinstance(model.likelihood, LeastSquares):
+        dense = DENSE_CLASSES
+    if n_inducing is None and rows <= dense:
+        return Dense()
+    return inducing_points(model, rows, n_inducing)
+
+
+def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -> Inducing:
+    """As many inducing points as are asked for, or as is usual; no more than rows."""
+    return Inducing(number=min(rows, n_inducing or usual_number_of_points(model)))
+
+
+def usual_number_of_points(model: LatentGP) -> int:
+    """How many inducing points "auto" takes: enough to matter, few enough to be fast."""
+    return 500 if sites_are_known(model.likelihood) else 200

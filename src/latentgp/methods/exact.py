@@ -1,0 +1,71 @@
+"""Regression with Gaussian noise, and classes by least squares: sites that are exact."""
+
+from typing import ClassVar
+
+from latentgp.augmentations import augmentation_of
+from latentgp.errors import InputError
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.methods.base import usual_method
+from latentgp.methods.sites import ShortSearch, SiteMethod
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.rules.augmentation import AugmentationRule
+
+
+class ExactGP(SiteMethod):
+    """Gaussian noise, or classes by least squares, in closed form (R&W 2006, 2.2 and 6.5): O(N^3).
+
+    Args:
+        representation: `Dense()`.
+        search: how much of a search hyper-parameters are learned by; None for the whole one.
+    """
+
+    representation: Representation = Dense()
+    search: ShortSearch | None = None
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        return _conjugate_inference(self, model)
+
+    @property
+    def short_search(self) -> ShortSearch | None:
+        return self.search
+
+    def through_points(
+        self,
+        remembered: Remembered | None,
+        number: int | None,
+        usual: int,
+        selection: Selection = "greedy-variance",
+    ) -> "CollapsedVI":
+        inducing = Inducing(number or usual, selection=selection, remembered=remembered)
+        return CollapsedVI(inducing)
+
+
+class CollapsedVI(SiteMethod):
+    """Regression with Gaussian noise through inducing points, q(u) integrated out: O(N M^2).
+
+    The bound is that of Titsias (2009, eq. 9).
+
+    Args:
+        representation: how many inducing points, and how they are chosen.
+    """
+
+    works_in_batches: ClassVar[bool] = True
+
+    representation: Representation = Inducing(number=500)
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        return _conjugate_inference(self, model)
+
+
+def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
+    augmentation = augmentation_of(model.likelihood)
+    if augmentation is None or not augmentation.is_exact:
+        raise InputError(
+            f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
+            f"squares, but the likelihood is {type(model.likelihood).__name__}; use "
+            f"{usual_method(model.likelihood)}."
+        )
+    return SiteInference.of(model, method.representation, AugmentationRule())

@@ -1,0 +1,46 @@
+"""Expectation propagation and its powers."""
+
+import equinox as eqx
+
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.methods.base import in_unit_interval
+from latentgp.methods.sites import SiteMethod
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Representation
+from latentgp.rules.expectation_propagation import MomentRule
+
+
+class ExpectationPropagation(SiteMethod):
+    """Expectation propagation (Minka 2001) and its powers (Minka 2004), parallel and damped.
+
+    Site updates go on until they stand still; one that would move the sites more than the last
+    is taken back and shortened. Rows whose cavity is improper keep their site for that time; with
+    such rows at its end a fit has not converged. With `Inducing` it is the sparse power
+    expectation propagation of Bui, Yan & Turner (2017): power 1 has FITC's prior.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        power: in (0, 1]; 1 is expectation propagation, towards 0 it becomes variational.
+        step_size: of the updates, in (0, 1].
+        tolerance: size of an update, relative to the log evidence, below which they stop.
+        max_updates: at most so many site updates an evaluation of the hyper-parameters.
+
+    Raises:
+        InputError: a power or step size outside (0, 1].
+    """
+
+    representation: Representation = Dense()
+    power: float = eqx.field(static=True, default=1.0)
+    step_size: float = eqx.field(static=True, default=0.8)
+    tolerance: float = eqx.field(static=True, default=1e-8)
+    max_updates: int = eqx.field(static=True, default=50)
+
+    def __check_init__(self) -> None:
+        in_unit_interval(self, "power", "1 is expectation propagation")
+        in_unit_interval(
+            self, "step_size", "0.8 is a good start, lower it if updates do not settle"
+        )
+
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        rule = MomentRule(step_size=self.step_size, fraction=self.power)
+        return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

@@ -1,0 +1,103 @@
+"""The no-U-turn sampler."""
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Int, Key
+
+from latentgp.augmentations import Automatic
+from latentgp.distributions import TiltedScaleMixture
+from latentgp.errors import InputError
+from latentgp.inference.mcmc.nuts import run_nuts
+from latentgp.likelihoods import ScaleMixture
+from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sites import SiteMethod
+from latentgp.methods.variational import VariationalInference
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains
+from latentgp.representations import Dense, Representation
+from latentgp.rows.data import Data
+from latentgp.rules.augmentation import AugmentationRule
+from latentgp.runtime.progress import Driving
+from latentgp.typing import Array
+
+
+class NUTS(SamplingMethod):
+    """The no-U-turn sampler (Hoffman & Gelman 2014) on white latents: any smooth likelihood.
+
+    Args:
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: steps of each chain that adapt its step size and masses.
+        thin: steps a draw that is kept.
+        augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
+            7.3) compares; seldom of use.
+        target_acceptance: that the step size is adapted to, in (0, 1).
+
+    Raises:
+        InputError: settings outside their range.
+    """
+
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=500)
+    thin: int = eqx.field(static=True, default=1)
+    augmented: bool = eqx.field(static=True, default=False)
+    target_acceptance: float = eqx.field(static=True, default=0.8)
+    representation: Representation = Dense()
+
+    def __check_init__(self) -> None:
+        if not 0 < self.target_acceptance < 1:
+            raise InputError(
+                f"NUTS.target_acceptance must be in (0, 1), got {self.target_acceptance}."
+            )
+        if self.warmup < 1:
+            raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
+        if not self.representation.one_coefficient_a_row:
+            raise InputError("NUTS works with one coefficient a row: leave it Dense().")
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood = model.likelihood
+        if not likelihood.is_continuous:
+            raise InputError(
+                f"{type(likelihood).__name__} is a step in f, whose gradient leads nowhere, so "
+                "NUTS stays where it starts; use ExpectationPropagation, or Softmax."
+            )
+        if not self.augmented:
+            return
+        augmentation = AugmentationRule().chosen(likelihood)
+        if isinstance(augmentation, Automatic) and isinstance(likelihood, ScaleMixture):
+            law = likelihood.auxiliary_law(np.ones(1))
+            if not isinstance(law, TiltedScaleMixture):
+                return
+        raise InputError(
+            f"The auxiliary variables of {type(likelihood).__name__} are discrete or have no "
+            "density in closed form, so no trajectory can follow it; use GibbsSampling, or NUTS "
+            "without augmented=True."
+        )
+
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        driving: Driving,
+    ) -> Chains:
+        return run_nuts(
+            space,
+            data,
+            augmented=self.augmented,
+            chains=self.chains,
+            warmup=self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            target_acceptance=self.target_acceptance,
+            watched=watched,
+            key=key,
+            driving=driving,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference()

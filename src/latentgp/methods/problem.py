@@ -1,0 +1,135 @@
+"""What is to be fitted, prepared once by `fit` for every method alike."""
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jaxtyping import Int, Key
+from numpyro.distributions import Distribution
+
+from latentgp.inference.setup.priors import Scales, around, scales, weak_priors
+from latentgp.models import LatentGP
+from latentgp.parameters.base import parameters
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.rows import RowsInMemory, RowSource
+from latentgp.rows.data import Data
+from latentgp.runtime.checkpoint import Checkpoint
+from latentgp.runtime.hashing import digest
+from latentgp.runtime.processes import agreed
+from latentgp.runtime.progress import Driving
+from latentgp.typing import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A model and checked, merged rows, with how hyper-parameters are to be learned.
+
+    Attributes:
+        model: its hyper-parameters are where a search starts, or are used as they are.
+        given: the rows as they were given, or a sample of those that are read.
+        data: the same, merged.
+        origin: in which merged row each of those given is, -1 for none, shape (N,).
+        source: where rows come from that are read in batches; None if all are in `data`.
+        key: random key.
+        reason: why the method was chosen.
+        learn_hyperparameters: whether any are free.
+        priors: as `fit` takes them.
+        frozen: paths of hyper-parameters that are not learned.
+        streaming_prior: summary of the data seen so far; None without any.
+        restarts: further runs from random starts.
+        max_evaluations: of the bound, each run.
+        tolerance: nats a row by which an iteration must raise the bound.
+        driving: callback, limit of time, progress line.
+        checkpoint: the file that is kept up to date; None for none.
+        input_names: names of the input columns, for warnings.
+    """
+
+    model: LatentGP
+    given: Data
+    data: Data
+    origin: Int[np.ndarray, "N"]
+    source: RowSource | None
+    key: Key[Array, ""]
+    reason: str
+    learn_hyperparameters: bool
+    priors: Mapping[str, Distribution | None] | Literal["weak"] | None
+    frozen: tuple[str, ...]
+    streaming_prior: Remembered | None
+    restarts: int
+    max_evaluations: int
+    tolerance: float
+    driving: Driving
+    checkpoint: str | Path | None
+    input_names: Sequence[str] | None
+
+    def agreed(self) -> "Problem":
+        """With the model and the key of the first of several processes."""
+        model, bits = agreed((self.model, jax.random.key_data(self.key)))
+        key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
+        return dataclasses.replace(self, model=model, key=key)
+
+    @property
+    def rows(self) -> RowSource:
+        """Where all rows come from, also those in memory."""
+        return self.source or RowsInMemory(self.data)
+
+    @property
+    def seconds(self) -> float:
+        """Since the fit began."""
+        return time.perf_counter() - self.driving.started
+
+    def scales(self, data: Data) -> Scales:
+        """Scales of some of the rows, and of the data seen so far."""
+        return scales(self.model, data, self.streaming_prior)
+
+    def space(self, scale: Scales) -> ParameterSpace:
+        """The hyper-parameters that are learned, with their priors; none if they are fixed."""
+        chosen: dict[str, Distribution | None] = {}
+        if self.priors is not None:
+            weak = weak_priors(self.model, scale)
+            chosen |= weak if self.streaming_prior is None else around(self.model, weak)
+        if isinstance(self.priors, Mapping):
+            chosen |= self.priors
+        names = self.model.likelihood.calibrated_parameters
+        frozen = *self.frozen, *(f"likelihood.{name}" for name in names)
+        space = ParameterSpace(self.model, frozen=frozen, priors=chosen)  # refuses unknown paths
+        if self.learn_hyperparameters:
+            return space
+        return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
+
+    def driving_with(
+        self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any
+    ) -> Driving:
+        """Callback and limits, with a checkpoint that the same problem alone can resume from.
+
+        Args:
+            method: the method; its kind is compared.
+            settings_of: what else must be the same, such as the algorithm.
+            space: of hyper-parameters.
+            settings: further ones, by the name that a refusal gives them.
+        """
+        if self.checkpoint is None:
+            return self.driving
+        # NumPyro flattens a prior in the order of a set, another in every process: go by name.
+        priors = [
+            (prior_path, type(prior).__name__, name, np.asarray(getattr(prior, name)).tolist())
+            for prior_path, prior in zip(space.prior_paths, space.priors, strict=True)
+            for name in sorted(prior.arg_constraints)
+        ]
+        made_with = {
+            "another kind of method": type(method).__name__,
+            "another set of rows (or buffer)": self.rows.identity(),
+            **settings,
+            "another key": digest(jax.random.key_data(self.key)),
+            "another model": digest(self.model),
+            "another set of learned hyper-parameters": space.paths,
+            "another prior": priors,
+            "another method": digest(settings_of),
+        }
+        named = {name: f"{value}" for name, value in made_with.items()}
+        return self.driving._replace(checkpoint=Checkpoint(self.checkpoint, named))

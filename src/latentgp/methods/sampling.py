@@ -1,0 +1,110 @@
+"""Methods whose posterior is draws of Markov chains."""
+
+import dataclasses
+from abc import abstractmethod
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Int, Key
+
+from latentgp.diagnostics import judge_chains
+from latentgp.errors import InputError
+from latentgp.inference.setup.priors import search_bounds
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.methods.sites import SiteMethod, learned_model, start_of_search
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains, watched_rows
+from latentgp.posteriors.sampled import sampled_posterior
+from latentgp.representations import Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.progress import Driving
+from latentgp.typing import Array
+
+
+class SamplingMethod(Method):
+    """A method whose posterior is draws of Markov chains.
+
+    Attributes:
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that are thrown away.
+        thin: sweeps a draw that is kept.
+    """
+
+    representation: eqx.AbstractVar[Representation]
+    chains: eqx.AbstractVar[int]
+    draws: eqx.AbstractVar[int]
+    warmup: eqx.AbstractVar[int]
+    thin: eqx.AbstractVar[int]
+
+    def __check_init__(self) -> None:
+        if min(self.chains, self.draws, self.thin) < 1 or self.warmup < 0:
+            raise InputError(
+                f"{type(self).__name__} needs at least one chain, draw and sweep a draw, and a "
+                f"warm-up of at least 0, got chains={self.chains}, draws={self.draws}, "
+                f"thin={self.thin}, warmup={self.warmup}."
+            )
+
+    @abstractmethod
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        """Raise InputError if the method cannot be used on the model."""
+
+    @abstractmethod
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        driving: Driving,
+    ) -> Chains:
+        """Draw the chains, starting around the hyper-parameters of the space's model.
+
+        Args:
+            representation: made ready for the rows.
+            space: the hyper-parameters; none are free if they are fixed.
+            data: the rows, on the device.
+            watched: rows whose latents are kept draw by draw.
+            key: random key.
+            driving: callback, limit, progress line, checkpoint.
+        """
+
+    @abstractmethod
+    def starting_method(self) -> SiteMethod:
+        """The method that finds where chains that sample hyper-parameters start."""
+
+    def run(self, problem: Problem) -> Fit:
+        """Draws of the posterior, of the hyper-parameters' too if these are learned.
+
+        Chains that sample hyper-parameters start around the most probable ones.
+        """
+        model, data, key = problem.model, problem.data, problem.key
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        self.check(model, space.size > 0)
+        ready = self.representation.initialise(data.X, data.weights, model.kernel, key)
+        driving = problem.driving_with(self, self, space)
+        if space.size:
+            start = dataclasses.replace(self.starting_method(), representation=ready)
+            rows = data.padded(number_of_shards()).to_device()
+            bounds = search_bounds(space, scale)
+            learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
+            space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
+        numbers = self.chains * self.draws * model.likelihood.latent_size
+        counting = np.flatnonzero(problem.origin >= 0)
+        watched = counting[watched_rows(len(counting), numbers)]
+        chains = self.sample(ready, space, data.to_device(), problem.origin[watched], key, driving)
+        posterior = sampled_posterior(space, chains, watched, problem.given.select(watched))
+        diagnostics = judge_chains(
+            method=self,
+            reason=problem.reason,
+            chains=chains,
+            summary=posterior.summary,
+            seconds=problem.seconds,
+        )
+        return Fit(posterior.model, posterior, History.of(), diagnostics)

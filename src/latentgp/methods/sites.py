@@ -1,0 +1,232 @@
+"""Methods whose posterior is Gaussian, by sites."""
+
+import dataclasses
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.diagnostics import judge
+from latentgp.errors import InputError
+from latentgp.inference.setup.priors import search_bounds, stretched_start
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.hyperparameters import Learned, learn
+from latentgp.inference.sites.profiled_bound import Settled, initial_sites, model_at, settle
+from latentgp.inference.sites.search import Driver
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Inducing, Representation
+from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.inducing.stream import Remembered
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards, whole
+from latentgp.runtime.processes import agreed
+from latentgp.sites.gaussian import GaussianSites
+
+_START_EVALUATIONS = 15
+_START_TOLERANCE = 1e-4
+
+
+class ShortSearch(eqx.Module):
+    """Hyper-parameters learned from a part of the rows, in few evaluations; the posterior has all.
+
+    Args:
+        rows: at most so many, evenly spaced.
+        evaluations: at most so many a run.
+
+    Raises:
+        InputError: fewer than one of either.
+    """
+
+    rows: int = eqx.field(static=True, default=1000)
+    evaluations: int = eqx.field(static=True, default=12)
+
+    def __check_init__(self) -> None:
+        if min(self.rows, self.evaluations) < 1:
+            raise InputError(
+                f"ShortSearch needs at least one row and one evaluation, got rows={self.rows} and "
+                f"evaluations={self.evaluations}."
+            )
+
+
+class SiteMethod(Method):
+    """A method whose posterior is Gaussian, by sites."""
+
+    takes_restarts: ClassVar[bool] = True
+
+    representation: eqx.AbstractVar[Representation]
+
+    @abstractmethod
+    def algorithm(self, model: LatentGP) -> SiteInference:
+        """The algorithm for a model.
+
+        Raises:
+            InputError: the method cannot be used on the model.
+        """
+
+    @property
+    def short_search(self) -> ShortSearch | None:
+        """How much of a search hyper-parameters are learned by; None for the whole one."""
+        return None
+
+    @property
+    def spreads_rows(self) -> bool:
+        return self.representation.spreads_rows
+
+    @property
+    def streaming_prior(self) -> Remembered | None:
+        return self.representation.streaming_prior
+
+    def through_points(
+        self,
+        remembered: Remembered | None,
+        number: int | None,
+        usual: int,
+        selection: Selection = "greedy-variance",
+    ) -> "SiteMethod":
+        own: Any = self.representation
+        inducing = Inducing(number=usual) if own.one_coefficient_a_row else own
+        inducing = dataclasses.replace(
+            inducing,
+            number=number or inducing.number,
+            selection=selection,
+            remembered=remembered,
+        )
+        return eqx.tree_at(lambda m: m.representation, self, inducing)
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters at their most probable values, and a Gaussian posterior."""
+        model, data, key = problem.model, problem.data, problem.key
+        algorithm = self.algorithm(model)
+        ready = agreed(algorithm.representation.initialise(data.X, data.weights, model.kernel, key))
+        algorithm = dataclasses.replace(algorithm, representation=ready)
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        bounds = search_bounds(space, scale)
+        rows = data.padded(number_of_shards()).to_device()
+        driving = problem.driving_with(
+            self,
+            algorithm,
+            space,
+            restarts=problem.restarts,
+            tolerance=problem.tolerance,
+            padded_rows=rows.size,
+        )
+        short, most = self.short_search, problem.max_evaluations
+        driver = Driver(
+            max_evaluations=most if short is None else min(most, short.evaluations),
+            driving=driving,
+        )
+        learned = None
+        if space.size:
+            searched, second = rows, None
+            if short is not None:
+                searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
+            elif algorithm.rule.is_exact(model.likelihood):  # else a second run takes too long
+                second = stretched_start(space, scale)
+            learned = learn(
+                algorithm,
+                space,
+                searched,
+                bounds=bounds,
+                second=second,
+                restarts=problem.restarts,
+                tolerance=problem.tolerance,
+                driver=driver,
+                key=key,
+            )
+            if short is not None and most >= short.evaluations:
+                learned = learned._replace(converged=True)  # it had what it was meant to have
+            model = learned_model(space, learned)
+        settled = settled_sites(algorithm.until_settled(), model, rows, learned)
+        settled = settled._replace(sites=whole(settled.sites))
+        evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
+        posterior = Posterior(model, settled.posterior, evidence)
+        if problem.learn_hyperparameters:
+            posterior = calibrated(posterior, data, settled.sites)
+        diagnostics = judge(
+            posterior=posterior,
+            method=self,
+            reason=problem.reason,
+            data=data,
+            learned=learned,
+            records=driver.records,
+            space=space,
+            bounds=bounds,
+            settled=settled,
+            seconds=problem.seconds,
+            input_names=problem.input_names,
+        )
+        return Fit(posterior.model, posterior, History.of(driver.records), diagnostics)
+
+
+def start_of_search(
+    problem: Problem,
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    rows: Data,
+) -> Learned:
+    """Hyper-parameters that another search, or a sampler, goes on from."""
+    return learn(
+        algorithm,
+        space,
+        rows,
+        bounds=bounds,
+        restarts=0,
+        tolerance=_START_TOLERANCE,
+        driver=Driver(
+            max_evaluations=_START_EVALUATIONS, driving=problem.driving._replace(callback=None)
+        ),
+        key=problem.key,
+    )
+
+
+def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
+    """The model at the end of a search, in NumPy."""
+    return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
+
+
+def settled_sites(
+    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
+) -> Settled:
+    """The fixed point of site updates; from the sites of the search if they are of these rows.
+
+    Raises:
+        InputError: the log evidence is no number.
+    """
+    settled = None
+    if learned is not None and len(learned.sites.linear) == rows.size:
+        settled = settle(algorithm, model, rows, learned.sites)
+    if settled is None or not np.isfinite(settled.bound):
+        settled = settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+    if not np.isfinite(settled.bound):
+        raise InputError(
+            "The log evidence is not a finite number at these hyper-parameters; start from other "
+            "values, or change the units of the data."
+        )
+    return settled
+
+
+def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Posterior:
+    """With what of the likelihood only predictions depend on set by leave-one-out marginals."""
+    model = posterior.model
+    if not model.likelihood.calibrated_parameters:
+        return posterior
+    marginals = posterior.predict_f(data.X)
+    linear, precision = (np.asarray(a)[: data.size] for a in (sites.linear, sites.precision))
+    variance = 1 / np.maximum(1 / marginals.variance - precision, 1e-12)
+    mean = variance * (marginals.mean / marginals.variance - linear)
+    likelihood = model.likelihood.calibrated(
+        data.y, data.weights, mean, variance, data.side_information
+    )
+    return dataclasses.replace(posterior, model=dataclasses.replace(model, likelihood=likelihood))
