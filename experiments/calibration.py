@@ -21,7 +21,7 @@ from common import COLORS, Report, figure, parser
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from simulated import INPUTS, LIKELIHOODS, model_of
 
 METHODS = {

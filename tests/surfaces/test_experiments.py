@@ -1,8 +1,6 @@
 """Optimisers that are compared: the bounds that they climb are those of the library."""
 
 import contextlib
-import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +8,9 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+import optimisers
 from latentgp.inference.setup.priors import scales, search_bounds
 from latentgp.parameters.space import ParameterSpace
-
-sys.path.append(str(Path(__file__).parents[1] / "experiments"))
-import optimisers
 
 ROWS = 400
 

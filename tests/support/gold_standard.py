@@ -4,7 +4,7 @@ For every log-concave likelihood one data set drawn from the prior, and NumPyro'
 latents, of which this file writes down the density itself: a kernel matrix by the formula, its
 Cholesky factor, and the likelihood's `log_prob`. Run from the project's environment:
 
-    .venv/bin/python tests/gold_standard.py
+    .venv/bin/python tests/support/gold_standard.py
 """
 
 import json

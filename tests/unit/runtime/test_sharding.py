@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 import latentgp as lgp
 from latentgp.cli.app import main
 
-SCRIPT = Path(__file__).parent / "spread.py"
+SCRIPT = Path(__file__).parents[2] / "support" / "spread.py"
 
 
 def free_port():

@@ -20,8 +20,8 @@ from latentgp.inference.sites.profiled_bound import initial_sites, settle
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
+from likelihood_cases import AUGMENTED, marked
 from problems import KERNEL, X
-from test_conformance_likelihoods import AUGMENTED, marked
 
 LATENTS = (-1.9, -0.4, 0.8)
 STEPS = 1601

@@ -26,8 +26,8 @@ from latentgp.representations import Representation
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import GaussianSites, Rows
+from likelihood_cases import AUGMENTED, CarelessDraws, HalfSites
 from problems import mean_and_error
-from test_conformance_likelihoods import AUGMENTED, CarelessDraws, HalfSites
 
 KEY = jax.random.key(0)
 LIMIT = 4.5  # standard errors: one in 1,500 among a hundred figures

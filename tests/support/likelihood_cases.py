@@ -7,6 +7,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.augmentations import Automatic
+from latentgp.augmentations.polya_gamma import PolyaGamma
 
 GRID = np.linspace(-25, 25, 4001)
 WIDE = np.linspace(-400, 400, 64_001)
@@ -151,3 +152,27 @@ def slow_but_some(cases, kinds=AT_EVERY_CHANGE):
     return [
         pytest.param(*c, marks=[pytest.mark.slow] * (not isinstance(c[0], kinds))) for c in cases
     ]
+
+
+def marked(cases):
+    """Augmented likelihoods, those slow that share all but a number or two with another."""
+    again = lgp.BijectiveLogisticSoftmax, lgp.ScaledLogisticSoftmax
+    return [
+        pytest.param(*case, marks=[pytest.mark.slow] * (case[3] is KEPT and type(case[0]) in again))
+        for case in cases
+    ]
+
+
+class CarelessDraws(PolyaGamma):
+    """Draws the auxiliary variable for latents that are not the row's."""
+
+    def draw(self, likelihood, rows, f, key, block):
+        return super().draw(likelihood, rows, 1.5 * f, key, block)
+
+
+class HalfSites(PolyaGamma):
+    """Forgets half of the precision of a drawn site."""
+
+    def conditional_sites(self, likelihood, rows, auxiliary, f, block):
+        sites = super().conditional_sites(likelihood, rows, auxiliary, f, block)
+        return sites._replace(precision=0.5 * sites.precision)

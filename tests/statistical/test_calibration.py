@@ -1,7 +1,6 @@
 """Simulation-based calibration: exact posteriors pass, wrong ones do not, no pair is forgotten."""
 
 import re
-import sys
 from pathlib import Path
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+import calibration
 import latentgp as lgp
 from classes import concrete_classes
 from latentgp.inference.sites.algorithm import SiteInference
@@ -19,10 +19,7 @@ from latentgp.testing import check_calibration, simulate_calibration
 from latentgp.testing.calibration import Calibration, from_prior
 from simulated import INPUTS, LIKELIHOODS, model_of
 
-ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "experiments"))
-import calibration  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 KEY = jax.random.key(3)
 REGRESSION = model_of(lgp.Gaussian(0.3))
 

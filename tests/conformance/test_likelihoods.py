@@ -21,11 +21,13 @@ from likelihood_cases import (
     CLASSES,
     COMPLETE,
     GRID,
-    KEPT,
     LOGISTIC_NOISE,
     NARROW,
     OF_OUTPUTS,
     OF_RULES,
+    CarelessDraws,
+    HalfSites,
+    marked,
     slow_but_some,
 )
 from problems import Heteroscedastic, StudentT
@@ -202,15 +204,6 @@ def test_every_likelihood_is_given_to_every_rule():
     assert {type(case[0]) for case in [*COMPLETE, *OF_OUTPUTS]} == given
 
 
-def marked(cases):
-    """Augmented likelihoods, those slow that share all but a number or two with another."""
-    again = lgp.BijectiveLogisticSoftmax, lgp.ScaledLogisticSoftmax
-    return [
-        pytest.param(*case, marks=[pytest.mark.slow] * (case[3] is KEPT and type(case[0]) in again))
-        for case in cases
-    ]
-
-
 @pytest.mark.parametrize(("likelihood", "targets", "side", "augmentation"), marked(AUGMENTED))
 def test_augmentation_conforms(likelihood, targets, side, augmentation):
     check_augmentation(likelihood, targets, side_information=side, augmentation=augmentation)
@@ -351,21 +344,6 @@ class BoastingAugmentation(PolyaGamma):
     def expected_sites(self, likelihood, rows, mean, variance):
         sites = super().expected_sites(likelihood, rows, mean, variance)
         return sites._replace(log_constant=sites.log_constant + 0.1)
-
-
-class CarelessDraws(PolyaGamma):
-    """Draws the auxiliary variable for latents that are not the row's."""
-
-    def draw(self, likelihood, rows, f, key, block):
-        return super().draw(likelihood, rows, 1.5 * f, key, block)
-
-
-class HalfSites(PolyaGamma):
-    """Forgets half of the precision of a drawn site."""
-
-    def conditional_sites(self, likelihood, rows, auxiliary, f, block):
-        sites = super().conditional_sites(likelihood, rows, auxiliary, f, block)
-        return sites._replace(precision=0.5 * sites.precision)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def kernel_file(tmp_path):
     return lgp.save(lgp.RBF(lengthscale=[0.1, 0.2]), tmp_path / "kernel.latentgp")
 
 
-FILES = Path(__file__).parent / "support" / "files"
+FILES = Path(__file__).parents[1] / "support" / "files"
 WRITTEN_BEFORE = json.loads((FILES / "answers.json").read_text())
 
 
