@@ -4,11 +4,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from latentgp.plots import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import latentgp as lgp
-from latentgp.plots import save_figure
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 FOLDER = Path(__file__).parent / "images"

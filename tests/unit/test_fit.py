@@ -14,12 +14,15 @@ from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
 from latentgp.inference.sites import hyperparameters
+from latentgp.methods import sites as sites_methods
+from latentgp.methods.sites import settled_sites
+from latentgp.methods.stochastic import posterior_of_search
 from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
+from latentgp.validation import as_key, check_arguments
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
-fitting = sys.modules["latentgp.fit"]  # the name in the package is the function
 DATA, BINARY_DATA = lgp.Data(X, SMOOTH), lgp.Data(X, BINARY)
 FEW = lgp.Inducing(points=X[:4])
 
@@ -327,15 +330,15 @@ def test_arguments_of_another_kind_are_named(arguments, says):
         "restarts": 0,
     }
     with pytest.raises(lgp.InputError, match=says):
-        fitting._check_arguments(**wanted | arguments)
+        check_arguments(**wanted | arguments)
 
 
 def test_a_key_may_be_of_the_older_kind_and_is_no_number():
-    old, new = (fitting._as_key(key) for key in (jax.random.PRNGKey(3), jax.random.key(3)))
+    old, new = (as_key(key) for key in (jax.random.PRNGKey(3), jax.random.key(3)))
     assert old == new
     for wrong in (0, np.zeros(2), jax.random.split(KEY, 2)):
         with pytest.raises(lgp.InputError, match="key must be a random key such as"):
-            fitting._as_key(wrong)
+            as_key(wrong)
 
 
 def test_reaching_max_evaluations_is_said():
@@ -400,9 +403,6 @@ IN_BATCHES = lgp.Stochastic(
 )
 
 
-FITTING = sys.modules["latentgp.fit"]  # the name is the function's
-
-
 @pytest.mark.parametrize(
     "method",
     [lgp.ExactGP(), IN_BATCHES, lgp.GibbsSampling(), lgp.NUTS()],
@@ -410,7 +410,7 @@ FITTING = sys.modules["latentgp.fit"]  # the name is the function's
 )
 def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, monkeypatch, method):
     told = []
-    monkeypatch.setattr(FITTING, "learn", lambda *a, **k: told.append(a))
+    monkeypatch.setattr(sites_methods, "learn", lambda *a, **k: told.append(a))
     with pytest.raises(lgp.InputError, match=r"no folder .*nowhere for the checkpoint"):
         lgp.fit(
             *(regression(), DATA),
@@ -423,13 +423,13 @@ def test_a_checkpoint_without_a_folder_is_refused_at_once(tmp_path, monkeypatch,
 
 
 def test_the_seconds_of_a_start_count(monkeypatch):
-    learn = FITTING.learn
+    learn = sites_methods.learn
 
     def slowly(*arguments, **settings):
         time.sleep(0.3)
         return learn(*arguments, **settings)
 
-    monkeypatch.setattr(FITTING, "learn", slowly)
+    monkeypatch.setattr(sites_methods, "learn", slowly)
     result = lgp.fit(regression(), DATA, key=KEY, method=IN_BATCHES, max_seconds=0.3)
     assert len(result.history.seconds) == 1
     assert result.history.seconds[0] > 0.3
@@ -437,13 +437,13 @@ def test_the_seconds_of_a_start_count(monkeypatch):
 
 
 def test_nuts_starts_where_precisions_of_rows_may_be_negative(monkeypatch):
-    learn, seen = FITTING.learn, []
+    learn, seen = sites_methods.learn, []
 
     def watched(algorithm, *arguments, **settings):
         seen.append(algorithm.representation.signed)
         return learn(algorithm, *arguments, **settings)
 
-    monkeypatch.setattr(FITTING, "learn", watched)
+    monkeypatch.setattr(sites_methods, "learn", watched)
     model = lgp.LatentGP(lgp.RBF(), lgp.StudentT(degrees_of_freedom=4.0, scale=0.3))
     method = lgp.NUTS(draws=2, warmup=2, chains=1)
     lgp.fit(model, lgp.Data(X[:8], SMOOTH[:8]), key=KEY, method=method)
@@ -454,14 +454,14 @@ def test_sites_that_give_no_posterior_are_made_anew():
     method, model = lgp.VariationalInference(FEW), classification()
     with jax.enable_x64(True):
         algorithm, rows = method.algorithm(model), BINARY_DATA.to_device()
-        good = FITTING._settled(algorithm, model, rows, None)
+        good = settled_sites(algorithm, model, rows, None)
         wild = good.sites._replace(linear=np.nan * good.sites.linear)
         learned = hyperparameters.Learned(np.zeros(2), wild, True, "")
-        anew = FITTING._settled(algorithm, model, rows, learned)
-        assert FITTING._said(algorithm, model, rows, learned) is None
+        anew = settled_sites(algorithm, model, rows, learned)
+        assert posterior_of_search(algorithm, model, rows, learned) is None
         improper = good.sites._replace(precision=good.sites.precision - 1e6)
         learned = learned._replace(sites=improper)
-        assert FITTING._said(algorithm, model, rows, learned) is None
+        assert posterior_of_search(algorithm, model, rows, learned) is None
     np.testing.assert_allclose(anew.bound, good.bound, rtol=1e-6)
 
 
@@ -472,8 +472,8 @@ def test_batches_of_gaussian_noise_start_at_the_learned_noise():
         algorithm, rows = lgp.CollapsedVI(FEW).algorithm(first), DATA.to_device()
         sites = profiled_bound.initial_sites(algorithm, first, rows)
         learned = hyperparameters.Learned(np.zeros(2), sites, True, "")
-        said = FITTING._said(algorithm, there, rows, learned)
-        settled = FITTING._settled(algorithm, there, rows, None).posterior
+        said = posterior_of_search(algorithm, there, rows, learned)
+        settled = settled_sites(algorithm, there, rows, None).posterior
     np.testing.assert_allclose(said.white_mean, settled.white_mean, atol=1e-8)
     np.testing.assert_allclose(said.white_lower, settled.white_lower, atol=1e-8)
 
@@ -484,9 +484,9 @@ def test_batches_start_from_sites_as_they_are_though_negative():
     model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.StudentT(scale=0.3))
     with jax.enable_x64(True):
         algorithm, rows = lgp.VariationalInference(FEW).algorithm(model), data.to_device()
-        settled = FITTING._settled(algorithm.until_settled(), model, rows, None)
+        settled = settled_sites(algorithm.until_settled(), model, rows, None)
         learned = hyperparameters.Learned(np.zeros(2), settled.sites, True, "")
-        said = FITTING._said(algorithm, model, rows, learned)
+        said = posterior_of_search(algorithm, model, rows, learned)
     assert np.min(settled.sites.precision) < 0
     np.testing.assert_allclose(said.white_mean, settled.posterior.white_mean, atol=1e-8)
     np.testing.assert_allclose(said.white_lower, settled.posterior.white_lower, atol=1e-8)

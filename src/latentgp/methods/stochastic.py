@@ -246,7 +246,7 @@ class Stochastic(Method):
                 learned = start_of_search(problem, algorithm.coarse(), space, bounds, rows)
                 seen = learned_model(space, learned)
                 # Batches go on at once; what they need is what these sites say through all points.
-                latent = _said(algorithm, seen, rows, learned)
+                latent = posterior_of_search(algorithm, seen, rows, learned)
             if latent is None:
                 enough = algorithm.rough() if learns else algorithm.until_settled()
                 latent = settled_sites(enough, seen, rows, None).posterior
@@ -313,10 +313,10 @@ class Stochastic(Method):
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 
 
-def _said(
+def posterior_of_search(
     algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned
 ) -> LatentPosterior | None:
-    """What a search's sites say, if they are of these rows and leave a proper posterior."""
+    """Posterior implied by the search's sites; None if of other rows or improper."""
     sites = learned.sites
     if algorithm.rule.is_exact(model.likelihood):  # the search never changes them
         sites = initial_sites(algorithm, model, rows)

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 import latentgp as lgp
 from latentgp.cli.app import main
+from latentgp.methods.problem import Problem
 
 SCRIPT = Path(__file__).parents[2] / "support" / "spread.py"
 
@@ -201,7 +202,7 @@ def test_files_are_read_by_all_devices_or_none(alone, monkeypatch):
     rows = lgp.FileRows(alone[0] / "rows.parquet", target="y")
     model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(sys.modules["latentgp.fit"]._Task, "agreed", lambda task: task)
+    monkeypatch.setattr(Problem, "agreed", lambda problem: problem)
     with pytest.raises(lgp.InputError, match=r"give devices=jax\.devices"):
         lgp.fit(model, rows, key=jax.random.key(0))
 
