@@ -76,6 +76,7 @@ from latentgp.likelihoods import (
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
+from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
@@ -150,6 +151,7 @@ __all__ = [
     "CustomLikelihood",
     "Data",
     "Dense",
+    "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",
     "FileRows",

@@ -7,7 +7,10 @@ from jaxtyping import Int, Key
 from latentgp.augmentations import Automatic
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
-from latentgp.inference.mcmc.nuts import run_nuts
+from latentgp.inference.mcmc.loop import run_chains
+from latentgp.inference.mcmc.nuts import NUTSSampler
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.inference.sites.algorithm import rows_of
 from latentgp.likelihoods import ScaleMixture
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
@@ -19,11 +22,15 @@ from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.runtime.progress import Driving
+from latentgp.sites.copies import copies_of
 from latentgp.typing import Array
 
 
 class NUTS(SamplingMethod):
-    """The no-U-turn sampler (Hoffman & Gelman 2014) on white latents: any smooth likelihood.
+    """The no-U-turn sampler (Hoffman & Gelman 2014) on white coefficients: any smooth likelihood.
+
+    With `Inducing` the target is the free-form variational posterior of the inducing variables,
+    exp(E log p(y | f)) p(v) (Hensman et al. 2015, eq. 7): no Gaussian is fitted to it.
 
     Args:
         chains: how many, side by side.
@@ -33,6 +40,7 @@ class NUTS(SamplingMethod):
         augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).
+        representation: `Dense()` or `Inducing(...)`.
 
     Raises:
         InputError: settings outside their range.
@@ -53,8 +61,11 @@ class NUTS(SamplingMethod):
             )
         if self.warmup < 1:
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
-        if not self.representation.one_coefficient_a_row:
-            raise InputError("NUTS works with one coefficient a row: leave it Dense().")
+        if self.augmented and not self.representation.one_coefficient_a_row:
+            raise InputError(
+                "NUTS(augmented=True) works with one coefficient a row; leave the representation "
+                "Dense()."
+            )
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         likelihood = model.likelihood
@@ -85,19 +96,18 @@ class NUTS(SamplingMethod):
         key: Key[Array, ""],
         driving: Driving,
     ) -> Chains:
-        return run_nuts(
-            space,
-            data,
-            augmented=self.augmented,
+        target = WhiteTarget.of(space, representation, data)
+        copies = copies_of(rows_of(data)) if self.augmented else None
+        return run_chains(
+            NUTSSampler(target, copies, self.warmup, self.target_acceptance),
             chains=self.chains,
-            warmup=self.warmup,
+            warmup=0,  # `init` makes it
             draws=self.draws,
             thin=self.thin,
-            target_acceptance=self.target_acceptance,
             watched=watched,
             key=key,
             driving=driving,
         )
 
     def starting_method(self) -> SiteMethod:
-        return VariationalInference()
+        return VariationalInference(self.representation)

@@ -10,6 +10,7 @@ from latentgp.errors import InputError
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.choice import Choice, choose_method, inducing_points, usual_representation
+from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
@@ -76,6 +77,9 @@ METHODS: dict[str, Entry] = {
         compared_for=_TASKS,
     ),
     "gibbs": Entry(GibbsSampling, "exact draws of an augmented likelihood", _for_samplers),
+    "elliptical-slice": Entry(
+        EllipticalSlice, "exact draws at held hyper-parameters, any likelihood", _for_samplers
+    ),
     "nuts": Entry(NUTS, "exact draws, hyper-parameters included, any smooth one", _for_samplers),
 }
 

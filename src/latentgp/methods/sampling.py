@@ -2,6 +2,7 @@
 
 import dataclasses
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -30,10 +31,13 @@ class SamplingMethod(Method):
 
     Attributes:
         chains: how many, side by side.
+        samples_hyperparameters: chains draw hyper-parameters too; else these are held.
         draws: kept of each chain.
         warmup: sweeps of each chain that are thrown away.
         thin: sweeps a draw that is kept.
     """
+
+    samples_hyperparameters: ClassVar[bool] = True
 
     representation: eqx.AbstractVar[Representation]
     chains: eqx.AbstractVar[int]
@@ -81,8 +85,11 @@ class SamplingMethod(Method):
     def run(self, problem: Problem) -> Fit:
         """Draws of the posterior, of the hyper-parameters' too if these are learned.
 
-        Chains that sample hyper-parameters start around the most probable ones.
+        Chains that sample hyper-parameters start around the most probable ones; those that do not
+        hold what `starting_method` learns.
         """
+        if problem.learn_hyperparameters and not self.samples_hyperparameters:
+            return self._at_learned(problem)
         model, data, key = problem.model, problem.data, problem.key
         scale = problem.scales(data)
         space = problem.space(scale)
@@ -108,3 +115,18 @@ class SamplingMethod(Method):
             seconds=problem.seconds,
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)
+
+    def _at_learned(self, problem: Problem) -> Fit:
+        """Draws at the hyper-parameters that another method has learned."""
+        self.check(problem.model, False)
+        start = self.starting_method()
+        learned = start.run(dataclasses.replace(problem, checkpoint=None))
+        why = f"hyper-parameters learned by {type(start).__name__}, then held"
+        held = dataclasses.replace(
+            problem,
+            model=learned.model,
+            learn_hyperparameters=False,
+            reason=f"{problem.reason}; {why}",
+        )
+        result = dataclasses.replace(self.run(held), history=learned.history)
+        return result.warned_before(learned.diagnostics.warnings)

@@ -146,6 +146,15 @@ def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:
     return jnp.min(jnp.diagonal(factor.lower)) ** 2 >= 0.5 * unit * scale
 
 
+def differentiable_cholesky(K: Float[Array, "M M"]) -> tuple[Float[Array, "M M"], Float[Array, ""]]:
+    """The lower factor of a covariance matrix, and the jitter it needs, which has no derivative.
+
+    For derivatives in reverse: the jitter is chosen by a loop, which has none.
+    """
+    jitter = jax.lax.stop_gradient(jittered_cholesky(jax.lax.stop_gradient(K)).jitter)
+    return lower_cholesky(K + jitter * jnp.eye(K.shape[0], dtype=K.dtype)), jitter
+
+
 def jittered_cholesky(
     K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
 ) -> JitteredFactor:

@@ -17,6 +17,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.modules import Module
 from latentgp.representations.samplers import SiteSampler
+from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
@@ -192,20 +193,18 @@ class Representation(Module):
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     @abstractmethod
-    def white_size(self, X: Float[Array, "N D"]) -> int:
-        """How many standard normal coefficients stand for one latent function."""
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        """The map from white coefficients to g at the rows; differentiable in the kernel."""
 
-    @abstractmethod
-    def from_white(
+    def conditional(
         self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> Float[Array, "N Q"]:
-        """G at the rows from white coefficients v ~ N(0, I)."""
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        """Means and variances of g at the rows given white coefficients v ~ N(0, I).
 
-    @abstractmethod
-    def to_white(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
-    ) -> Float[Array, "Q M"]:
-        """White coefficients whose g is given at the rows (best fit if there are fewer)."""
+        Differentiable in the kernel, the inputs and the coefficients. The variance is what the
+        coefficients leave open: none with one of them a row.
+        """
+        return self.whitening(kernel, X).conditional(white)
 
     @property
     @abstractmethod

@@ -27,6 +27,7 @@ from latentgp.representations.latent_axis import (
     split_linear,
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
+from latentgp.representations.whitening import Whitening, whitening_at_rows
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -213,20 +214,8 @@ class Dense(Representation):
         mean, variance = _row_marginals(posterior, K)
         return Pullback(in_kernel, self, mean, variance)
 
-    def white_size(self, X: Float[Array, "N D"]) -> int:
-        return X.shape[0]
-
-    def from_white(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> Float[Array, "N Q"]:
-        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
-        return over_latents(jnp.matmul, factor.lower, white).T
-
-    def to_white(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
-    ) -> Float[Array, "Q M"]:
-        factor = over_latents(jittered_cholesky, latent_grams(kernel, X)).factor
-        return over_latents(jnp.matmul, factor.inverse, g.T)
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        return whitening_at_rows(kernel, X)
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0

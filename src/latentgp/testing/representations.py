@@ -348,30 +348,45 @@ def _check_kept(
 def _check_white(
     representation: Representation, kernel: LatentKernel, X: np.ndarray, exact: bool, name: str
 ) -> None:
-    size = representation.white_size(X)
-    white = np.random.default_rng(2).normal(size=(_LATENTS, size))
-    g = representation.from_white(kernel, X, white)
-    require_equal(np.shape(g), (len(X), _LATENTS), f"{name}.from_white: the shape")
+    size = len(representation.whitening(kernel, X).centres)
+    generator = np.random.default_rng(2)
+    white, along = generator.normal(size=(2, _LATENTS, size))
+    mean, variance = representation.conditional(kernel, X, white)
+    for values in (mean, variance):
+        require_equal(np.shape(values), (len(X), _LATENTS), f"{name}.conditional: the shape")
     # The map is linear, so its matrix says what covariance white noise gets.
     units = np.broadcast_to(np.eye(size)[:, None], (size, _LATENTS, size))
-    columns = np.stack([representation.from_white(kernel, X, unit) for unit in units])
+    columns = np.stack([representation.conditional(kernel, X, unit)[0] for unit in units])
     for q, own in enumerate(_kernel_of_each(kernel)):
         matrix = columns[:, :, q].T
-        what = f"{name}.from_white is not linear"
-        require_equal(g[:, q], matrix @ white[q], what, atol=1e-10)
+        what = f"{name}.conditional: the mean is not linear"
+        require_equal(mean[:, q], matrix @ white[q], what, atol=1e-10)
         K = np.asarray(own.symmetric_gram(X))
         left = K - matrix @ matrix.T
         scale = np.max(np.diagonal(K))
+        what = f"{name}.conditional: variance of the mean and variance are not the prior's"
+        require_equal(np.diagonal(left), variance[:, q], what, atol=1e-6 * scale)
         if exact:
-            what = f"{name}.from_white of N(0, I) lacks prior covariance"
+            what = f"{name}.conditional: means under N(0, I) lack prior covariance"
             require_equal(left, np.zeros_like(left), what, atol=1e-6 * scale)
         smallest = np.linalg.eigvalsh(left).min()
-        what = f"{name}.from_white has more variance than the prior somewhere."
+        what = f"{name}.conditional: means have more variance than the prior somewhere."
         require(smallest >= -1e-6 * scale, what)
-    back = representation.to_white(kernel, X, g)
-    require_equal(np.shape(back), white.shape, f"{name}.to_white: the shape")
-    again = representation.from_white(kernel, X, back)
-    require_equal(again, g, f"{name}.from_white does not invert to_white", atol=1e-6)
+
+    def value(kernel: LatentKernel, white: Any) -> Any:
+        mean, variance = representation.conditional(kernel, X, white)
+        return jnp.sum(jnp.sin(mean)) + jnp.sum(variance**2)
+
+    in_kernel, in_white = jax.grad(value, (0, 1))(kernel, jnp.asarray(white))
+    step = 1e-5
+    slope = (value(kernel, white + step * along) - value(kernel, white - step * along)) / step / 2
+    what = f"{name}.conditional: the derivative in the coefficients is wrong"
+    require_equal(jnp.sum(in_white * along), slope, what, rtol=1e-5, atol=1e-7)
+    more, less = (jax.tree.map(lambda a, s=s: a * s, kernel) for s in (1 + step, 1 - step))
+    slope = (value(more, white) - value(less, white)) / step / 2
+    scaled = jax.tree.map(lambda slope, leaf: jnp.sum(slope * leaf), in_kernel, kernel)
+    what = f"{name}.conditional: the derivative in the kernel is wrong"
+    require_equal(sum(jax.tree.leaves(scaled)), slope, what, rtol=1e-4, atol=1e-6)
 
 
 def _check_paths(

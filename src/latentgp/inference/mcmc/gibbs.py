@@ -264,7 +264,7 @@ class Gibbs(eqx.Module):
         vector: Float[Array, "P"],
     ) -> Float[Array, ""]:
         model = self.space.to_model(vector)
-        g = self.representation.from_white(model.kernel, data.X, white)
+        g, _ = self.representation.conditional(model.kernel, data.X, white)
         return self._given_f(copies, prior_mean(model, data) + g, vector)
 
     def _white(
@@ -284,7 +284,7 @@ class Gibbs(eqx.Module):
         """Latents of the same white coefficients under other hyper-parameters."""
         model = self.space.to_model(new)
         white = self._white(old, data, coefficients)
-        g = self.representation.from_white(model.kernel, data.X, white)
+        g, _ = self.representation.conditional(model.kernel, data.X, white)
         return prior_mean(model, data) + g, g.T
 
     def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:

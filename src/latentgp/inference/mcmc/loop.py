@@ -2,18 +2,28 @@
 
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, Key, Shaped
 
+from latentgp.inference.mcmc.target import Position, WhiteTarget
+from latentgp.posteriors.chains import Chains
+from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.progress import Driving, ProgressLine
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
+
+_PIECE = 50  # draws of each chain in a compiled call
 
 
 class Draw(NamedTuple):
@@ -169,3 +179,128 @@ def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | Non
         return Sampled(state_in(stored, jax.eval_shape(start)), pieces, draws, statistics)
 
     return checkpoint.read(understand)
+
+
+class Sampler(eqx.Module):
+    """A transition that leaves a target invariant, as `init` and `step` of one chain.
+
+    Attributes:
+        target: the log density, and the map to the rows.
+    """
+
+    target: eqx.AbstractVar[WhiteTarget]
+
+    @abstractmethod
+    def init(self, key: Key[Array, ""]) -> Any:
+        """A state over-dispersed to the target; adaptation that is of one chain alone is made."""
+
+    @abstractmethod
+    def step(self, state: Any, key: Key[Array, ""]) -> tuple[Any, dict[str, Array]]:
+        """The next state, and statistics of the step by ArviZ's names.
+
+        "acceptance_rate" and "diverging" are among them.
+        """
+
+    @abstractmethod
+    def position(self, state: Any) -> Position:
+        """Where a chain is."""
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        """Statistics of the steps between two draws that are kept; of the last one by default."""
+        return {name: values[-1] for name, values in steps.items()}
+
+
+def run_chains(
+    sampler: Sampler,
+    *,
+    chains: int,
+    warmup: int,
+    draws: int,
+    thin: int,
+    watched: Int[np.ndarray, "W"],
+    key: Key[Array, ""],
+    driving: Driving,
+) -> Chains:
+    """Run chains of a sampler side by side.
+
+    Args:
+        sampler: the transition.
+        chains: how many.
+        warmup: steps of each after `init` that are thrown away, at least so many.
+        draws: that are kept of each chain.
+        thin: steps a draw that is kept.
+        watched: rows whose latents are kept.
+        key: random key.
+        driving: callback, limit, progress line, checkpoint.
+    """
+    started = time.perf_counter()
+    key_init, key_run = jax.random.split(key)
+    keys = jax.random.split(key_init, chains)
+    number = min(_PIECE, draws)
+    cold, warm = -(-warmup // (number * thin)), -(-draws // number)
+    groups = groups_of(chains)
+    members = [slice(g * chains // groups, (g + 1) * chains // groups) for g in range(groups)]
+    calls = count()
+
+    def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
+        keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
+
+        def run(group: slice) -> Any:
+            own, own_keys = jax.tree.map(lambda a: a[group], (states, keys))
+            result = _piece(sampler, own, watched, own_keys, (number, thin))
+            return jax.block_until_ready(result)
+
+        results = in_groups(run, members, at_once=next(calls) > 0)
+        after, kept, told = jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+        return after, None if index < cold else kept, told
+
+    start = partial(_start, sampler, keys)
+    sampled = collect(piece, start, cold + warm, number * thin, driving)
+    columns, statistics = sampled.joined(draws)
+    last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
+    whitening = _whitening(sampler, last)
+    return Chains(
+        *columns,
+        centres=np.asarray(whitening.centres),
+        statistics=statistics,
+        jitter=float(whitening.jitter),
+        seconds=time.perf_counter() - started,
+    )
+
+
+@jax.jit
+def _start(sampler: Sampler, keys: Key[Array, "C"]) -> Any:
+    return jax.vmap(lambda key: sampler.init(key))(keys)
+
+
+@jax.jit
+def _whitening(sampler: Sampler, state: Any) -> Whitening:
+    """The map to the rows at one chain's hyper-parameters."""
+    target = sampler.target
+    return target.whitening(target.space.to_model(sampler.position(state).vector))
+
+
+@partial(jax.jit, static_argnames="counts")
+def _piece(
+    sampler: Sampler,
+    states: Any,
+    watched: Int[Array, "W"],
+    keys: Key[Array, "C"],
+    counts: tuple[int, int],
+) -> tuple[Any, Draw, dict[str, Shaped[Array, "C S"]]]:
+    """Steps of some chains in one loop; keeps every `thin`-th state."""
+    number, thin = counts
+
+    def keep(state: Any, key: Key[Array, ""]) -> tuple[Any, Any]:
+        key_steps, key_f = jax.random.split(key)
+        step_keys = jax.random.split(key_steps, thin)
+        state, steps = jax.lax.scan(lambda s, k: sampler.step(s, k), state, step_keys)
+        position = sampler.position(state)
+        f = sampler.target.latents(position, key_f)[watched]
+        return state, (Draw(position.vector, position.white, f), sampler.told(steps))
+
+    def chain(state: Any, key: Key[Array, ""]) -> tuple[Any, Draw, Any]:
+        state, (kept, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
+        return state, kept, told
+
+    return jax.vmap(chain)(states, keys)

@@ -41,6 +41,7 @@ from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import Remembered
 from latentgp.representations.latent_axis import latent_grams, over_latents, over_sharing
 from latentgp.representations.samplers import InducingSampler, inducing_sampler
+from latentgp.representations.whitening import Whitening, whitening_from
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.row_scan import in_chunks, scan_rows
@@ -452,21 +453,9 @@ class Inducing(Representation):
         start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
         return scan_rows(step, start, rows, columns=len(posterior.points))
 
-    def white_size(self, X: Float[Array, "N D"]) -> int:
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         self._check_forgets()
-        return len(self._points())
-
-    def from_white(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> Float[Array, "N Q"]:
-        cross, inverse = self._white_blocks(kernel, X)
-        return over_latents(lambda c, inverse, v: c @ (inverse.T @ v), cross, inverse, white).T
-
-    def to_white(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], g: Float[Array, "N Q"]
-    ) -> Float[Array, "Q M"]:
-        features = over_latents(lambda c, inverse: c @ inverse.T, *self._white_blocks(kernel, X))
-        return over_latents(lambda features, g: jnp.linalg.lstsq(features, g)[0], features, g.T)
+        return whitening_from(kernel, self._points(), X)
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
@@ -500,14 +489,6 @@ class Inducing(Representation):
                 "Samplers cannot go on from what earlier rows said; use VariationalInference, "
                 "AugmentedVI or CollapsedVI, or give all rows."
             )
-
-    def _white_blocks(
-        self, kernel: LatentKernel, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "#Q N M"], Float[Array, "#Q M M"]]:
-        """k(X, Z) and L^-1, so that g = k(X, Z) L^-T v for white coefficients v."""
-        points = self._points()
-        factor = over_latents(jittered_cholesky, latent_grams(kernel, points)).factor
-        return latent_grams(kernel, X, points), factor.inverse
 
     def prior(self, kernel: LatentKernel) -> Prior:
         """K_mm factorised and inverted, with as much jitter as makes that safe."""

@@ -1,0 +1,112 @@
+"""The log density of white coefficients and hyper-parameters that samplers take."""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations import Representation
+from latentgp.representations.whitening import Whitening
+from latentgp.rows.data import Data
+from latentgp.typing import Array
+
+_SPREAD = 0.3  # of starts, on the unconstrained scale
+
+
+class Position(NamedTuple):
+    """A point of the space that is explored.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
+        white: white coefficients of the latent functions, shape (Q, M).
+    """
+
+    vector: Float[Array, "P"]
+    white: Float[Array, "Q M"]
+
+
+class WhiteTarget(eqx.Module):
+    """Log density of white coefficients and unconstrained hyper-parameters, up to a constant.
+
+    With one coefficient a row it is the posterior's own. Through inducing points it is that of the
+    free-form variational posterior exp(E log p(y | f)) p(v), the expectation under f given v
+    (Hensman, Matthews, Filippone & Ghahramani 2015, eq. 7), of which the Gaussian one is an
+    approximation: the variance that the points leave open is part of it.
+
+    Attributes:
+        space: the hyper-parameters; none are free if they are fixed.
+        representation: made ready for the rows.
+        data: the rows, on the device; weights are powers of their likelihoods.
+        fixed: the map to the rows where no hyper-parameter is free; else None.
+    """
+
+    space: ParameterSpace
+    representation: Representation
+    data: Data
+    fixed: Whitening | None
+
+    @classmethod
+    def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> "WhiteTarget":
+        """With the map to the rows worked out once if the hyper-parameters are fixed."""
+        target = cls(space, representation, data, None)
+        if space.size:
+            return target
+        return dataclasses.replace(target, fixed=_whitening_at_rows(target))
+
+    def __call__(self, position: Position) -> Float[Array, ""]:
+        model = self.space.to_model(position.vector)
+        prior = self.space.log_prior(position.vector) - 0.5 * jnp.sum(position.white**2)
+        return prior + self.log_likelihood(model, position.white)
+
+    def whitening(self, model: LatentGP) -> Whitening:
+        """The map from white coefficients to the rows."""
+        if self.fixed is not None:
+            return self.fixed
+        return self.representation.whitening(model.kernel, self.data.X)
+
+    def conditional(
+        self, model: LatentGP, white: Float[Array, "Q M"]
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        """Means and variances of f at the rows given the coefficients."""
+        mean, variance = self.whitening(model).conditional(white)
+        return mean + prior_mean(model, self.data), variance
+
+    def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:
+        """Log p(y | v), or what stands for it through inducing points, in nats."""
+        mean, variance = self.conditional(model, white)
+        y, side = self.data.y, dict(self.data.side_information)
+        if self.representation.one_coefficient_a_row:
+            terms = jax.vmap(model.likelihood.log_prob)(y, mean, side)
+        else:
+            terms = model.likelihood.expected_log_prob(y, mean, variance, side)
+        return jnp.sum(terms) if self.data.weights is None else terms @ self.data.weights
+
+    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A draw of f at the rows given a position."""
+        mean, variance = self.conditional(self.space.to_model(position.vector), position.white)
+        if self.representation.one_coefficient_a_row:
+            return mean
+        return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+
+
+@jax.jit
+def _whitening_at_rows(target: WhiteTarget) -> Whitening:
+    return target.whitening(target.space.model)
+
+
+def over_dispersed(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+    """A start: hyper-parameters around those of the space's model, coefficients from the prior."""
+    key_vector, key_white = jax.random.split(key)
+    centre = jnp.asarray(target.space.to_vector())
+    vector = centre + _SPREAD * jax.random.normal(key_vector, centre.shape, centre.dtype)
+    model = target.space.model
+    kernel, X = model.kernel, target.data.X
+    coefficients = jax.eval_shape(lambda: target.representation.whitening(kernel, X)).centres
+    shape = (model.likelihood.latent_size, len(coefficients))
+    return Position(vector, jax.random.normal(key_white, shape, X.dtype))

@@ -1,0 +1,60 @@
+"""White coefficients v ~ N(0, I), and the latent functions given them.
+
+With L L' = K at the centres and A = L^-1 k(C, X), the latent functions at X are
+
+    g = A' v + e,   e ~ N(0, k(x, x) - |A_x|^2),  independent of v.
+
+Where the centres are the rows themselves, A' = L and nothing is left open.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.kernels import LatentKernel
+from latentgp.numerics.cholesky import differentiable_cholesky
+from latentgp.numerics.sums import sum_over_first
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams, over_latents
+from latentgp.typing import Array
+
+
+class Whitening(eqx.Module):
+    """The map from white coefficients to the latent functions at some inputs.
+
+    Attributes:
+        centres: where the coefficients belong, shape (M, D).
+        features: A, shape (#Q, M, N).
+        residual: prior variance given the coefficients, shape (#Q, N).
+        jitter: the largest that was added to K at the centres; units of f squared.
+    """
+
+    centres: Float[Array, "M D"]
+    features: Float[Array, "#Q M N"]
+    residual: Float[Array, "#Q N"]
+    jitter: Float[Array, ""]
+
+    def conditional(
+        self, white: Float[Array, "Q M"]
+    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+        """Means and variances of g given white coefficients."""
+        mean = over_latents(lambda features, v: v @ features, self.features, white).T
+        return mean, jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
+
+
+def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+    """One coefficient a row: g = L v."""
+    lower, jitter = over_latents(differentiable_cholesky, latent_grams(kernel, X))
+    residual = jnp.zeros((len(lower), len(X)), lower.dtype)
+    return Whitening(X, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
+
+
+def whitening_from(
+    kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
+) -> Whitening:
+    """Coefficients at the centres; g at other inputs is its conditional given them."""
+    lower, jitter = over_latents(differentiable_cholesky, latent_grams(kernel, centres))
+    features = over_latents(solve_lower, lower, latent_grams(kernel, centres, X))
+    explained = over_latents(lambda features: sum_over_first(features**2), features)
+    residual = jnp.maximum(latent_diagonals(kernel, X) - explained, 0.0)
+    return Whitening(centres, features, residual, jnp.max(jitter))
