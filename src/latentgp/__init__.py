@@ -91,9 +91,10 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.summary import summary
 from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
-from latentgp.posteriors.posterior import Posterior, Predictive
+from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
-from latentgp.posteriors.sampled import SampledPosterior, SampledPredictive
+from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.representations import Dense, Inducing
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
@@ -207,7 +208,6 @@ __all__ = [
     "RobbinsMonro",
     "RobustMax",
     "SampledPosterior",
-    "SampledPredictive",
     "SamplingMethod",
     "ScaleMixture",
     "ScaledLogisticPoisson",

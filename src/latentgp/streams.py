@@ -28,5 +28,4 @@ def updated(
     result = fit(model, data, key=key, method=method, learn_hyperparameters=False)
     for warning in result.diagnostics.warnings:
         warn_user(warning)
-    assert isinstance(result.posterior, Posterior)
     return result.posterior

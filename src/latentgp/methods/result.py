@@ -10,7 +10,6 @@ from jaxtyping import Float
 from latentgp.diagnostics import ChainDiagnostics, Diagnostics
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
-from latentgp.posteriors.sampled import SampledPosterior
 
 
 class History(NamedTuple):
@@ -46,7 +45,7 @@ class Fit:
     """
 
     model: LatentGP
-    posterior: Posterior | SampledPosterior
+    posterior: Posterior
     history: History
     diagnostics: Diagnostics | ChainDiagnostics
 

@@ -150,7 +150,7 @@ class SiteMethod(Method):
         settled = settled_sites(algorithm.until_settled(), model, rows, learned)
         settled = settled._replace(sites=whole(settled.sites))
         evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
-        posterior = Posterior(model, settled.posterior, evidence)
+        posterior = Posterior.gaussian(model, settled.posterior, evidence)
         if problem.learn_hyperparameters:
             posterior = calibrated(posterior, data, settled.sites)
         diagnostics = judge(
@@ -229,4 +229,4 @@ def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Poster
     likelihood = model.likelihood.calibrated(
         data.y, data.weights, mean, variance, data.side_information
     )
-    return dataclasses.replace(posterior, model=dataclasses.replace(model, likelihood=likelihood))
+    return posterior.with_likelihood(likelihood)

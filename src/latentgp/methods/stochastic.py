@@ -266,7 +266,7 @@ class Stochastic(Method):
         kind = algorithm.evidence_kind(model)
 
         def view(state: Any) -> Posterior:
-            return Posterior(*inference.believed(state), Evidence(float("nan"), kind))
+            return Posterior.gaussian(*inference.believed(state), Evidence(float("nan"), kind))
 
         driver = BatchDriver(
             inference,
@@ -288,7 +288,7 @@ class Stochastic(Method):
             worth, lost = bound_of_rows(algorithm, model, latent, block)
             bound, deficit = bound + worth, deficit + lost
         latent = dataclasses.replace(latent, deficit=deficit)
-        posterior = Posterior(model, latent, Evidence(float(bound), kind))
+        posterior = Posterior.gaussian(model, latent, Evidence(float(bound), kind))
         nothing = jnp.zeros((), jnp.int32)
         sites = whole(initial_sites(algorithm, model, sample.to_device()))
         if problem.learn_hyperparameters:

@@ -4,6 +4,7 @@ Names say what is answered: `_f` is about the latent functions, `predict` about 
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,39 +16,30 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, SideInformation
-from latentgp.means import constant_first
 from latentgp.models import LatentGP
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.posteriors.components import Components, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence, Marginals
+from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import Remembered
-from latentgp.representations.latent_axis import latent_diagonals, over_latents
-from latentgp.rows.arrays import as_targets
 from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision, fresh
 from latentgp.typing import Array
-from latentgp.validation import (
-    checked_inputs,
-    checked_levels,
-    checked_side,
-    checked_targets,
-    interval_levels,
-)
+from latentgp.validation import checked_inputs, checked_side
 
-_NODES_A_ROW = 1024  # of quadrature, for several latents
-_PATH_COLUMNS = 2048  # of features and what is made of them
+_PATH_COLUMNS = 2048
 
 
 class Posterior(eqx.Module):
-    """What is known about the latent functions after the data.
+    """What is known about the latent functions after the data: weighted components.
 
     Attributes:
-        model: with the hyper-parameters it was conditioned with.
-        latent: the Gaussian posterior of the latent functions' zero-mean part.
-        log_evidence: the value and whether it is exact or a lower bound.
+        components: one Gaussian, a mixture, or draws, each with a model.
+        evidence: the log evidence, and whether it is exact, a lower bound or an approximation;
+            None of a method that does not give it.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -58,20 +50,78 @@ class Posterior(eqx.Module):
         array([0.39, 0.91])
     """
 
-    model: LatentGP
-    latent: LatentPosterior
-    log_evidence: Evidence
+    components: Components
+    evidence: Evidence | None
 
-    def __init__(self, model: LatentGP, latent: LatentPosterior, log_evidence: Evidence):
+    def __init__(self, components: Components, evidence: Evidence | None = None):
         # NumPy: JAX arrays in double precision would be narrowed when copied or unpickled.
-        self.model = jax.tree.map(np.asarray, model)
-        self.latent = jax.tree.map(np.asarray, latent)
-        self.log_evidence = log_evidence
+        self.components = jax.tree.map(np.asarray, components)
+        self.evidence = evidence
+
+    @classmethod
+    def gaussian(cls, model: LatentGP, latent: LatentPosterior, evidence: Evidence) -> "Posterior":
+        """Of one Gaussian."""
+        return cls(OneGaussian(model, latent), evidence)
+
+    @classmethod
+    def mixture(
+        cls, posteriors: "Sequence[Posterior]", weights: Any, evidence: Evidence | None = None
+    ) -> "Posterior":
+        """Of several posteriors of one likelihood, by weights that need not sum to one.
+
+        Raises:
+            InputError: weights that are not as many, negative or all zero; other likelihoods.
+
+        Example:
+            >>> import jax, latentgp as lgp
+            >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9])
+            >>> fits = [
+            ...     lgp.fit(
+            ...         lgp.LatentGP(lgp.RBF(scale), lgp.Gaussian(0.1)),
+            ...         data,
+            ...         key=jax.random.key(0),
+            ...         learn_hyperparameters=False,
+            ...     ).posterior
+            ...     for scale in (0.5, 1.0)
+            ... ]
+            >>> mixture = lgp.Posterior.mixture(fits, [0.3, 0.7])
+            >>> mixture.predict([0.5]).cdf([0.4]).round(2)
+            array([0.52])
+        """
+        return cls(Mixture([posterior.components for posterior in posteriors], weights), evidence)
+
+    @property
+    def model(self) -> LatentGP:
+        """The model, of several components the one that stands for all of them."""
+        return self.components.model
+
+    @property
+    def latent(self) -> LatentPosterior:
+        """The Gaussian posterior of the latent functions' zero-mean part.
+
+        Raises:
+            InputError: the posterior is no single Gaussian.
+        """
+        return self._gaussian("has no single Gaussian").latent
+
+    @property
+    def log_evidence(self) -> Evidence:
+        """The value and whether it is exact or a lower bound.
+
+        Raises:
+            InputError: the method does not give it.
+        """
+        if self.evidence is None:
+            raise InputError(
+                "This posterior has no log evidence, as a sampler gives none; fit with AugmentedVI "
+                "or VariationalInference for a lower bound."
+            )
+        return self.evidence
 
     @double_precision
     def predict_f(self, X: Any) -> Marginals:
         """Means and variances of the latent functions at X, shape (N, D); O(N), in pieces."""
-        mean, variance = self._marginals(self._inputs(X))
+        mean, variance = marginals_of(self._prepared, self._inputs(X))
         if self.model.likelihood.latent_size == 1:
             return Marginals(mean[:, 0], variance[:, 0])
         return Marginals(mean, variance)
@@ -79,11 +129,12 @@ class Posterior(eqx.Module):
     @double_precision
     def mean_f(self, X: Any) -> Float[np.ndarray, "N *Q"]:
         """Means of the latent functions alone: no variance is computed, no system solved."""
-        mean = apply_in_buckets(_mean, self.model, self.latent, rows=self._inputs(X))
+        known = self._prepared
+        mean = apply_in_buckets(_mean, known, rows=self._inputs(X), columns=known.columns)
         return mean[:, 0] if self.model.likelihood.latent_size == 1 else mean
 
     @double_precision
-    def predict(self, X: Any, **side_information: Any) -> "Predictive":
+    def predict(self, X: Any, **side_information: Any) -> Predictive:
         """The predictive distribution of y at X, one a row.
 
         Args:
@@ -91,8 +142,7 @@ class Posterior(eqx.Module):
             side_information: what the likelihood reads a row, as in `Data`.
         """
         X = self._inputs(X)
-        side = self._side(side_information, len(X))
-        return Predictive(self.model.likelihood, *self._marginals(X), side)
+        return Predictive(self._prepared, X, self._side(side_information, len(X)))
 
     @double_precision
     def sample_f(
@@ -103,7 +153,7 @@ class Posterior(eqx.Module):
         Returns:
             Shape (S, N), or (S, N, Q) for Q > 1.
         """
-        draws = self._joint_draws(self._inputs(X), key, number)
+        draws, _ = self._joint_draws(self._inputs(X), key, number)
         return draws[..., 0] if self.model.likelihood.latent_size == 1 else draws
 
     @double_precision
@@ -114,8 +164,12 @@ class Posterior(eqx.Module):
         X = self._inputs(X)
         side = self._side(side_information, len(X))
         key_f, key_y = jax.random.split(key)
-        f = self._joint_draws(X, key_f, number)
-        return np.asarray(_observe(self.model.likelihood, f, side, key_y))
+        f, picked = self._joint_draws(X, key_f, number)
+        law = self.components.law
+        likelihoods = law.likelihood
+        if law.own:
+            likelihoods = jax.tree.map(lambda a: a[picked], likelihoods)
+        return np.asarray(_observe(likelihoods, f, side, key_y, law.own))
 
     @double_precision
     def sample_paths(
@@ -133,7 +187,7 @@ class Posterior(eqx.Module):
             features: how many for each latent function.
 
         Raises:
-            InputError: the kernel has no spectral features.
+            InputError: the kernel has no spectral features; the posterior is no single Gaussian.
         """
         if number < 1:
             raise InputError(f"number must be at least 1, got {number}.")
@@ -144,8 +198,12 @@ class Posterior(eqx.Module):
 
         Means, variances, covariances, moments of y, and paths, of JAX arrays. A gradient of the
         log evidence is that of `latentgp.log_evidence`.
+
+        Raises:
+            InputError: the posterior is no single Gaussian.
         """
-        return PurePosterior(fresh(self.model), fresh(self.latent))
+        one = self._gaussian("has no pure functions")
+        return PurePosterior(fresh(one.own_model), fresh(one.latent))
 
     def update(
         self,
@@ -194,125 +252,59 @@ class Posterior(eqx.Module):
 
     @double_precision
     def remembered(self) -> Remembered:
-        """What the rows said, for `Inducing(remembered=...)` on rows to come."""
-        return jax.tree.map(
-            np.asarray, self.latent.without_fillers().remembered(float(self.log_evidence))
-        )
+        """What the rows said, for `Inducing(remembered=...)` on rows to come.
 
-    def _joint_draws(
-        self, X: np.ndarray, key: Key[Array, ""], number: int
-    ) -> Float[np.ndarray, "S N Q"]:
-        if len(X) == 0:
-            return np.zeros((number, 0, self.model.likelihood.latent_size))
-        return np.asarray(_joint_samples(self.model, self.latent, X, key, number))
+        Raises:
+            InputError: the posterior is no single Gaussian.
+        """
+        latent = self._gaussian("cannot go on with further rows").latent
+        seen = latent.without_fillers().remembered(float(self.log_evidence))
+        return jax.tree.map(np.asarray, seen)
 
     def latent_inputs(self) -> int:
         """Number of input columns D."""
-        return self.latent.centres.shape[1]
+        return self.components.inputs
 
     def shifted(self, centre: float) -> "Posterior":
         """With a zero prior mean moved by a constant, and the first latent function with it."""
-        mean = constant_first(centre, self.model.likelihood.latent_size)
-        model = LatentGP(self.model.kernel, self.model.likelihood, mean)
-        return Posterior(model, self.latent, self.log_evidence)
+        return Posterior(self.components.shifted(centre), self.evidence)
+
+    def with_likelihood(self, likelihood: Likelihood) -> "Posterior":
+        """With other values of what only predictions depend on.
+
+        Raises:
+            InputError: the posterior is no single Gaussian.
+        """
+        one = self._gaussian("has no single likelihood")
+        model = LatentGP(one.own_model.kernel, likelihood, one.own_model.mean)
+        return Posterior(OneGaussian(model, one.latent), self.evidence)
+
+    @cached_property
+    def _prepared(self) -> Components:
+        with jax.enable_x64(True):
+            return self.components.prepared()
+
+    def _gaussian(self, what: str) -> OneGaussian:
+        if not isinstance(self.components, OneGaussian):
+            raise InputError(
+                f"A posterior of draws or of several components {what}; use sample_f at the inputs "
+                "that are wanted, or fit with ExactGP, AugmentedVI or VariationalInference."
+            )
+        return self.components
+
+    def _joint_draws(
+        self, X: np.ndarray, key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        if len(X) == 0:
+            shape = (number, 0, self.model.likelihood.latent_size)
+            return np.zeros(shape), self.components.pick(key, number)
+        return self._prepared.joint(X, key, number)
 
     def _inputs(self, X: Any) -> np.ndarray:
         return checked_inputs(X, self.latent_inputs())
 
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:
         return checked_side(self.model.likelihood, given, size)
-
-    def _marginals(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        columns = len(self.latent.centres)
-        return apply_in_buckets(_marginals, self.model, self.latent, rows=X, columns=columns)
-
-
-class Predictive:
-    """Predictive distribution of y, one a row, given marginals of the latent functions.
-
-    Attributes:
-        latent_mean: shape (N, Q).
-        latent_variance: shape (N, Q).
-    """
-
-    def __init__(
-        self,
-        likelihood: Likelihood,
-        latent_mean: Float[np.ndarray, "N Q"],
-        latent_variance: Float[np.ndarray, "N Q"],
-        side_information: dict[str, Float[np.ndarray, "N"]],
-    ):
-        self.likelihood = likelihood
-        self.latent_mean = latent_mean
-        self.latent_variance = latent_variance
-        self.side_information = side_information
-
-    @property
-    def mean(self) -> Float[np.ndarray, "N *P"]:
-        """Mean of y; for a binary target the probability of 1."""
-        return self._moments[0]
-
-    @property
-    def variance(self) -> Float[np.ndarray, "N *P"]:
-        """Variance of y (of each output), noise included."""
-        return self._moments[1]
-
-    @property
-    @double_precision
-    def probabilities(self) -> Float[np.ndarray, "N K"]:
-        """Probabilities of the classes; rows sum to one."""
-        columns = _NODES_A_ROW * self.latent_mean.shape[1]
-        return apply_in_buckets(
-            _predictive_probabilities, self.likelihood, rows=self._rows(), columns=columns
-        )
-
-    @double_precision
-    def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
-        """Log p(y) of one target a row, in nats; of all outputs that are there together."""
-        y = checked_targets(self.likelihood, y, len(self.latent_mean))
-        return apply_in_buckets(
-            _predictive_log_prob,
-            self.likelihood,
-            rows=(y, *self._rows()),
-            columns=_NODES_A_ROW * self.latent_mean.shape[1],
-        )
-
-    @double_precision
-    def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
-        """Probability of a target (of each output) of at most y, one y a row.
-
-        Raises:
-            InputError: the likelihood does not say its cdf.
-        """
-        y = as_targets(y, len(self.latent_mean))
-        return apply_in_buckets(_predictive_cdf, self.likelihood, rows=(y, *self._rows()))
-
-    @double_precision
-    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
-        """Quantiles of y (of each output) at K probabilities in (0, 1)."""
-        levels = checked_levels(probabilities)
-        return apply_in_buckets(_predictive_quantiles, self.likelihood, levels, rows=self._rows())
-
-    def interval(
-        self, level: float = 0.95
-    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
-        """Lower and upper ends of the central interval that holds y with the given probability."""
-        ends = self.quantiles(interval_levels(level))
-        return ends[..., 0], ends[..., 1]
-
-    @double_precision
-    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N *P"]:
-        """Draws of y, rows independent of each other, shape (S, N)."""
-        draws = _predictive_samples(self.likelihood, self._rows(), key, number)
-        return np.asarray(draws)
-
-    @cached_property
-    @double_precision
-    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
-        return apply_in_buckets(_predictive_moments, self.likelihood, rows=self._rows())
-
-    def _rows(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        return self.latent_mean, self.latent_variance, self.side_information
 
 
 class Paths:
@@ -331,75 +323,24 @@ class Paths:
         return np.moveaxis(apply_in_buckets(_path_values, paths, rows=X, columns=wide), 0, 1)
 
 
-@jax.jit
-def _mean(model: LatentGP, latent: LatentPosterior, X: Array) -> Array:
-    return latent.mean(X) + model.mean(X)
+def _mean(components: Components, X: Array) -> Float[Array, "N Q"]:
+    weights = jnp.exp(jnp.asarray(components.law.log_weights))
+    return jnp.sum(weights[:, None] * components.means(X), axis=1)
 
 
-@jax.jit
-def _marginals(model: LatentGP, latent: LatentPosterior, X: Array) -> tuple[Array, Array]:
-    mean, variance = latent.marginals(X)
-    return mean + model.mean(X), variance
-
-
-@jax.jit
-def _predictive_moments(likelihood: Likelihood, rows: Any) -> tuple[Array, Array]:
-    return likelihood.predictive_moments(*rows)
-
-
-@jax.jit
-def _predictive_probabilities(likelihood: Likelihood, rows: Any) -> Array:
-    return likelihood.predictive_probabilities(*rows)
-
-
-@jax.jit
-def _predictive_log_prob(likelihood: Likelihood, rows: Any) -> Array:
-    return likelihood.predictive_log_prob(*rows)
-
-
-@jax.jit
-def _predictive_cdf(likelihood: Likelihood, rows: Any) -> Array:
-    return likelihood.predictive_cdf(*rows)
-
-
-@jax.jit
-def _predictive_quantiles(likelihood: Likelihood, probabilities: Array, rows: Any) -> Array:
-    mean, variance, side = rows
-    return likelihood.predictive_quantiles(probabilities, mean, variance, side)
-
-
-@partial(jax.jit, static_argnames="number")
-def _predictive_samples(
-    likelihood: Likelihood, rows: Any, key: Key[Array, ""], number: int
-) -> Float[Array, "S N *P"]:
-    mean, variance, side = rows
-    key_f, key_y = jax.random.split(key)
-    noise = jax.random.normal(key_f, (number, *mean.shape), mean.dtype)
-    return _observe(likelihood, mean + jnp.sqrt(variance) * noise, side, key_y)
-
-
-@jax.jit
+@partial(jax.jit, static_argnames="own")
 def _observe(
-    likelihood: Likelihood, f: Float[Array, "S N Q"], side: SideInformation, key: Key[Array, ""]
+    likelihoods: Likelihood,
+    f: Float[Array, "S N Q"],
+    side: SideInformation,
+    key: Key[Array, ""],
+    own: bool,
 ) -> Float[Array, "S N *P"]:
     """A draw of every target given its latents."""
     keys = jax.random.split(key, f.shape[:2])
-    over_rows = jax.vmap(likelihood.sample, (0, 0, 0))
-    return jax.vmap(over_rows, (0, 0, None))(keys, f, dict(side))
-
-
-@partial(jax.jit, static_argnames="number")
-def _joint_samples(
-    model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
-) -> Float[Array, "S N Q"]:
-    mean = latent.mean(X) + model.mean(X)
-    factors = over_latents(
-        lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
-        latent.covariance(X),
-        latent_diagonals(model.kernel, X),
-    )
-    noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
-    return mean + jnp.einsum("qij,sjq->siq", factors, noise)
+    over_rows = jax.vmap(lambda likelihood, *row: likelihood.sample(*row), (None, 0, 0, 0))
+    axes = (0 if own else None, 0, 0, None)
+    return jax.vmap(over_rows, axes)(likelihoods, keys, f, dict(side))
 
 
 @partial(jax.jit, static_argnames=("number", "features"))

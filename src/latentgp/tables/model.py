@@ -17,8 +17,7 @@ from latentgp.estimators.classifier import LabelEstimator
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.registry import of_name
 from latentgp.methods.stochastic import Stochastic
-from latentgp.posteriors.posterior import Predictive
-from latentgp.posteriors.sampled import SampledPredictive
+from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
 from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.buckets import apply_in_buckets
@@ -361,7 +360,7 @@ class TableModel:
         self._tell_of_tails(predictive, tell)
         return regression_scores(self.estimator, y, predictive, uncensored(side, len(y)))
 
-    def _tell_of_tails(self, predictive: Predictive | SampledPredictive, tell: Tell) -> None:
+    def _tell_of_tails(self, predictive: Predictive, tell: Tell) -> None:
         """Say why there is no standard deviation, where the law has none."""
         if np.all(np.isfinite(predictive.variance)):
             return

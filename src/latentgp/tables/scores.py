@@ -13,8 +13,7 @@ from latentgp.estimators import (
 )
 from latentgp.evaluation import metrics
 from latentgp.likelihoods import Gaussian
-from latentgp.posteriors.posterior import Predictive
-from latentgp.posteriors.sampled import SampledPredictive
+from latentgp.posteriors.predictive import Predictive
 
 _QUANTILES = 99  # which give a CRPS to 5e-4 of itself, of Gaussian and of heavy-tailed laws
 
@@ -27,7 +26,7 @@ def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N
 def regression_scores(
     estimator: GPRegressor | GPCountRegressor,
     y: Float[np.ndarray, "N"],
-    predictive: Predictive | SampledPredictive,
+    predictive: Predictive,
     seen: Bool[np.ndarray, "N"],
 ) -> dict[str, float]:
     """Held-out scores of a regressor, in the units of y and in nats.
@@ -57,7 +56,7 @@ def regression_scores(
 def distances(
     estimator: GPRegressor | GPCountRegressor,
     y: Float[np.ndarray, "N"],
-    predictive: Predictive | SampledPredictive,
+    predictive: Predictive,
     seen: Bool[np.ndarray, "N"],
 ) -> dict[str, float]:
     """How far off predictions were, by name; of numbers with the CRPS, of counts the deviance."""

@@ -63,7 +63,9 @@ class NUTSSampler(Sampler):
         rows = 0 if self.copies is None else len(self.copies.rows.y)
         auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
         adaptation: Any = blackjax.window_adaptation(
-            blackjax.nuts, lambda at: self.log_density(at), target_acceptance_rate=self.target_acceptance
+            blackjax.nuts,
+            lambda at: self.log_density(at),
+            target_acceptance_rate=self.target_acceptance,
         )
         (state, settings), _ = adaptation.run(key_run, NUTSPosition(*start, auxiliary), self.warmup)
         return NUTSState(state, settings)

@@ -1,0 +1,429 @@
+"""What a posterior is made of: weighted components, each a model and a Gaussian of coefficients.
+
+One for Gaussian sites, one a draw for Markov chains and particles (without a covariance), a few for
+mixtures. Rows come first in what they give: means of shape (N, K, Q) for K components.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Likelihood
+from latentgp.means import constant_first
+from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams, over_latents
+from latentgp.typing import Array
+
+_FEW = 16  # components, of which each has its own quadrature
+_KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
+
+
+class Law(eqx.Module):
+    """What the components say of a target given its latent functions.
+
+    Attributes:
+        likelihood: shared, or with a leading axis of components in every leaf.
+        log_weights: of the components, shape (K,); their exponentials sum to one.
+        own: whether each component has a likelihood of its own.
+        by_quadrature: whether expectations are found under each component; else at a few points
+            of each.
+    """
+
+    likelihood: Likelihood
+    log_weights: Float[Array, "K"]
+    own: bool = eqx.field(static=True)
+    by_quadrature: bool = eqx.field(static=True)
+
+
+class Components(eqx.Module):
+    """Weighted Gaussian posteriors of the latent functions."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of components K."""
+
+    @property
+    @abstractmethod
+    def model(self) -> LatentGP:
+        """The model that stands for all: the one there is, or that of a mean or heaviest part."""
+
+    @property
+    @abstractmethod
+    def law(self) -> Law:
+        """Likelihoods and weights."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """Number of input columns D."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """Numbers needed a row to find `marginals`."""
+
+    @abstractmethod
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+        """Means and variances of f under every component."""
+
+    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+        """Means alone."""
+        return self.marginals(X)[0]
+
+    @abstractmethod
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        """Joint draws of f at X, and of which component each is, shape (S,)."""
+
+    @abstractmethod
+    def shifted(self, centre: float) -> "Components":
+        """With a zero prior mean moved by a constant, and the first latent function with it."""
+
+    def prepared(self) -> "Components":
+        """With whatever predictions can keep, such as factors of the prior."""
+        return self
+
+    def pick(self, key: Key[Array, ""], number: int) -> np.ndarray:
+        """Components drawn by their weights, shape (S,)."""
+        log_weights = jnp.asarray(self.law.log_weights)
+        return np.asarray(jax.random.categorical(key, log_weights, shape=(number,)))
+
+
+class OneGaussian(Components):
+    """The posterior that Gaussian sites imply.
+
+    Attributes:
+        own_model: the model.
+        latent: the Gaussian posterior of g = f - prior mean.
+    """
+
+    own_model: LatentGP
+    latent: LatentPosterior
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def model(self) -> LatentGP:
+        return self.own_model
+
+    @property
+    def law(self) -> Law:
+        return Law(self.own_model.likelihood, np.zeros(1), own=False, by_quadrature=True)
+
+    @property
+    def inputs(self) -> int:
+        return self.latent.centres.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return len(self.latent.centres)
+
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+        mean, variance = self.latent.marginals(X)
+        return (mean + self.own_model.mean(X))[:, None], variance[:, None]
+
+    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+        return (self.latent.mean(X) + self.own_model.mean(X))[:, None]
+
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        draws = _joint_of_gaussian(self.own_model, self.latent, X, key, number)
+        return np.asarray(draws), np.zeros(number, int)
+
+    def shifted(self, centre: float) -> "OneGaussian":
+        mean = constant_first(centre, self.own_model.likelihood.latent_size)
+        model = LatentGP(self.own_model.kernel, self.own_model.likelihood, mean)
+        return OneGaussian(model, self.latent)
+
+
+class Mixture(Components):
+    """A few weighted posteriors side by side.
+
+    Args:
+        parts: any components, of likelihoods of one class.
+        weights: shape (K,), not negative; they are divided by their sum.
+
+    Raises:
+        InputError: no parts, weights that are none, parts of different likelihoods.
+    """
+
+    parts: tuple[Components, ...]
+    log_weights: Float[Array, "K"]
+
+    def __init__(self, parts: Sequence[Components], weights: Any):
+        weights = np.asarray(weights, np.float64)
+        if not parts or weights.shape != (len(parts),) or not (weights >= 0).all():
+            raise InputError(
+                f"A mixture needs a weight, not negative, for each of its {len(parts)} parts, got "
+                f"{weights.tolist()}."
+            )
+        if not 0 < weights.sum() < np.inf:
+            raise InputError(f"The weights must have a positive sum, got {weights.tolist()}.")
+        structures = {jax.tree.structure(part.law.likelihood) for part in parts}
+        if len(structures) > 1:
+            raise InputError("The parts of a mixture must have likelihoods of one class.")
+        self.parts = tuple(parts)
+        with np.errstate(divide="ignore"):
+            self.log_weights = np.log(weights / weights.sum())
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    @property
+    def model(self) -> LatentGP:
+        return self.parts[int(np.argmax(self.log_weights))].model
+
+    @property
+    def law(self) -> Law:
+        likelihoods, log_weights = [], []
+        for part, log_weight in zip(self.parts, self.log_weights, strict=True):
+            law = part.law
+            count = part.size
+            log_weights.append(log_weight + law.log_weights)
+            likelihoods.append(
+                law.likelihood
+                if law.own
+                else jax.tree.map(lambda a, n=count: jnp.stack([a] * n), law.likelihood)
+            )
+        stacked = jax.tree.map(lambda *parts: jnp.concatenate(parts), *likelihoods)
+        log_weights = jnp.concatenate([jnp.asarray(w) for w in log_weights])
+        few = self.size <= _FEW and all(part.law.by_quadrature for part in self.parts)
+        return Law(stacked, log_weights, own=True, by_quadrature=few)
+
+    @property
+    def inputs(self) -> int:
+        return self.parts[0].inputs
+
+    @property
+    def columns(self) -> int:
+        return max(part.columns for part in self.parts)
+
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+        means, variances = [], []
+        for part in self.parts:
+            mean, variance = part.marginals(X)
+            means.append(mean)
+            variances.append(jnp.broadcast_to(variance, mean.shape))
+        return jnp.concatenate(means, axis=1), jnp.concatenate(variances, axis=1)
+
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        key_pick, key_parts = jax.random.split(key)
+        chosen = np.asarray(
+            jax.random.categorical(key_pick, jnp.asarray(self.log_weights), shape=(number,))
+        )
+        firsts = np.cumsum([0, *(part.size for part in self.parts)])
+        draws = np.zeros((number, len(X), self.model.likelihood.latent_size))
+        picked = np.zeros(number, int)
+        for index, part in enumerate(self.parts):
+            own = np.flatnonzero(chosen == index)
+            if own.size:
+                key = jax.random.fold_in(key_parts, index)
+                draws[own], inside = part.joint(X, key, own.size)
+                picked[own] = firsts[index] + inside
+        return draws, picked
+
+    def shifted(self, centre: float) -> "Mixture":
+        return Mixture([part.shifted(centre) for part in self.parts], np.exp(self.log_weights))
+
+    def prepared(self) -> "Mixture":
+        parts = [part.prepared() for part in self.parts]
+        return Mixture(parts, np.exp(self.log_weights))
+
+
+class Draws(Components):
+    """Draws of white coefficients, of equal weight: nothing is fitted to them.
+
+    Given a draw the latent functions elsewhere are Gaussian: its conditional at other inputs.
+
+    Attributes:
+        mean_model: with the mean of the drawn hyper-parameters on their unconstrained scale.
+        models: the model of every draw, its leaves with S first; or one model for all draws.
+        centres: where the coefficients belong, shape (M, D).
+        white: white coefficients, shape (S, Q, M).
+        inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
+            or where there are too many of them to be kept.
+        own: whether every draw has a model of its own.
+    """
+
+    mean_model: LatentGP
+    models: LatentGP
+    centres: Float[Array, "M D"]
+    white: Float[Array, "S Q M"]
+    inverse: Float[Array, "#S #Q M M"] | None
+    own: bool = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        return len(self.white)
+
+    @property
+    def model(self) -> LatentGP:
+        return self.mean_model
+
+    @property
+    def law(self) -> Law:
+        log_weights = np.full(len(self.white), -np.log(len(self.white)))
+        return Law(self.models.likelihood, log_weights, self.own, by_quadrature=False)
+
+    @property
+    def inputs(self) -> int:
+        return self.centres.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return max(self.size * self.white.shape[1], len(self.centres))
+
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+        latents = self.white.shape[1]
+
+        def given(model: LatentGP, inverse: Array | None) -> tuple[Array, Array, Array]:
+            half = _half(model, inverse, self.centres, X)
+            variance = latent_diagonals(model.kernel, X) - over_latents(sum_over_first, half**2)
+            variance = jnp.broadcast_to(jnp.maximum(variance, 0.0), (latents, len(X))).T
+            return half, variance, jnp.broadcast_to(model.mean(X), (len(X), latents))
+
+        def mean(half: Array, offset: Array, white: Array) -> Array:
+            return over_latents(lambda half, v: v @ half, half, white).T + offset
+
+        if not self.own:
+            inverse = None if self.inverse is None else self.inverse[0]
+            half, variance, offset = given(self.models, inverse)
+            means = jax.vmap(lambda white: mean(half, offset, white))(self.white)
+            return jnp.moveaxis(means, 0, 1), variance[:, None]
+
+        def one(draw: tuple[LatentGP, Array | None, Array]) -> tuple[Array, Array]:
+            half, variance, offset = given(*draw[:2])
+            return mean(half, offset, draw[2]), variance
+
+        means, variances = jax.lax.map(one, (self.models, self.inverse, self.white))
+        return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
+
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        key_pick, key_f = jax.random.split(key)
+        picked = self.pick(key_pick, number)
+        keys = jax.random.split(key_f, number)
+        models = jax.tree.map(lambda a: a[picked], self.models) if self.own else self.models
+        inverse = self.inverse
+        if inverse is not None and self.own:
+            inverse = inverse[picked]
+        draws = _joint_of_draws(
+            self.own, models, inverse, self.centres, self.white[picked], X, keys
+        )
+        return np.asarray(draws), picked
+
+    def shifted(self, centre: float) -> "Draws":
+        latents = self.white.shape[1]
+        value = np.full(len(self.white), centre) if self.own else centre
+        return eqx.tree_at(
+            lambda d: (d.mean_model.mean, d.models.mean),
+            self,
+            (constant_first(centre, latents), constant_first(value, latents)),
+        )
+
+    def prepared(self) -> "Draws":
+        inverse = partial(_inverses, self.own)
+        wanted = jax.eval_shape(inverse, self.models, self.centres)
+        if self.inverse is not None or wanted.size > _KEPT_NUMBERS:
+            return self
+        found = np.asarray(inverse(self.models, self.centres))
+        return eqx.tree_at(lambda d: d.inverse, self, found, is_leaf=lambda leaf: leaf is None)
+
+
+def _inverse_at(model: LatentGP, centres: Float[Array, "M D"]) -> Float[Array, "#Q M M"]:
+    """L^-1 for the factor L of the prior covariance at the centres."""
+    grams = latent_grams(model.kernel, centres)
+    return over_latents(lambda gram: jittered_cholesky(gram).factor.inverse, grams)
+
+
+@partial(jax.jit, static_argnums=0)
+def _inverses(
+    own: bool, models: LatentGP, centres: Float[Array, "M D"]
+) -> Float[Array, "#S #Q M M"]:
+    if not own:
+        return _inverse_at(models, centres)[None]
+    return jax.lax.map(lambda model: _inverse_at(model, centres), models)
+
+
+def _half(
+    model: LatentGP,
+    inverse: Float[Array, "#Q M M"] | None,
+    centres: Float[Array, "M D"],
+    X: Float[Array, "N D"],
+) -> Float[Array, "#Q M N"]:
+    """L^-1 k(C, X)."""
+    inverse = _inverse_at(model, centres) if inverse is None else inverse
+    return over_latents(jnp.matmul, inverse, latent_grams(model.kernel, centres, X))
+
+
+@partial(jax.jit, static_argnames="number")
+def _joint_of_gaussian(
+    model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
+) -> Float[Array, "S N Q"]:
+    mean = latent.mean(X) + model.mean(X)
+    factors = over_latents(
+        lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
+        latent.covariance(X),
+        latent_diagonals(model.kernel, X),
+    )
+    noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
+    return mean + jnp.einsum("qij,sjq->siq", factors, noise)
+
+
+@partial(jax.jit, static_argnums=0)
+def _joint_of_draws(
+    own: bool,
+    models: LatentGP,
+    inverses: Float[Array, "#S #Q M M"] | None,
+    centres: Float[Array, "M D"],
+    white: Float[Array, "S Q M"],
+    X: Float[Array, "N D"],
+    keys: Key[Array, "S"],
+) -> Float[Array, "S N Q"]:
+    """One joint draw at X for each draw of the coefficients."""
+    shared = None if inverses is None or own else inverses[0]
+
+    def one(draw: tuple[Any, Any, Array, Any]) -> Float[Array, "N Q"]:
+        own_model, own_inverse, white, key = draw
+        model = own_model if own else models
+        half = _half(model, own_inverse if own else shared, centres, X)
+        mean = over_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
+
+        def factor(prior: Array, half: Array) -> Array:
+            scale = jnp.mean(jnp.diagonal(prior))
+            return jittered_cholesky(prior - half.T @ half, scale).factor.lower
+
+        root = over_latents(factor, latent_grams(model.kernel, X), half)
+        noise = jax.random.normal(key, mean.T.shape, mean.dtype)
+        return mean + over_latents(lambda root, noise: root @ noise, root, noise).T
+
+    own_parts = (models, inverses) if own else (None, None)
+    return jax.lax.map(one, (*own_parts, white, keys))

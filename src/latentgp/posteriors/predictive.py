@@ -1,0 +1,354 @@
+"""The predictive distribution of y: one class for every kind of posterior.
+
+Each row has K weighted components, under which its latent functions are Gaussian. For a few of
+them expectations are those of the likelihood, in closed form or by quadrature. For many, such as
+draws of chains, a few quasi-random points of each Gaussian are spread evenly over all of them.
+"""
+
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Float, Key
+
+from latentgp.likelihoods.base import Likelihood
+from latentgp.numerics.quadrature import sobol_nodes
+from latentgp.posteriors.components import Components, Law
+from latentgp.rows.arrays import as_targets
+from latentgp.runtime.buckets import Buckets
+from latentgp.runtime.x64 import double_precision
+from latentgp.typing import Array
+from latentgp.validation import checked_levels, checked_targets, interval_levels
+
+_POINTS = 4096  # of all components together, at least, where they are many
+_NODES_A_ROW = 1024  # of quadrature, for several latent functions
+
+
+class Predictive:
+    """Predictive distribution of y, one a row: a mixture over the posterior's components.
+
+    Attributes:
+        likelihood: of the model that stands for all components.
+    """
+
+    def __init__(
+        self,
+        components: Components,
+        X: Float[np.ndarray, "N D"],
+        side_information: dict[str, Float[np.ndarray, "N"]],
+    ):
+        self.likelihood = components.model.likelihood
+        self._components, self._law = components, components.law
+        self._size, self._latents = len(X), self.likelihood.latent_size
+        few = self._law.by_quadrature
+        columns = components.columns if few else max(components.columns, _POINTS)
+        rows = Buckets.of((X, side_information), columns)
+        if few:  # what every question asks for; of many it would be too large to keep
+            rows = rows.map(_believed, components)
+        self._few, self._rows = few, rows
+
+    @property
+    def latent_mean(self) -> Float[np.ndarray, "N Q"]:
+        """Means of the latent functions."""
+        return self._latent[0]
+
+    @property
+    def latent_variance(self) -> Float[np.ndarray, "N Q"]:
+        """Variances of the latent functions."""
+        return self._latent[1]
+
+    @property
+    def mean(self) -> Float[np.ndarray, "N *P"]:
+        """Mean of y; for a binary target the probability of 1."""
+        return self._moments[0]
+
+    @property
+    def variance(self) -> Float[np.ndarray, "N *P"]:
+        """Variance of y (of each output), noise included."""
+        return self._moments[1]
+
+    @property
+    @double_precision
+    def probabilities(self) -> Float[np.ndarray, "N K"]:
+        """Probabilities of the classes; rows sum to one."""
+        return self._ask(_probabilities)
+
+    @double_precision
+    def log_prob(self, y: Any) -> Float[np.ndarray, "N"]:
+        """Log p(y) of one target a row, in nats; of all outputs that are there together."""
+        return self._ask(_log_prob, checked_targets(self.likelihood, y, self._size))
+
+    @double_precision
+    def cdf(self, y: Any) -> Float[np.ndarray, "N *P"]:
+        """Probability of a target (of each output) of at most y, one y a row.
+
+        Raises:
+            InputError: the likelihood does not say its cdf.
+        """
+        return self._ask(_cdf, as_targets(y, self._size))
+
+    @double_precision
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "N *P K"]:
+        """Quantiles of y (of each output) at K probabilities in (0, 1)."""
+        return self._ask(_quantiles, settings=checked_levels(probabilities))
+
+    def interval(
+        self, level: float = 0.95
+    ) -> tuple[Float[np.ndarray, "N *P"], Float[np.ndarray, "N *P"]]:
+        """Lower and upper ends of the central interval that holds y with the given probability."""
+        ends = self.quantiles(interval_levels(level))
+        return ends[..., 0], ends[..., 1]
+
+    @double_precision
+    def sample(self, *, key: Key[Array, ""], number: int = 1) -> Float[np.ndarray, "S N *P"]:
+        """Draws of y, rows independent of each other, shape (S, N)."""
+        keys = jax.random.split(key, number)
+        draws = self._ask(_samples, np.arange(self._size), settings=keys)
+        return np.moveaxis(draws, 1, 0)
+
+    @cached_property
+    @double_precision
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._ask(_moments)
+
+    @cached_property
+    @double_precision
+    def _latent(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._ask(_latent_moments)
+
+    def _ask(self, question: "Question", *rows: Any, settings: Any = ()) -> Any:
+        """A question about every row, in pieces; nothing leaves the device on the way."""
+        beside = self._rows.beside(rows)
+        if self._few:
+            wide = _NODES_A_ROW * self._latents * self._components.size
+            return beside.map(_ASKED[question], self._law, settings, columns=wide).to_numpy()
+        return beside.map(_ASKED_ANEW[question], self._components, settings).to_numpy()
+
+
+def marginals_of(
+    components: Components, X: Float[np.ndarray, "N D"]
+) -> tuple[Float[np.ndarray, "N Q"], Float[np.ndarray, "N Q"]]:
+    """Means and variances of the latent functions under all components together."""
+    predictive = Predictive(components, X, {})
+    return predictive.latent_mean, predictive.latent_variance
+
+
+Question = Callable[..., Any]  # of law, settings, mean, variance, side information, rows
+
+
+def _believed(components: Components, rows: Any) -> Any:
+    X, side = rows
+    return (*components.marginals(X), side)
+
+
+def _over(
+    law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
+) -> tuple[Any, Float[Array, "P"]]:
+    """function(likelihood, mean, variance, *rows) under every one of a few components, K first."""
+    if law.log_weights.shape[0] == 1:
+        likelihood = jax.tree.map(lambda a: a[0], law.likelihood) if law.own else law.likelihood
+        found = function(likelihood, mean[:, 0], variance[:, 0], *rows)
+        return jax.tree.map(lambda a: a[None], found), law.log_weights
+    variance = jnp.broadcast_to(variance, mean.shape)
+    axes = (0 if law.own else None, 1, 1, *(None for _ in rows))
+    return jax.vmap(function, axes)(law.likelihood, mean, variance, *rows), law.log_weights
+
+
+@lru_cache
+def _points(components: int, latents: int) -> Float[np.ndarray, "K R Q"]:
+    """Standard normal points, R for each component, spread evenly over all of them together."""
+    each = max(1, -(-_POINTS // components))
+    points, _ = sobol_nodes(latents, 1 << (components * each - 1).bit_length())
+    # Draws come in the order of the chains: points are dealt out without any.
+    order = np.random.default_rng(0).permutation(components * each)
+    return points[: components * each][order].reshape(components, each, latents)
+
+
+def _at_points(
+    law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
+) -> tuple[Any, Float[Array, "P"]]:
+    """function(likelihood, f, *row) at the points of many components and all rows, P first."""
+    f = _f_points(mean, variance)
+    each = f.shape[1]
+    along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
+    along_points = jax.vmap(along_rows, (None, 0, *(None for _ in rows)))
+    axes = (0 if law.own else None, 0, *(None for _ in rows))
+    found = jax.vmap(along_points, axes)(law.likelihood, f, *rows)
+    values = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), found)
+    return values, jnp.repeat(law.log_weights, each) - jnp.log(each)
+
+
+def _f_points(mean: Float[Array, "N K Q"], variance: Float[Array, "N #K Q"]) -> Array:
+    """Values of f, shape (K, R, N, Q)."""
+    mean, spread = jnp.moveaxis(mean, 0, 1), jnp.sqrt(jnp.moveaxis(variance, 0, 1))
+    points = jnp.asarray(_points(len(mean), mean.shape[-1]), mean.dtype)
+    return mean[:, None] + spread[:, None] * points[:, :, None]
+
+
+def _mean_of(values: Float[Array, "P N *S"], log_weights: Float[Array, "P"]) -> Array:
+    if len(log_weights) == 1:
+        return values[0]
+    return jnp.tensordot(jnp.exp(log_weights), values, 1)
+
+
+def _latent_moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
+    weights = jnp.exp(law.log_weights)[:, None]
+    centre = jnp.sum(weights * mean, axis=1)
+    within = jnp.sum(weights * jnp.broadcast_to(variance, mean.shape), axis=1)
+    return centre, within + jnp.sum(weights * (mean - centre[:, None]) ** 2, axis=1)
+
+
+def _moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
+    if law.by_quadrature:
+        values, log_weights = _over(law, _predictive_moments, mean, variance, side)
+    else:
+        values, log_weights = _at_points(law, _conditional_moments, mean, variance, side)
+    centre = _mean_of(values[0], log_weights)
+    return centre, _mean_of(values[1] + (values[0] - centre) ** 2, log_weights)
+
+
+def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N"]:
+    if law.by_quadrature:
+        values, log_weights = _over(
+            law, lambda lik, m, v, y, side: lik.predictive_log_prob(y, m, v, side),
+            mean, variance, y, side,
+        )  # fmt: skip
+    elif law.likelihood.targets == "class":
+        probabilities = _probabilities(law, (), mean, variance, side)
+        chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
+        return jnp.log(chosen[:, 0])
+    else:
+        values, log_weights = _at_points(
+            law, lambda lik, f, y, side: lik.log_prob(y, f, side), mean, variance, y, side
+        )
+    if len(log_weights) == 1:
+        return values[0]
+    return logsumexp(values + log_weights[:, None], axis=0)
+
+
+def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N *P"]:
+    if law.by_quadrature:
+        found = _over(
+            law, lambda lik, m, v, y, side: lik.predictive_cdf(y, m, v, side),
+            mean, variance, y, side,
+        )  # fmt: skip
+    else:
+        found = _at_points(
+            law, lambda lik, f, y, side: lik.cdf(y, f, side), mean, variance, y, side
+        )
+    return _mean_of(*found)
+
+
+def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Float[Array, "N C"]:
+    if law.by_quadrature:
+        found = _over(
+            law, lambda lik, m, v, side: lik.predictive_probabilities(m, v, side),
+            mean, variance, side,
+        )  # fmt: skip
+    else:
+        found = _at_points(
+            law, lambda lik, f, side: lik.class_probabilities(f, side), mean, variance, side
+        )
+    values = _mean_of(*found)
+    return values / jnp.sum(values, axis=1, keepdims=True)
+
+
+def _quantiles(
+    law: Law, levels: Float[Array, "L"], mean: Any, variance: Any, side: Any
+) -> Float[Array, "N *P L"]:
+    """By the likelihood for one component, of draws of y at the points of more."""
+    if law.log_weights.shape[0] == 1:
+        found, _ = _over(
+            law, lambda lik, m, v, side: lik.predictive_quantiles(levels, m, v, side),
+            mean, variance, side,
+        )  # fmt: skip
+        return found[0]
+    if law.likelihood.targets == "class":
+        below = jnp.cumsum(_probabilities(law, (), mean, variance, side), axis=1)
+        return jnp.sum(below[:, None, :] < levels[:, None], axis=2).astype(below.dtype)
+    f = _f_points(mean, variance)
+    keys = jax.random.split(jax.random.key(0), f.shape[:3])
+    along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, 0, 0))
+    along_points = jax.vmap(along_rows, (None, 0, 0, None))
+    axes = (0 if law.own else None, 0, 0, None)
+    y = jax.vmap(along_points, axes)(law.likelihood, f, keys, side)
+    y = y.reshape(-1, *y.shape[2:])
+    log_weights = jnp.repeat(law.log_weights, f.shape[1])
+    return _weighted_quantiles(y, log_weights, levels, law.likelihood.targets == "count")
+
+
+def _weighted_quantiles(
+    y: Float[Array, "P N *S"], log_weights: Float[Array, "P"], levels: Array, counts: bool
+) -> Float[Array, "N *S L"]:
+    """Quantiles of weighted values; between two of them by interpolation unless they are counts."""
+    order = jnp.argsort(y, axis=0)
+    values = jnp.take_along_axis(y, order, axis=0)
+    weights = jnp.exp(log_weights - logsumexp(log_weights))[order]
+    upto = jnp.cumsum(weights, axis=0)
+    places = upto if counts else (upto - weights) / (1 - weights[-1])
+
+    def of_one(values: Float[Array, "P"], places: Float[Array, "P"]) -> Float[Array, "L"]:
+        if not counts:
+            return jnp.interp(levels, places, values)
+        return values[jnp.minimum(jnp.searchsorted(places, levels - 1e-12), len(values) - 1)]
+
+    flat = (a.reshape(len(a), -1) for a in (values, places))
+    found = jax.vmap(of_one, 1)(*flat)
+    return found.reshape(*y.shape[1:], len(levels))
+
+
+def _samples(
+    law: Law, keys: Key[Array, "S"], mean: Any, variance: Any, side: Any, numbers: Any
+) -> Float[Array, "N S *P"]:
+    variance = jnp.broadcast_to(variance, mean.shape)
+
+    def one(key: Key[Array, ""], number: Any, mean: Array, variance: Array, side: Any) -> Array:
+        # Rows come in pieces: a key of a row's own is its number's among all of them.
+        key_pick, key_f, key_y = jax.random.split(jax.random.fold_in(key, number), 3)
+        picked = jax.random.categorical(key_pick, law.log_weights)
+        noise = jax.random.normal(key_f, mean.shape[1:], mean.dtype)
+        f = mean[picked] + jnp.sqrt(variance[picked]) * noise
+        own = jax.tree.map(lambda a: a[picked], law.likelihood) if law.own else law.likelihood
+        return own.sample(key_y, f, side)
+
+    along_rows = jax.vmap(one, (None, 0, 0, 0, 0))
+    along_draws = jax.vmap(along_rows, (0, None, None, None, None), out_axes=1)
+    return along_draws(keys, numbers, mean, variance, side)
+
+
+def _predictive_moments(likelihood: Likelihood, mean: Any, variance: Any, side: Any) -> Any:
+    return likelihood.predictive_moments(mean, variance, side)
+
+
+def _conditional_moments(likelihood: Likelihood, f: Any, side: Any) -> Any:
+    return likelihood.conditional_moments(f, side)
+
+
+def _asked(question: Question) -> Callable[..., Any]:
+    """About marginals that are known."""
+
+    def ask(law: Law, settings: Any, rows: Any) -> Any:
+        (mean, variance, side), more = rows
+        return question(law, settings, mean, variance, side, *more)
+
+    return ask
+
+
+def _asked_anew(question: Question) -> Callable[..., Any]:
+    """About marginals that are found on the way."""
+
+    def ask(components: Components, settings: Any, rows: Any) -> Any:
+        (X, side), more = rows
+        return question(components.law, settings, *components.marginals(X), side, *more)
+
+    return ask
+
+
+# One object a question, so that its program is compiled once.
+_QUESTIONS = (_moments, _latent_moments, _log_prob, _cdf, _probabilities, _quantiles, _samples)
+_ASKED: dict[Question, Question] = {question: _asked(question) for question in _QUESTIONS}
+_ASKED_ANEW: dict[Question, Question] = {question: _asked_anew(question) for question in _QUESTIONS}
