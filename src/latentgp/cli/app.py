@@ -313,10 +313,12 @@ def info(model: ModelFile) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("latentgp-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path(
+        "latentgp-demo"
+    ),
 ) -> None:
-    """Fit a classifier and a regressor to real data, next to baselines, with pictures."""
-    from latentgp.cli.report import run_demo
+    """Forecast, classify and count on real data, next to baselines, with a page of pictures."""
+    from latentgp.demo import run_demo
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
