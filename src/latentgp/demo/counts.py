@@ -22,6 +22,7 @@ def counts(folder: Path, tell: Tell) -> Section:
     from sklearn.model_selection import KFold
 
     dates = coal_mine_disasters()
+    dates = dates[dates < YEARS[-1] + 1]
     y = np.histogram(dates, [*YEARS, YEARS[-1] + 1])[0]
     X = YEARS[:, None].astype(float)
     folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(X))
@@ -110,14 +111,14 @@ def _drawn(
         observed_y=y,
         x_label="year",
         y_label="explosions a year",
-        mean_label=f"{OURS}, 95 % band of the rate",
+        mean_label=f"{OURS}, mean and 95 % band",
         band_label="_",
     )
     styles, colors = ("--", "-.", ":"), (plots.ORANGE, plots.GREEN, plots.GREY)
     for (name, rate), color, style in zip(list(rates.items())[1:], colors, styles, strict=True):
         ax.plot(middles, rate, color=color, linestyle=style, linewidth=1.3, label=name)
     foot: dict[str, Any] = {"color": plots.INK, "markersize": 7, "clip_on": False}
-    ax.plot(dates, np.full(len(dates), -0.25), "|", markeredgewidth=0.6, **foot)
+    ax.plot(dates, np.full(dates.shape, -0.25), "|", markeredgewidth=0.6, **foot)
     ax.legend(**plots.legend_style(loc="upper right"))
     ax.set_ylim(-0.6, y.max() + 0.6)
     return ax

@@ -100,6 +100,7 @@ def _drawn(X: np.ndarray, y: np.ndarray, predictions: dict[str, np.ndarray]) -> 
     ax.legend(**plots.legend_style(loc="lower right"))
     plots.tidy(ax, "probability stated for the most probable digit", "share that is right")
     ours = predictions[OURS]
+    right.suptitle(f"the digits of which {OURS} is least sure", fontsize=10)
     panels = right.subplots(3, 4)
     for row, panel in zip(np.argsort(ours.max(axis=1)), panels.flat, strict=False):
         first, second = np.argsort(-ours[row])[:2]

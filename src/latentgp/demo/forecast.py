@@ -120,7 +120,7 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
         mean,
         mean - half,
         mean + half,
-        mean_label=f"{OURS}, 95 % band",
+        mean_label=f"{OURS}, mean and 95 % band",
         band_label="_",
     )
     dots: dict[str, Any] = {"markersize": 3.2, "markeredgewidth": 0, "zorder": 4}
@@ -132,7 +132,7 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
     for (name, (mean, std)), (color, style) in zip(
         list(predictions.items())[1:], others, strict=True
     ):
-        banded = ", 95 % band" if name == REGRESSION else ""
+        banded = ", mean and 95 % band" if name == REGRESSION else ""
         above.plot(time, mean, style, color=color, linewidth=1.3, label=f"{name}{banded}", zorder=2)
         if name == REGRESSION:
             half = plots.NORMAL_95 * std

@@ -547,7 +547,7 @@ def tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
     return ax
 
 
-def legend_style(**placement: str) -> dict[str, Any]:
+def legend_style(**placement: Any) -> dict[str, Any]:
     style = {"fontsize": 9, "labelcolor": INK, "frameon": True, "framealpha": 0.9}
     return {**style, "edgecolor": "none", "borderpad": 0.3, **placement}
 
