@@ -76,7 +76,7 @@ def drawn(rows: Sequence[dict[str, str]]) -> Figure:
     missed = {**style, "color": plots.ORANGE}
     ax.plot([], [], "x", markersize=6, label="the peer's score not reached", **missed)
     ax.legend(**plots.legend_style(loc="center left", fontsize=8))
-    plots.tidy(ax, "time of the best peer / time of latentgp", "")
+    plots.tidy(ax, "speed of latentgp / speed of the best peer", "")
     ax.tick_params(axis="y", length=0, labelsize=7.5)
     return figure
 

@@ -143,7 +143,7 @@ def _drawn(years: np.ndarray, co2: np.ndarray, predictions: dict[str, Any]) -> A
     for ax in (above, below):
         ax.axvline(HELD_OUT_FROM, color=plots.GREY, linewidth=1.0)
     below.axhline(0.0, color=plots.GREY, linewidth=0.8)
-    above.legend(**plots.legend_style(loc="upper left"))
+    above.legend(**plots.legend_style(loc="upper left", fontsize=8))
     below.legend(**plots.legend_style(loc="upper left"))
     plots.tidy(above, "", "CO₂ in dry air [ppm]")
     plots.tidy(below, "year", "observed - forecast [ppm]")
