@@ -11,7 +11,7 @@ import pytest
 
 import latentgp
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 FIT = """
 import numpy as np, latentgp as lgp
