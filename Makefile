@@ -1,8 +1,9 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make check`. Only Python 3.11 and make are asked for.
 PYTHON ?= python3
 BIN := .venv/bin
+DIST := dist
 
-.PHONY: demo test test-slow check format clean
+.PHONY: demo test test-slow check format wheel clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
@@ -21,14 +22,18 @@ format: .venv/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.venv/bin/python:
+wheel: | $(BIN)/python
+	rm -f $(DIST)/latentgp-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
+
+$(BIN)/python:
 	$(PYTHON) -m venv .venv
 
-.venv/installed: pyproject.toml | .venv/bin/python
+.venv/installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-.venv/installed-dev: pyproject.toml | .venv/bin/python
+.venv/installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ .venv/installed
 

@@ -1,14 +1,14 @@
-"""Makes the pictures of the guides: `python docs/pictures.py`, one to two minutes."""
+"""Makes the pictures of the README and the guides: `python docs/pictures.py`, two minutes."""
 
 from pathlib import Path
 
 import jax
 import numpy as np
-from latentgp.plots import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import latentgp as lgp
+from latentgp.demo.forecast import forecast
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 FOLDER = Path(__file__).parent / "images"
@@ -138,5 +138,6 @@ def methods() -> Figure:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
+    print(forecast(FOLDER, print).picture)
     for name, make in (("likelihoods", likelihoods), ("methods", methods)):
-        print(save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))
+        print(lgp.plots.save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

@@ -125,6 +125,7 @@ _LAZY = {
 }
 
 _SUBMODULES = {
+    "datasets": "latentgp.datasets",
     "metrics": "latentgp.evaluation.metrics",
     "plots": "latentgp.evaluation.plots",
     "tables": "latentgp.tables",

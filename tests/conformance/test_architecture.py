@@ -11,13 +11,13 @@ import pytest
 import latentgp as lgp
 
 ROOT = Path(lgp.__file__).parent
-SURFACES = ["cli", "estimators", "evaluation", "persistence", "tables", "testing"]
+SURFACES = ["cli", "demo", "estimators", "evaluation", "persistence", "tables", "testing"]
 # A module may import at its top from lower levels and from its own room, nothing else.
 LEVELS = {
     room: level
     for level, rooms in enumerate(
         [
-            ["errors", "typing", "_version"],
+            ["errors", "typing", "_version", "datasets"],
             ["runtime", "modules"],
             ["numerics"],
             ["rows", "parameters"],

@@ -620,14 +620,3 @@ def test_processes_that_do_not_know_of_each_other_are_warned(run, house, tmp_pat
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     _, _, err = run(*fit)
     assert "one of 2 processes (OMPI_COMM_WORLD_SIZE)" in err
-
-
-def test_the_demo_compares_and_draws(run, tmp_path):
-    code, out, _ = run("demo", "--out", tmp_path / "pictures")
-    assert code == 0
-    for words in ("latentgp GPClassifier", "logistic regression", "Bayesian ridge", "NLPD"):
-        assert words in out
-    pictures = list((tmp_path / "pictures").iterdir())
-    assert len(pictures) == 4
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in pictures)
-    assert all(p.name in out.replace("\n", "") for p in pictures)

@@ -1,5 +1,6 @@
 """Python blocks of the README, the guides and CONTRIBUTING run, so do examples; links are right."""
 
+import csv
 import os
 import re
 import subprocess
@@ -11,10 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+    *sorted(ROOT.glob("[be]*/README.md")),
+]
+NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 
 
-def run(code: str, folder: Path) -> None:
+def run(code: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
@@ -24,6 +30,7 @@ def run(code: str, folder: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -39,7 +46,59 @@ def test_blocks_run(document, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if document.name not in ("command-line.md", "cost.md"):
         assert blocks
-    run("\n".join(blocks), tmp_path)
+    printed = run("\n".join(blocks), tmp_path)
+    shown = re.findall(r"```text\n(.*?)```", document.read_text(), flags=re.DOTALL)
+    if shown:
+        assert_printed(printed, "".join(shown))
+
+
+def assert_printed(printed, shown):
+    """The same words, and the same numbers but for what another processor rounds otherwise."""
+    assert re.sub(NUMBER, "#", printed) == re.sub(NUMBER, "#", shown)
+    numbers = [[float(text) for text in re.findall(NUMBER, page)] for page in (printed, shown)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-3, abs=0.01)
+
+
+def test_output_that_is_not_as_shown_is_found():
+    assert_printed("mean 2.001, 95 %\n", "mean 2.00, 95 %\n")
+    for printed in ("mean 2.1, 95 %\n", "mode 2.00, 95 %\n", "mean 2.00, 95 %\nmore\n"):
+        with pytest.raises(AssertionError):
+            assert_printed(printed, "mean 2.00, 95 %\n")
+
+
+def test_the_first_page_is_short_and_shows_what_its_example_prints():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 130
+    ((example, shown),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+    assert len(example.splitlines()) <= 15
+    assert shown.strip()
+    assert text.count("<!-- methods: begin -->") == text.count("<!-- methods: end -->") == 1
+
+
+def test_every_figure_of_the_summary_is_in_its_section_of_the_benchmarks():
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    parts = [part.partition("\n") for part in re.split(r"^## ", page, flags=re.MULTILINE)]
+    sections = {name: text.replace(",", "") for name, _, text in parts}
+    with (ROOT / "benchmarks/results/summary.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) > 50
+    for row in rows:
+        section = sections[row["section"]]
+        figures = row["latentgp"], row["peer_value"], row["ratio"] and f"{row['ratio']}x"
+        assert any(figures[1:]), row
+        for figure in filter(None, figures):
+            assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.]\d)", section), (figure, row)
+        assert re.split("[,:]", row["task"])[0] in section, row
+        assert row["date"] in section, row
+        assert row["machine"].lower() in section.lower(), row
+
+
+def test_every_script_that_measures_is_among_the_benchmarks():
+    named = set(re.findall(r"benchmarks/(\w+)\.py", (ROOT / "docs/benchmarks.md").read_text()))
+    scripts = {path.stem: path.read_text() for path in ROOT.glob("benchmarks/*.py")}
+    main = {name for name, text in scripts.items() if 'if __name__ == "__main__"' in text}
+    assert named <= set(scripts)
+    assert main - named <= {"ours", "defaults"}  # a worker, and what has no peers
 
 
 def links_of(document):

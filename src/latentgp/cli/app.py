@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from latentgp._version import __version__
 from latentgp.errors import InputError, ProcessLost
 from latentgp.methods.registry import METHODS, names_in_words
 from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
@@ -41,6 +42,22 @@ LeaveOut = Annotated[
     list[str] | None, typer.Option(help="A column that is no input; again for more.")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="A model file written by `latentgp fit`.")]
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"latentgp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of all commands."""
 
 
 @app.command()
@@ -313,10 +330,12 @@ def info(model: ModelFile) -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("latentgp-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the page and its pictures.")] = Path(
+        "latentgp-demo"
+    ),
 ) -> None:
-    """Fit a classifier and a regressor to real data, next to baselines, with pictures."""
-    from latentgp.cli.report import run_demo
+    """Forecast, classify and count on real data, next to baselines, with a page of pictures."""
+    from latentgp.demo import run_demo
 
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)

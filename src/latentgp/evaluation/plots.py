@@ -114,8 +114,8 @@ def prediction_bands(
         ticks["transform"] = ax.get_xaxis_transform()
         ax.plot(inducing_x, bottom, "|", label="inducing points", zorder=4, **ticks)
     ax.margins(x=0.01)
-    ax.legend(**_legend())
-    return _tidy(ax, x_label, y_label)
+    ax.legend(**legend_style())
+    return tidy(ax, x_label, y_label)
 
 
 def observed_against_predicted(
@@ -172,8 +172,8 @@ def observed_against_predicted(
     limits = (low - margin, high + margin)
     ax.plot(limits, limits, color=GREY, linewidth=1.0, zorder=1)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
-    ax.legend(**_legend(loc="upper left"))
-    return _tidy(ax, f"predicted {target_label}", f"observed {target_label}")
+    ax.legend(**legend_style(loc="upper left"))
+    return tidy(ax, f"predicted {target_label}", f"observed {target_label}")
 
 
 def reliability_diagram(
@@ -206,7 +206,7 @@ def reliability_diagram(
     """
     curve = reliability_curve(labels, probabilities, bins, classes=classes)
     gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
-    lower, upper = _wilson_interval(curve.frequency, curve.rows)
+    lower, upper = wilson_interval(curve.frequency, curve.rows)
     binary = np.ndim(probabilities) == 1
     ax = _axes(ax, (4.8, 4.8))
     center = (np.clip(np.ceil(curve.probability * bins), 1, bins) - 0.5) / bins
@@ -233,10 +233,10 @@ def reliability_diagram(
     )
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     handles, names = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], names[::-1], **_legend(loc="best"))
+    ax.legend(handles[::-1], names[::-1], **legend_style(loc="best"))
     if binary:
-        return _tidy(ax, "predicted probability", "observed frequency")
-    return _tidy(ax, "confidence in the predicted class", "observed accuracy")
+        return tidy(ax, "predicted probability", "observed frequency")
+    return tidy(ax, "confidence in the predicted class", "observed accuracy")
 
 
 def interval_calibration(
@@ -297,8 +297,8 @@ def interval_calibration(
     ax.set(xlim=(0, 1), ylim=(0, 1.02), aspect="equal")
     # On the side of the diagonal where the curve is not.
     above = np.mean(observed) > np.mean(nominal)
-    ax.legend(**_legend(loc="lower right" if above else "upper left"))
-    return _tidy(ax, "nominal coverage of the interval", "observed coverage")
+    ax.legend(**legend_style(loc="lower right" if above else "upper left"))
+    return tidy(ax, "nominal coverage of the interval", "observed coverage")
 
 
 def learning_curve(
@@ -341,9 +341,9 @@ def learning_curve(
     ax.plot(along, bound, color=color, linewidth=1.6, marker=few, markersize=3.5, label=label)
     _view_the_end(ax)
     if label is not None:
-        ax.legend(**_legend(loc="lower right"))
+        ax.legend(**legend_style(loc="lower right"))
     x_label = "evaluations of the objective" if seconds is None else "time [s]"
-    return _tidy(ax, x_label, bound_label)
+    return tidy(ax, x_label, bound_label)
 
 
 def relevance(
@@ -388,7 +388,7 @@ def relevance(
     ax.set_ylim(order.size - 0.5, -0.5)
     ax.set_xlim(left=0)
     left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
-    _tidy(ax, x_label + left_out, "")
+    tidy(ax, x_label + left_out, "")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
     return ax
@@ -444,7 +444,7 @@ def comparison(
     )
     ax.set_yticks(places, [_shortened(name, 40) for name in names])
     ax.set_ylim(scores.size - 0.5, -0.5)
-    _tidy(ax, f"{x_label}\nbars: {bars}", "")
+    tidy(ax, f"{x_label}\nbars: {bars}", "")
     ax.tick_params(axis="y", length=0)
     return ax
 
@@ -535,7 +535,7 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return Figure(figsize=size, layout="constrained").add_subplot()
 
 
-def _tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
+def tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
     """Label the axes, leave a light grid and no frame on top and right."""
     ax.set_xlabel(x_label, color=INK)
     ax.set_ylabel(y_label, color=INK)
@@ -547,7 +547,7 @@ def _tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
     return ax
 
 
-def _legend(**placement: str) -> dict[str, Any]:
+def legend_style(**placement: Any) -> dict[str, Any]:
     style = {"fontsize": 9, "labelcolor": INK, "frameon": True, "framealpha": 0.9}
     return {**style, "edgecolor": "none", "borderpad": 0.3, **placement}
 
@@ -581,7 +581,7 @@ def _shortened(name: str, length: int = 32) -> str:
     return name if len(name) <= length else name[: length - 1] + "…"
 
 
-def _wilson_interval(
+def wilson_interval(
     frequency: NDArray[np.float64], rows: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """95 % interval of a binomial share; Wilson (1927), "Probable inference", JASA 22."""
