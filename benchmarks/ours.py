@@ -270,7 +270,7 @@ class TracedDriver(Driver):
         model = self._space.to_model(jnp.asarray(vector))
         state = self._algorithm.resume(model, rows, sites)
         evidence = Evidence(float("nan"), "lower bound")
-        return lgp.Posterior(state.model, state.posterior, evidence)
+        return lgp.Posterior.gaussian(state.model, state.posterior, evidence)
 
 
 def traced(
@@ -458,7 +458,7 @@ def f_at_rows(posterior: lgp.SampledPosterior, X: np.ndarray, chains: int) -> np
     A fit sorts its rows, so they are matched by their inputs.
     """
     with jax.enable_x64(True):
-        centres, white = posterior.sampled.centres, posterior.sampled.white[:, 0]
+        centres, white = posterior.components.centres, posterior.components.white[:, 0]
         sampler = lgp.Dense().sampler(posterior.model.kernel, jnp.asarray(centres), 0.0)
         sorted_f = np.asarray(white @ sampler.lower[0].T)
     rows, columns = np.lexsort(X.T), np.lexsort(np.asarray(centres).T)

@@ -22,6 +22,9 @@ import latentgp
 from latentgp._version import __version__
 from latentgp.errors import InputError, warn_user
 from latentgp.parameters.networks import name_of, named_functions
+from latentgp.posteriors.components import Draws
+from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.runtime.writing import written_whole
 
 SCHEMA_VERSION = 1
@@ -44,7 +47,7 @@ _INTERNAL = {
     "latentgp.parameters.networks": "Network",
     "latentgp.posteriors.chains": "ChainSummary",
     "latentgp.posteriors.evidence": "Evidence Marginals",
-    "latentgp.posteriors.sampled": "Sampled",
+    "latentgp.posteriors.components": "Draws Mixture OneGaussian",
     "latentgp.representations.dense": "DensePosterior",
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
@@ -227,8 +230,10 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
     if "function" in tree:
         return (named_functions() | _REGISTERED)[tree["function"]]
-    cls = _resolve(tree["object"])
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
+    if former := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
+        return former(fields)
+    cls = _resolve(tree["object"])
     if issubclass(cls, tuple | Distribution):
         return cls(**fields)
     if _is_estimator(cls):  # settings that the file does not know have their defaults
@@ -239,6 +244,32 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         if name in known:
             object.__setattr__(value, name, fields[name])
     return value
+
+
+def _gaussian_of_before(fields: dict[str, Any]) -> Any:
+    return Posterior.gaussian(fields["model"], fields["latent"], fields["log_evidence"])
+
+
+def _draws_of_before(fields: dict[str, Any]) -> Any:
+    model, drawn, own = (fields.pop(name) for name in ("model", "sampled", "has_sampled_models"))
+    draws = Draws(model, drawn["models"], drawn["centres"], drawn["white"], None, own=own)
+    return SampledPosterior(draws, **fields)
+
+
+# Classes whose fields have changed since: by their name and the fields that they had.
+_FORMER_CLASSES: dict[tuple[str, ...], Callable[[dict[str, Any]], Any]] = {
+    ("Posterior", "latent", "log_evidence", "model"): _gaussian_of_before,
+    ("Sampled", "centres", "models", "white"): dict,
+    (
+        "SampledPosterior",
+        *("f", "has_sampled_models", "hyperparameters", "model", "rows", "sampled"),
+        *("statistics", "summary", "watched"),
+    ): _draws_of_before,
+}
+
+
+def _class_name(name: str) -> str:
+    return name.replace(":", ".").rpartition(".")[2]
 
 
 def _resolve(name: str) -> type:

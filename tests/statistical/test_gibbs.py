@@ -462,7 +462,7 @@ class TestThroughInducingPoints:
         posterior = fixed_fit(lgp.Data(X, Y), method, REGRESSION).posterior
         mean, variance = power_ep(alpha)
         # Draws are independent, of the inducing variables; what these leave open is added.
-        count, found = len(posterior.sampled.white), posterior.predict_f(NEW)
+        count, found = len(posterior.components.white), posterior.predict_f(NEW)
         left = VARIANCE - np.sum(
             covariance(INDUCING, NEW)
             * np.linalg.solve(covariance(INDUCING, INDUCING), covariance(INDUCING, NEW)),

@@ -230,7 +230,7 @@ class TestAnswersAreAveragesOverDraws:
 
     def test_the_cdf_of_counts_adds_up_their_probabilities(self, binary):
         successes = eqx.tree_at(
-            lambda p: (p.model.likelihood, p.sampled.models.likelihood),
+            lambda p: (p.components.mean_model.likelihood, p.components.models.likelihood),
             binary.posterior,
             (lgp.Binomial(), lgp.Binomial()),
         )
@@ -342,7 +342,7 @@ class TestRuns:
         assert all(found[name].shape == (2, 30) for name in found.data_vars)
         assert np.all(found["n_steps"] <= 2.0 ** found["tree_depth"])
         log_density = posterior.log_likelihood().sum(axis=2)
-        white = posterior.sampled.white.reshape(2, 30, -1)
+        white = posterior.components.white.reshape(2, 30, -1)
         np.testing.assert_allclose(
             found["lp"], log_density - 0.5 * np.sum(white**2, axis=2), rtol=1e-6
         )
