@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from scipy.optimize import OptimizeResult, minimize
 
 import latentgp as lgp
-from latentgp.inference.sites import hyperparameters
+from latentgp.inference.sites import hyperparameters, profiled_bound
 from latentgp.methods import sites as sites_methods
 from latentgp.methods.sites import settled_sites
 from latentgp.methods.stochastic import posterior_of_search
@@ -276,7 +276,7 @@ def test_a_keyboard_interrupt_before_anything_is_known_ends_the_fit(monkeypatch)
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):
-    line = driving.ProgressLine(1)
+    line = progress.ProgressLine(1)
     for seconds in (0.5, 1.5, 3.0, 11.6, 12.0):
         line.show(f"after {seconds} s", seconds)
     assert capsys.readouterr().err.splitlines() == ["after 1.5 s", "after 11.6 s"]
@@ -646,9 +646,9 @@ def test_a_fit_is_resumed_in_another_process(tmp_path):
 KILLED = """
 import json, jax, numpy as np, sys, time
 import latentgp as lgp
-from latentgp.runtime import checkpoint
+from latentgp.runtime import checkpoint as checkpoints
 name, checkpoint, hangs_at = sys.argv[1:]
-checkpoint.CHECKPOINT_SECONDS = 0.0
+checkpoints.CHECKPOINT_SECONDS = 0.0
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, (300, 1))
 target = (np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=300) > 0).astype(float)

@@ -60,6 +60,13 @@ def options(
     """Options of all commands."""
 
 
+def _known_method(name: str) -> str:
+    """The name of a method, or a wrong usage."""
+    if name != "auto" and name not in METHODS:
+        raise typer.BadParameter(f"{name!r} is not one of {names_in_words()}.")
+    return name
+
+
 @app.command()
 def fit(
     data: Tables,
@@ -77,6 +84,7 @@ def fit(
         typer.Option(
             help="Inference method; auto says what it chose and why. " + names_in_words(),
             autocompletion=lambda: ["auto", *METHODS],
+            callback=_known_method,
         ),
     ] = "auto",
     exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,

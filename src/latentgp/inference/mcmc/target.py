@@ -43,18 +43,21 @@ class WhiteTarget(eqx.Module):
         space: the hyper-parameters; none are free if they are fixed.
         representation: made ready for the rows.
         data: the rows, on the device; weights are powers of their likelihoods.
+        centre: the unconstrained hyper-parameters of the space's model, shape (P,).
         fixed: the map to the rows where no hyper-parameter is free; else None.
     """
 
     space: ParameterSpace
     representation: Representation
     data: Data
+    centre: Float[Array, "P"]
     fixed: Whitening | None
 
     @classmethod
     def of(cls, space: ParameterSpace, representation: Representation, data: Data) -> "WhiteTarget":
         """With the map to the rows worked out once if the hyper-parameters are fixed."""
-        target = cls(space, representation, data, None)
+        centre = jnp.asarray(space.to_vector())
+        target = cls(space, representation, data, centre, None)
         if space.size:
             return target
         return dataclasses.replace(target, fixed=_whitening_at_rows(target))
@@ -103,7 +106,7 @@ def _whitening_at_rows(target: WhiteTarget) -> Whitening:
 def over_dispersed(target: WhiteTarget, key: Key[Array, ""]) -> Position:
     """A start: hyper-parameters around those of the space's model, coefficients from the prior."""
     key_vector, key_white = jax.random.split(key)
-    centre = jnp.asarray(target.space.to_vector())
+    centre = target.centre
     vector = centre + _SPREAD * jax.random.normal(key_vector, centre.shape, centre.dtype)
     model = target.space.model
     kernel, X = model.kernel, target.data.X
