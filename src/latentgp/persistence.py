@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 import latentgp
 from latentgp._version import __version__
 from latentgp.errors import InputError, warn_user
+from latentgp.methods.registry import METHODS
 from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
 from latentgp.posteriors.posterior import Posterior
@@ -273,8 +274,9 @@ def _class_name(name: str) -> str:
 
 
 def _resolve(name: str) -> type:
-    if name in _REGISTERED:
-        return _REGISTERED[name]
+    known = _REGISTERED | {_name(entry.method): entry.method for entry in METHODS.values()}
+    if name in known:
+        return known[name]
     module, _, attribute = name.partition(":")
     if module.partition(".")[0] == "latentgp":  # before public names, files held the module's too
         attribute = attribute or module.removeprefix("latentgp.")

@@ -321,13 +321,11 @@ def info(model: ModelFile) -> None:
     """Say what a model file holds."""
     from latentgp.cli.report import lengthscales
     from latentgp.parameters.summary import summary
-    from latentgp.posteriors.posterior import Posterior
 
     table_model = _table_model(model)
     estimator = table_model.estimator
     typer.echo(f"{type(estimator).__name__} of {table_model.target!r}")
-    if isinstance(estimator.posterior_, Posterior):  # draws give none
-        evidence = estimator.posterior_.log_evidence
+    if evidence := estimator.posterior_.evidence:
         typer.echo(f"log evidence: {evidence.value:.2f} nats ({evidence.kind})")
     typer.echo(estimator.diagnostics_.verdict)
     for note in table_model.notes:

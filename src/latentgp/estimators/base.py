@@ -7,7 +7,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -34,7 +33,6 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
-from latentgp.posteriors.posterior import Posterior
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
@@ -145,21 +143,17 @@ class GPEstimator(BaseEstimator):
         As in a first fit, what is known to be a constant is taken off the targets meanwhile.
         """
         posterior = self.posterior_
-        if not isinstance(posterior, Posterior):
-            raise InputError(
-                f"{type(self.method_).__name__} keeps draws, which no further rows can be added "
-                'to; use method="variational" or another that makes sites.'
-            )
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)
         if number is None and not isinstance(self.method, Method):
             number = usual  # the first rows may have been few
-        method = self.method_.all_rows_at_once.through_points(posterior.remembered(), number, usual)
+        plain = self.method_.all_rows_at_once.through_points(None, number, usual)
+        own: Any = dataclasses.replace(plain.representation, remembered=posterior.remembered())
+        method = dataclasses.replace(plain, representation=own)
         model, centre = self._centred_model()
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
-        plain = eqx.tree_at(lambda m: m.representation.remembered, method, None)
         self._keep(result, plain, "went on with further rows", centre, self.verbose)
         return self
 

@@ -75,7 +75,7 @@ class Method(Module):
             InputError: a method without sites.
         """
         raise InputError(
-            f"{type(self).__name__} keeps draws, which no further rows can be added to; use "
+            f"{type(self).__name__} has no sites, which further rows could be added to; use "
             "VariationalInference, AugmentedVI or CollapsedVI."
         )
 

@@ -5,22 +5,17 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.inference.mcmc.loop import Sampler, run_chains
+from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.methods.base import usual_method
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains
 from latentgp.representations import Dense, Representation
-from latentgp.rows.data import Data
-from latentgp.runtime.progress import Driving
 from latentgp.typing import Array
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
@@ -70,25 +65,8 @@ class EllipticalSlice(SamplingMethod):
                 f"which no slice leads away; use {usual_method(model.likelihood)}."
             )
 
-    def sample(
-        self,
-        representation: Representation,
-        space: ParameterSpace,
-        data: Data,
-        watched: Int[np.ndarray, "W"],
-        key: Key[Array, ""],
-        driving: Driving,
-    ) -> Chains:
-        return run_chains(
-            EllipticalSliceSampler(WhiteTarget.of(space, representation, data)),
-            chains=self.chains,
-            warmup=self.warmup,
-            draws=self.draws,
-            thin=self.thin,
-            watched=watched,
-            key=key,
-            driving=driving,
-        )
+    def sampler(self, target: WhiteTarget) -> "EllipticalSliceSampler":
+        return EllipticalSliceSampler(target)
 
     def starting_method(self) -> SiteMethod:
         return VariationalInference(self.representation)
@@ -148,6 +126,9 @@ class EllipticalSliceSampler(Sampler):
 
     def position(self, state: EllipticalSliceState) -> Position:
         return Position(jnp.zeros(0, state.white.dtype), state.white)
+
+    def moved(self, state: EllipticalSliceState, position: Position) -> EllipticalSliceState:
+        return EllipticalSliceState(position.white, self._log_likelihood(position.white))
 
     def _log_likelihood(self, white: Float[Array, "Q M"]) -> Float[Array, ""]:
         return self.target.log_likelihood(self.target.space.model, white)

@@ -2,12 +2,10 @@
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Int, Key
 
 from latentgp.augmentations import Automatic
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
-from latentgp.inference.mcmc.loop import run_chains
 from latentgp.inference.mcmc.nuts import NUTSSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import rows_of
@@ -16,14 +14,9 @@ from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains
 from latentgp.representations import Dense, Representation
-from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
-from latentgp.runtime.progress import Driving
 from latentgp.sites.copies import copies_of
-from latentgp.typing import Array
 
 
 class NUTS(SamplingMethod):
@@ -87,27 +80,9 @@ class NUTS(SamplingMethod):
             "without augmented=True."
         )
 
-    def sample(
-        self,
-        representation: Representation,
-        space: ParameterSpace,
-        data: Data,
-        watched: Int[np.ndarray, "W"],
-        key: Key[Array, ""],
-        driving: Driving,
-    ) -> Chains:
-        target = WhiteTarget.of(space, representation, data)
-        copies = copies_of(rows_of(data)) if self.augmented else None
-        return run_chains(
-            NUTSSampler(target, copies, self.warmup, self.target_acceptance),
-            chains=self.chains,
-            warmup=0,  # `init` makes it
-            draws=self.draws,
-            thin=self.thin,
-            watched=watched,
-            key=key,
-            driving=driving,
-        )
+    def sampler(self, target: WhiteTarget) -> NUTSSampler:
+        copies = copies_of(rows_of(target.data)) if self.augmented else None
+        return NUTSSampler(target, copies, self.warmup, self.target_acceptance)
 
     def starting_method(self) -> SiteMethod:
         return VariationalInference(self.representation)

@@ -10,6 +10,8 @@ from jaxtyping import Int, Key
 
 from latentgp.diagnostics import judge_chains
 from latentgp.errors import InputError
+from latentgp.inference.mcmc.loop import Sampler, run_chains
+from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
@@ -57,7 +59,13 @@ class SamplingMethod(Method):
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         """Raise InputError if the method cannot be used on the model."""
 
-    @abstractmethod
+    def sampler(self, target: WhiteTarget) -> Sampler:
+        """The transition for a target of white coefficients.
+
+        A method whose chains have other states overrides `sample` instead.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has neither sampler nor sample.")
+
     def sample(
         self,
         representation: Representation,
@@ -77,6 +85,17 @@ class SamplingMethod(Method):
             key: random key.
             driving: callback, limit, progress line, checkpoint.
         """
+        sampler = self.sampler(WhiteTarget.of(space, representation, data))
+        return run_chains(
+            sampler,
+            chains=self.chains,
+            warmup=0 if sampler.adapts_in_init else self.warmup,
+            draws=self.draws,
+            thin=self.thin,
+            watched=watched,
+            key=key,
+            driving=driving,
+        )
 
     @abstractmethod
     def starting_method(self) -> SiteMethod:

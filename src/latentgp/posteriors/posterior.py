@@ -113,8 +113,8 @@ class Posterior(eqx.Module):
         """
         if self.evidence is None:
             raise InputError(
-                "This posterior has no log evidence, as a sampler gives none; fit with AugmentedVI "
-                "or VariationalInference for a lower bound."
+                "The method gives no log evidence; fit with AugmentedVI or "
+                "VariationalInference for a lower bound."
             )
         return self.evidence
 

@@ -15,8 +15,10 @@ from latentgp.testing.evidence import check_evidence
 from latentgp.testing.kernels import check_kernel
 from latentgp.testing.likelihoods import check_likelihood
 from latentgp.testing.methods import check_copies, check_method
+from latentgp.testing.posteriors import check_posterior
 from latentgp.testing.representations import check_representation
 from latentgp.testing.rules import check_rule
+from latentgp.testing.samplers import check_sampler
 
 __all__ = [
     "check_augmentation",
@@ -26,7 +28,9 @@ __all__ = [
     "check_kernel",
     "check_likelihood",
     "check_method",
+    "check_posterior",
     "check_representation",
     "check_rule",
+    "check_sampler",
     "simulate_calibration",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -186,7 +186,10 @@ class Sampler(eqx.Module):
 
     Attributes:
         target: the log density, and the map to the rows.
+        adapts_in_init: the whole warm-up is made by `init`.
     """
+
+    adapts_in_init: ClassVar[bool] = False
 
     target: eqx.AbstractVar[WhiteTarget]
 
@@ -204,6 +207,10 @@ class Sampler(eqx.Module):
     @abstractmethod
     def position(self, state: Any) -> Position:
         """Where a chain is."""
+
+    @abstractmethod
+    def moved(self, state: Any, position: Position) -> Any:
+        """A state elsewhere, or under a target that has changed, with what was adapted so far."""
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         """Statistics of the steps between two draws that are kept; of the last one by default."""

@@ -3,7 +3,7 @@
 BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step size and masses.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -49,6 +49,8 @@ class NUTSSampler(Sampler):
         warmup: steps that adapt step size and masses.
         target_acceptance: that the step size is adapted to.
     """
+
+    adapts_in_init: ClassVar[bool] = True
 
     target: WhiteTarget
     copies: Copies | None
@@ -96,6 +98,14 @@ class NUTSSampler(Sampler):
 
     def position(self, state: NUTSState) -> Position:
         return Position(state.hmc.position.vector, state.hmc.position.white)
+
+    def moved(self, state: NUTSState, position: Position) -> NUTSState:
+        import blackjax
+
+        auxiliary = state.hmc.position.log_auxiliary
+        there = NUTSPosition(position.vector, position.white, auxiliary)
+        hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
+        return NUTSState(hmc, state.settings)
 
     def log_density(self, position: NUTSPosition) -> Float[Array, ""]:
         """Of coefficients and hyper-parameters, and of the auxiliary variables given them."""

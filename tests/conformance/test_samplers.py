@@ -1,0 +1,55 @@
+"""Every method that samples: invariance, Geweke's test, agreement with NUTS, same bits."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import pytest
+
+import latentgp as lgp
+from latentgp.methods.elliptical_slice import EllipticalSliceSampler, EllipticalSliceState
+from latentgp.testing import check_sampler
+
+POINTS = lgp.Inducing(points=[[0.0], [0.8], [1.6], [2.4], [3.0]])
+SAMPLERS = {
+    "elliptical slice": lgp.EllipticalSlice(draws=1500),
+    "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),
+    "nuts": lgp.NUTS(warmup=200, draws=500),
+    "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_sampler_conforms(name):
+    check_sampler(SAMPLERS[name])
+
+
+class TiltedSampler(EllipticalSliceSampler):
+    """One that takes a point whose likelihood is not high enough now and then."""
+
+    def step(self, state, key):
+        after, told = super().step(state, key)
+        return EllipticalSliceState(0.97 * after.white, after.log_likelihood), told
+
+
+class Tilted(lgp.EllipticalSlice):
+    samples_hyperparameters: ClassVar[bool] = False
+
+    def sampler(self, target):
+        return TiltedSampler(target)
+
+
+class Forgetful(lgp.EllipticalSlice):
+    """One whose bits depend on how often it was called."""
+
+    calls: ClassVar[list] = []
+
+    def sample(self, *arguments):
+        self.calls.append(0)
+        chains = super().sample(*arguments)
+        return type(chains)(**{**vars(chains), "f": chains.f + jnp.float64(1e-9 * len(self.calls))})
+
+
+@pytest.mark.parametrize("wrong", [Tilted(draws=1500), Forgetful(draws=1500)], ids=["tilt", "bits"])
+def test_a_wrong_sampler_is_caught(wrong):
+    with pytest.raises(AssertionError, match=type(wrong).__name__):
+        check_sampler(wrong)
