@@ -261,14 +261,14 @@ def test_the_laplace_rule_conforms(likelihood, targets, side):
 )
 def test_the_moment_rule_conforms(likelihood, targets, side, power):
     tolerance = 0.03 if likelihood.latent_size > 2 else 1e-4
-    rule = MomentRule(fraction=power)
+    rule = MomentRule(power=power)
     check_rule(rule, likelihood, targets, side_information=side, tolerance=tolerance)
 
 
 def test_moments_of_several_latents_can_need_negative_precisions():
     """Where the log density is concave in each alone, but not in all together."""
     likelihood = lgp.GPRegressionNetwork([[1.0], [-0.6]], 0.4)
-    rule = MomentRule(fraction=0.4)
+    rule = MomentRule(power=0.4)
     assert rule.signed(likelihood)
     assert not rule.signed(lgp.Softmax(3))
     check_rule(rule, likelihood, [[0.5, -1.0]], tolerance=0.03)

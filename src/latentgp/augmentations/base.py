@@ -83,8 +83,8 @@ class Augmentation(Module):
         return prior
 
     @property
-    def is_exact(self) -> bool:
-        """Whether no auxiliary variable is needed: the sites do not depend on f."""
+    def sites_are_fixed(self) -> bool:
+        """Whether the sites do not depend on f, so that no auxiliary variable is needed."""
         return False
 
     @property

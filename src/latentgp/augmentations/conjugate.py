@@ -68,7 +68,7 @@ class Conjugate(Augmentation):
         return jnp.zeros_like(rows.y)
 
     @property
-    def is_exact(self) -> bool:
+    def sites_are_fixed(self) -> bool:
         return True
 
     @property

@@ -122,7 +122,7 @@ class Representation(Module):
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
-    def suited(self, *, signed: bool, power: float) -> "Representation":
+    def configured_for(self, *, signed: bool, power: float) -> "Representation":
         """This representation for the sites of a rule.
 
         Args:
@@ -137,7 +137,7 @@ class Representation(Module):
         if signed or power:
             raise InputError(
                 f"{type(self).__name__} takes neither negative precisions nor powers of its prior; "
-                "use Dense() or Inducing(...), or write its suited(...)."
+                "use Dense() or Inducing(...), or write its configured_for(...)."
             )
         return self
 
@@ -208,17 +208,17 @@ class Representation(Module):
 
     @property
     @abstractmethod
-    def is_exact(self) -> bool:
-        """Whether the posterior given sites is exact."""
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        """Whether the coefficients are the latent functions at the rows themselves."""
-        return False
+    def evidence_is_exact(self) -> bool:
+        """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
 
     @property
     def spreads_rows(self) -> bool:
-        """Whether rows can be spread over devices."""
+        """Whether rows can be spread over devices: each pass over them is a sum over rows."""
+        return False
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        """Whether the coefficients are the latents at the rows themselves."""
         return False
 
     @property
@@ -232,14 +232,14 @@ class Representation(Module):
         return None
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> "SiteSampler":
         """What draws the coefficients given sites, for samplers.
 
         Args:
             kernel: its hyper-parameters are held.
             X: inputs of the rows.
-            alpha: of the divergence that a sparse representation minimises.
+            power: of the prior variance given the coefficients, as in `configured_for`.
         """
         raise InputError(
             f"{type(self).__name__} does not say how to draw its coefficients; use Dense() or "

@@ -170,7 +170,7 @@ class Dense(Representation):
             )
         return self
 
-    def suited(self, *, signed: bool, power: float) -> "Dense":
+    def configured_for(self, *, signed: bool, power: float) -> "Dense":
         return Dense(signed=signed)
 
     def sharing(self) -> "Dense":
@@ -218,12 +218,12 @@ class Dense(Representation):
         return whitening_at_rows(kernel, X)
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> DenseSampler:
         return dense_sampler(kernel, X)
 
     @property
-    def is_exact(self) -> bool:
+    def evidence_is_exact(self) -> bool:
         return True
 
     @property

@@ -48,8 +48,8 @@ class AugmentationRule(SiteRule):
     def signed(self, likelihood: Likelihood) -> bool:
         return False
 
-    def is_exact(self, likelihood: Likelihood) -> bool:
-        return self.chosen(likelihood).is_exact
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
+        return self.chosen(likelihood).sites_are_fixed
 
     def shares_precisions(self, likelihood: Likelihood) -> bool:
         return self.chosen(likelihood).shares_precisions

@@ -93,5 +93,5 @@ class VariationalRule(SiteRule):
                 "infinity and there is no variational bound; use ExpectationPropagation."
             )
 
-    def is_exact(self, likelihood: Likelihood) -> bool:
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return False

@@ -97,7 +97,7 @@ def _check_bound(
     bound = np.asarray(sites.expected(beliefs.mean, beliefs.variance))
     log_prob, weights = log_prob_at_nodes(likelihood, rows.y, beliefs)
     value = log_prob @ weights
-    if augmentation.is_exact:
+    if augmentation.sites_are_fixed:
         require_equal(bound, value, f"{name} says it is exact", rtol=1e-9, atol=1e-9)
         elsewhere = augmentation.expected_sites(
             likelihood, rows, beliefs.mean + 1, 2 * beliefs.variance

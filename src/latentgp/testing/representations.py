@@ -60,8 +60,12 @@ def check_representation(
     )
     sites = _sites(len(X))
     posterior = jax.jit(_condition)(ready, kernel, X, sites)
-    exact = representation.is_exact if exact is None else exact
+    exact = representation.evidence_is_exact if exact is None else exact
     name = type(representation).__name__
+    require(
+        not ready.one_coefficient_a_row or np.array_equal(posterior.centres, X),
+        f"{name} says that it has one coefficient a row, but its centres are not the rows.",
+    )
     _check_agreement(posterior, kernel, X, sites, name)
     _check_against_dense(posterior, kernel, X, sites, exact, name)
     _check_derivatives(ready, kernel, X, sites, name)

@@ -70,12 +70,12 @@ def check_rule(
     require_finite(sites, f"{name}'s sites")
     signed = rule.signed(likelihood)
     require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
-    if rule.goal == "bound":
+    if rule.is_variational:
         log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(mean, variance, side))
         excess = np.max(np.asarray(sites.expected(mean, variance)) - log_prob @ weights)
         require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
         _check_derivatives(rule, likelihood, rows, mean, variance, current, sites, name)
-    elif rule.goal == "mode":
+    elif rule.at_the_mode() is not None:
         _check_expansion(likelihood, rows, mean, sites, name)
     else:
         _check_moments(rule, likelihood, rows, mean, variance, current, sites, tolerance)
@@ -84,10 +84,10 @@ def check_rule(
     alone = rule.sites(likelihood, half, mean[1::2], variance[1::2], some)
     for one, other in zip(alone, sites, strict=True):
         require_equal(one, other[1::2], f"{name}'s rows influence each other", atol=1e-12)
-    if rule.is_exact(likelihood):
+    if rule.sites_are_fixed(likelihood):
         elsewhere = rule.sites(likelihood, rows, mean + 1, 2 * variance, GaussianSites.none(mean))
         for one, other in zip(elsewhere, sites, strict=True):
-            what = f"{name} says it is exact but its sites depend on f"
+            what = f"{name} says its sites are fixed but they depend on f"
             require_equal(one, other, what, rtol=1e-10, atol=1e-10)
     narrow = as_single((likelihood, rows, mean, variance, current))
     require_single(jax.eval_shape(rule.sites, *narrow), f"{name}'s sites")

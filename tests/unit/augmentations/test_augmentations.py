@@ -16,7 +16,7 @@ from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
 from latentgp.inference.sites.algorithm import SiteInference, rows_of
-from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, initial_sites
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
@@ -235,8 +235,8 @@ def test_a_wide_prior_does_not_lead_to_a_wide_stationary_point(x64, variance):
     nothing, prior = jnp.zeros(shape), jnp.full(shape, variance)
     none = GaussianSites.none(nothing)
     wide = algorithm.rule.sites(model.likelihood, rows_of(data), nothing, prior, none)
-    stuck = settle(algorithm, model, data, wide)
-    found = settle(algorithm, model, data, initial_sites(algorithm, model, data))
+    stuck = converge(algorithm, model, data, wide)
+    found = converge(algorithm, model, data, initial_sites(algorithm, model, data))
     assert found.bound > stuck.bound + 20
     losses = []
     for posterior in (found.posterior, stuck.posterior):

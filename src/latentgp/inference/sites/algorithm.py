@@ -27,7 +27,6 @@ from latentgp.typing import Array
 _FINAL_TOLERANCE = 1e-9
 _FINAL_UPDATES = 100
 _ROUGH_TOLERANCE = 1e-3
-_ROUNDS_ALONE = 10
 
 
 class SiteState(NamedTuple):
@@ -43,8 +42,8 @@ class Read(NamedTuple):
 
     Attributes:
         posterior: given the sites that are updated.
-        bound: of that posterior (of a mode that is sought, its log density), in nats.
-        merit: what updates are to raise: the bound, or less the size of the next update.
+        bound: the rule's objective at that posterior, in nats.
+        merit: what updates are to raise, see `SiteRule.merit`.
         update: of its sites.
     """
 
@@ -84,19 +83,19 @@ class SiteInference(eqx.Module):
         tolerance: float = 1e-5,
         max_updates: int = 4,
     ) -> "SiteInference":
-        """The algorithm for a model: its rule checked, its representation suited to the sites.
+        """The algorithm for a model: its rule checked, its representation configured.
 
         Raises:
             InputError: the rule cannot be used on the likelihood.
         """
         rule.check(model.likelihood)
-        signed = rule.signed(model.likelihood)
-        suited = representation.suited(signed=signed, power=rule.power)
+        signed = (rule.at_the_mode() or rule).signed(model.likelihood)
+        configured = representation.configured_for(signed=signed, power=rule.power)
         if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
-            suited = suited.sharing()
-        return cls(suited, rule, tolerance, max_updates)
+            configured = configured.sharing()
+        return cls(configured, rule, tolerance, max_updates)
 
-    def until_settled(self) -> "SiteInference":
+    def until_converged(self) -> "SiteInference":
         """The same, for the posterior that a fit hands out."""
         return replace(
             self,
@@ -106,7 +105,7 @@ class SiteInference(eqx.Module):
 
     def rough(self) -> "SiteInference":
         """Bounds by site updates that stop early: for a search that another one goes on from."""
-        if self.rule.goal != "bound":
+        if not self.rule.is_variational:
             return self
         return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
 
@@ -121,13 +120,11 @@ class SiteInference(eqx.Module):
     def first_sites(self, model: LatentGP, data: Data) -> GaussianSites:
         """Sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
-        start = model.likelihood.latent_start(data.y, data.side_information)
-        if start is None or self.rule.goal == "moments":
-            start = offset[:, 0]
-        start = offset.at[:, 0].set(start)
+        rows = rows_of(data)
+        start = self.rule.starting_mean(model.likelihood, rows, offset)
         prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
         variance = self.rule.starting_variance(model.likelihood, prior)
-        sites = self.sites_alone(model, rows_of(data), start, variance)
+        sites = self.sites_alone(model, rows, start, variance)
         return self.rule.first(sites, start, prior)
 
     def resume(
@@ -165,18 +162,7 @@ class SiteInference(eqx.Module):
 
             def update(rows, mean, variance, sites, offset, block=block):
                 target = self.new_sites(model, rows, mean + offset, variance, sites)
-                if self.rule.goal == "mode":
-                    # Log density at the mode: that of y, less m' K^-1 m / 2, m of g.
-                    pull = sites.linear - sites.precision * (mean + offset)
-                    terms = target.expected(mean + offset, jnp.zeros_like(variance))
-                    terms = terms - 0.5 * jnp.sum(mean * pull, axis=1)
-                elif self.rule.goal == "moments":
-                    # What the evidence of the present sites, without constants, lacks.
-                    own = sites.about(offset)
-                    terms = target.expected(mean + offset, variance) + own.log_constant
-                    terms = terms - own.expected(mean, variance)
-                else:
-                    terms = target.expected(mean + offset, variance)
+                terms = self.rule.terms(sites, target, mean, variance, offset)
                 new = sites.damped(target, step_size)
                 new = new if len(blocks) == 1 else sites.with_columns(new, block)
                 return new, (terms, mean + offset, variance)
@@ -189,14 +175,13 @@ class SiteInference(eqx.Module):
         assert first is not None
         terms, mean, variance = first
         whole = Update(state.sites, sites, mean, variance)
-        known = {"mode": 0.0, "moments": state.posterior.log_evidence, "bound": -state.posterior.kl}
-        bound = jnp.sum(terms) + known[self.rule.goal]
-        merit = -residual_norm(whole) if self.rule.goal == "moments" else bound
+        bound = self.rule.objective(terms, state.posterior)
+        merit = self.rule.merit(bound, residual_norm(whole))
         return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
 
     def evidence_kind(self, model: LatentGP) -> EvidenceKind:
         """What the log evidence is."""
-        if self.representation.is_exact and self.rule.is_exact(model.likelihood):
+        if self.representation.evidence_is_exact and self.rule.sites_are_fixed(model.likelihood):
             return "exact"
         is_bound = (
             self.rule.is_bound(model.likelihood) and self.representation.streaming_prior is None
@@ -224,11 +209,7 @@ class SiteInference(eqx.Module):
         mean: Float[Array, "N Q"],
         variance: Float[Array, "N Q"],
     ) -> GaussianSites:
-        """Proper sites made of a belief that contains none, each row with itself alone.
-
-        Moments are matched several times over, so that their nodes come to lie where a row's
-        likelihood is, however narrow it is.
-        """
+        """Proper sites made of a belief that contains none, each row with itself alone."""
         once = rows._replace(weights=None)
         rule = self.rule.opening(model.likelihood)
 
@@ -237,8 +218,7 @@ class SiteInference(eqx.Module):
             own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
             return proper(rule.sites(model.likelihood, once, own_mean, own_variance, sites))
 
-        rounds = _ROUNDS_ALONE if rule.goal == "moments" else 1
-        sites = jax.lax.fori_loop(0, rounds, update, GaussianSites.none(mean))
+        sites = jax.lax.fori_loop(0, rule.first_updates, update, GaussianSites.none(mean))
         return sites.weighted(rows.weights)
 
 

@@ -14,7 +14,7 @@ from latentgp.inference.sites.gradients import slope_of_rows, with_kernel
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
-from latentgp.rules.laplace import LaplaceRule
+from latentgp.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -28,15 +28,15 @@ class Mode(NamedTuple):
 
 
 @jax.jit
-def _mode_of(
+def mode_of(
     algorithm: SiteInference,
-    rule: LaplaceRule,
+    rule: SiteRule,
     model: LatentGP,
     data: Data,
     ascended: Ascended,
 ) -> Mode:
-    """What Laplace's approximation is where an ascent has ended."""
-    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    """Laplace's approximation where an ascent has ended; `rule` is that of `at_the_mode`."""
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     update = ascended.best.update
     sites = exact.new_sites(model, rows_of(data), update.mean, update.variance, update.sites)
     offset = prior_mean(model, data)
@@ -50,9 +50,9 @@ def _mode_of(
     return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
 
 
-def _slope_at_mode(
+def slope_at_mode(
     algorithm: SiteInference,
-    rule: LaplaceRule,
+    rule: SiteRule,
     model: LatentGP,
     data: Data,
     ascended: Ascended,
@@ -64,8 +64,8 @@ def _slope_at_mode(
     So the implicit term is a derivative, along s = d evidence / d mode, of the gradient with the
     sites held in their linear terms.
     """
-    mode = _mode_of(algorithm, rule, model, data, ascended)
-    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    mode = mode_of(algorithm, rule, model, data, ascended)
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation
 

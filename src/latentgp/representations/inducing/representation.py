@@ -196,7 +196,7 @@ class Inducing(Representation):
             )
         return dataclasses.replace(self, number=len(points), points=points)
 
-    def suited(self, *, signed: bool, power: float) -> "Inducing":
+    def configured_for(self, *, signed: bool, power: float) -> "Inducing":
         if power and self.remembered is not None:
             raise InputError(
                 "Laplace and ExpectationPropagation cannot go on from what earlier rows said; use "
@@ -310,7 +310,7 @@ class Inducing(Representation):
 
         Derivatives are of the bound of the posterior, which is prior times something that is held
         as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
-        covariance they are those with the rows' sites held, the same where these are settled.)
+        covariance they are those with the rows' sites held, the same where these have converged.)
 
         Args:
             posterior: of whatever was read before.
@@ -458,17 +458,17 @@ class Inducing(Representation):
         return whitening_from(kernel, self._points(), X)
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
         self._check_forgets()
         if self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
             )
-        return inducing_sampler(kernel, self._points(), X, alpha)
+        return inducing_sampler(kernel, self._points(), X, power)
 
     @property
-    def is_exact(self) -> bool:
+    def evidence_is_exact(self) -> bool:
         return False
 
     @property

@@ -9,7 +9,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.inference.sites.anderson import History, Update, accelerated
-from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, initial_sites
 from latentgp.sites.gaussian import GaussianSites
 
 ROWS, LATENTS = 3, 2
@@ -95,7 +95,7 @@ def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
     method = lgp.VariationalInference(lgp.Inducing(points=inputs[:20]))
     algorithm = method.algorithm(model)
     start = initial_sites(algorithm, model, data)
-    settled = settle(
+    settled = converge(
         dataclasses.replace(algorithm, tolerance=1e-9, max_updates=500), model, data, start
     )
     # It ends where no step raises the bound any more; a step of 0.02 lowers it by this / 35.
