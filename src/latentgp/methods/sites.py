@@ -22,6 +22,7 @@ from latentgp.inference.sites.profiled_bound import (
     model_at,
 )
 from latentgp.inference.sites.search import Driver
+from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
@@ -234,6 +235,6 @@ def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Poster
     variance = 1 / np.maximum(1 / marginals.variance - precision, 1e-12)
     mean = variance * (marginals.mean / marginals.variance - linear)
     likelihood = model.likelihood.calibrated(
-        data.y, data.weights, mean, variance, data.side_information
+        data.y, data.weights, Marginals(mean, variance), data.side_information
     )
     return posterior.with_likelihood(likelihood)

@@ -15,6 +15,7 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.modules import Module
 from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.whitening import Whitening
@@ -23,13 +24,11 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 SiteUpdate = Callable[
-    [Rows, Float[Array, "B Q"], Float[Array, "B Q"], GaussianSites, Float[Array, "B Q"]],
+    [Rows, Marginals, GaussianSites, Float[Array, "B Q"]],
     tuple[GaussianSites, PyTree],
 ]
 
-BatchUpdate = Callable[
-    [Data, Float[Array, "B Q"], Float[Array, "B Q"]], tuple[GaussianSites, PyTree]
-]
+BatchUpdate = Callable[[Data, Marginals], tuple[GaussianSites, PyTree]]
 
 
 class Pullback(NamedTuple):
@@ -41,8 +40,7 @@ class Pullback(NamedTuple):
 
     kernel: LatentKernel
     representation: PyTree
-    mean: Float[Array, "N Q"]
-    variance: Float[Array, "N Q"]
+    marginals: Marginals
 
 
 class LatentPosterior(eqx.Module):
@@ -68,7 +66,7 @@ class LatentPosterior(eqx.Module):
         """Posterior means at new inputs: O(M) a row, no variance computed."""
 
     @abstractmethod
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         """Posterior means and variances at new inputs; variances in [0, prior variance]."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
 from latentgp.typing import Array
@@ -26,24 +26,18 @@ class SiteRule(eqx.Module):
 
     @abstractmethod
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
         """New sites for f ~ N(mean, diag(variance)), row weights not yet applied.
 
-        Their `log_constant` is such that `sites.expected(mean, variance)` is the rule's value
-        of (or lower bound on) E log p(y | f), or, for moments, that prior times sites has the
+        Their `log_constant` is such that `sites.expected(marginals)` is the rule's value of
+        (or lower bound on) E log p(y | f), or, for moments, that prior times sites has the
         approximate evidence as its integral.
 
         Args:
             likelihood: of the rows.
             rows: targets and side information.
-            mean: of f at the rows.
-            variance: of f at the rows.
+            marginals: of f at the rows.
             current: the sites that this belief contains, without row weights.
         """
 
@@ -65,8 +59,7 @@ class SiteRule(eqx.Module):
         self,
         sites: GaussianSites,
         target: GaussianSites,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """What the rows contribute to the objective, in nats; E log p(y | f) unless overridden.
@@ -74,11 +67,10 @@ class SiteRule(eqx.Module):
         Args:
             sites: of the posterior that is read, with row weights.
             target: the new sites that the rule makes of it, with row weights.
-            mean: of g = f - offset at the rows.
-            variance: of g at the rows.
+            marginals: of g = f - offset at the rows.
             offset: prior means of f at the rows.
         """
-        return target.expected(mean + offset, variance)
+        return target.expected(marginals.shifted(offset))
 
     def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
         """What updates seek, in nats: the lower bound unless overridden.
@@ -160,28 +152,17 @@ class SiteRule(eqx.Module):
         """How many updates of each row alone make its first sites."""
         return 1
 
-    def starting_mean(
-        self, likelihood: Likelihood, rows: Rows, prior: Float[Array, "N Q"]
-    ) -> Float[Array, "N Q"]:
-        """What mean of f the first sites are made for: likely latents unless overridden."""
-        start = likelihood.latent_start(rows.y, rows.side)
-        return prior if start is None else prior.at[:, 0].set(start)
+    def start(self, likelihood: Likelihood, rows: Rows, prior: Marginals) -> Marginals:
+        """What the first sites are made for: the prior around likely latents unless overridden."""
+        likely = likelihood.latent_start(rows.y, rows.side)
+        return prior if likely is None else prior._replace(mean=prior.mean.at[:, 0].set(likely))
 
-    def starting_variance(
-        self, likelihood: Likelihood, prior: Float[Array, "N Q"]
-    ) -> Float[Array, "N Q"]:
-        """What variance of f the first sites are made for; that of the prior unless overridden."""
-        return prior
-
-    def first(
-        self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-    ) -> GaussianSites:
+    def first(self, sites: GaussianSites, marginals: Marginals) -> GaussianSites:
         """What the first sites become before there is a posterior; themselves unless overridden.
 
         Args:
             sites: the first ones.
-            mean: where they were made.
-            variance: of the prior.
+            marginals: the mean that they were made for, and the variance of the prior.
         """
         return sites
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.representations.base import LatentPosterior
 from latentgp.rules.base import SiteRule
@@ -36,62 +36,48 @@ class MomentRule(SiteRule):
     power: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
         if self.sites_are_fixed(likelihood):
-            return LaplaceRule().sites(likelihood, rows, mean, variance, current)
+            return LaplaceRule().sites(likelihood, rows, marginals, current)
 
         def chunk(
-            carry: None, chunk: tuple[Rows, Array, Array, GaussianSites], real: Bool[Array, "B"]
+            carry: None, chunk: tuple[Rows, Marginals, GaussianSites], real: Bool[Array, "B"]
         ) -> tuple[None, GaussianSites]:
             return carry, self._chunk_sites(likelihood, *chunk)
 
-        numbers = prediction_nodes(mean.shape[1])[0].size
-        parts = (rows, mean, variance, current)
+        numbers = prediction_nodes(likelihood.latent_size)[0].size
+        parts = (rows, marginals, current)
         return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
 
     def _chunk_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
+        mean, variance = marginals
         power = self.power
         share = self._cavity_share(variance, current)
         improper = share < _rounding(share)
         share = jnp.where(improper, 1.0, share)
-        cavity_variance = variance / share
         cavity_mean = (mean - power * current.linear * variance) / share
-        cavity_mean = jnp.where(improper, mean, cavity_mean)
+        cavity = Marginals(jnp.where(improper, mean, cavity_mean), variance / share)
 
-        near = (mean, variance)
-
-        def total(mean, variance):
-            values = likelihood.log_expected_power(rows.y, mean, variance, rows.side, power, near)
+        def total(cavity: Marginals) -> tuple[Array, Array]:
+            values = likelihood.log_expected_power(rows.y, cavity, rows.side, power, marginals)
             return jnp.sum(values), values
 
-        (slope, in_variance), log_mass = jax.grad(total, (0, 1), has_aux=True)(
-            cavity_mean, cavity_variance
-        )
+        (slope, in_variance), log_mass = jax.grad(total, has_aux=True)(cavity)
         # Moments of the tilted law by derivatives of its mass; the site is what they add.
         curvature = 2 * in_variance - slope**2
-        shrunk = 1 + cavity_variance * curvature
+        shrunk = 1 + cavity.variance * curvature
         # Where all the mass is at one node, that is where to look more closely.
         shrunk = jnp.where(shrunk < _rounding(shrunk), _NARROWER * share, shrunk)
         precision = jnp.where(improper, current.precision, -curvature / shrunk / power)
-        linear = (slope - curvature * cavity_mean) / shrunk / power
+        linear = (slope - curvature * cavity.mean) / shrunk / power
         linear = jnp.where(improper, current.linear, linear)
         if not self.signed(likelihood):
             precision = jnp.maximum(precision, 0.0)
         raised = GaussianSites(power * linear, power * precision, jnp.zeros_like(log_mass))
-        log_site = _log_expected(raised, cavity_mean, cavity_variance)
+        log_site = _log_expected(raised, cavity)
         return GaussianSites(linear, precision, (log_mass - log_site) / power)
 
     def improper_cavities(
@@ -114,14 +100,13 @@ class MomentRule(SiteRule):
         self,
         sites: GaussianSites,
         target: GaussianSites,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """What the posterior's evidence, which is without the sites' constants, lacks."""
         own = sites.about(offset)
-        terms = target.expected(mean + offset, variance) + own.log_constant
-        return terms - own.expected(mean, variance)
+        terms = target.expected(marginals.shifted(offset)) + own.log_constant
+        return terms - own.expected(marginals)
 
     def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
         """The approximate log evidence."""
@@ -143,9 +128,7 @@ class MomentRule(SiteRule):
         """Several, so that nodes come to lie where a row's likelihood is, however narrow."""
         return _FIRST_UPDATES
 
-    def starting_mean(
-        self, likelihood: Likelihood, rows: Rows, prior: Float[Array, "N Q"]
-    ) -> Float[Array, "N Q"]:
+    def start(self, likelihood: Likelihood, rows: Rows, prior: Marginals) -> Marginals:
         return prior
 
     def signed(self, likelihood: Likelihood) -> bool:
@@ -165,10 +148,9 @@ class MomentRule(SiteRule):
         return isinstance(likelihood, Gaussian)
 
 
-def _log_expected(
-    sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-) -> Float[Array, "N"]:
+def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N"]:
     """Log E exp(linear f - precision f^2 / 2) under f ~ N(mean, diag(variance))."""
+    mean, variance = marginals
     linear, precision, _ = sites
     spread = 1 + variance * precision
     quadratic = 2 * linear * mean + linear**2 * variance - precision * mean**2

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.representations.base import LatentPosterior
 from latentgp.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -31,17 +31,13 @@ class LaplaceRule(SiteRule):
     held: bool = eqx.field(static=True, default=True)
 
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
+        mean = marginals.mean
         value, slope, curvature = derivatives(likelihood, rows, mean)
         precision = jnp.abs(curvature) if self.held else -curvature
-        nothing = jnp.zeros_like(variance)
-        return GaussianSites.worth(value, slope + precision * mean, precision, mean, nothing)
+        known = Marginals.known(mean)
+        return GaussianSites.worth(value, slope + precision * mean, precision, known)
 
     @property
     def power(self) -> float:
@@ -55,14 +51,14 @@ class LaplaceRule(SiteRule):
         self,
         sites: GaussianSites,
         target: GaussianSites,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """The log density of y given the mean of f, and the row's part of that of the mean of g."""
-        pull = sites.linear - sites.precision * (mean + offset)
-        terms = target.expected(mean + offset, jnp.zeros_like(variance))
-        return terms - 0.5 * jnp.sum(mean * pull, axis=1)
+        f = marginals.mean + offset
+        pull = sites.linear - sites.precision * f
+        terms = target.expected(Marginals.known(f))
+        return terms - 0.5 * jnp.sum(marginals.mean * pull, axis=1)
 
     def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
         """The log density of the latents, but for the constant of their prior."""

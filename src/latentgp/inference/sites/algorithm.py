@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.inference.sites.anderson import Update, residual_norm
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.posteriors.evidence import EvidenceKind
 from latentgp.representations.base import LatentPosterior, Representation
@@ -121,11 +122,10 @@ class SiteInference(eqx.Module):
         """Sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
         rows = rows_of(data)
-        start = self.rule.starting_mean(model.likelihood, rows, offset)
-        prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
-        variance = self.rule.starting_variance(model.likelihood, prior)
-        sites = self.sites_alone(model, rows, start, variance)
-        return self.rule.first(sites, start, prior)
+        variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+        start = self.rule.start(model.likelihood, rows, Marginals(offset, variance))
+        sites = self.sites_alone(model, rows, start)
+        return self.rule.first(sites, start._replace(variance=variance))
 
     def resume(
         self, model: LatentGP, data: Data, sites: GaussianSites, kept: Any = None
@@ -160,12 +160,13 @@ class SiteInference(eqx.Module):
         first = None
         for block in blocks:
 
-            def update(rows, mean, variance, sites, offset, block=block):
-                target = self.new_sites(model, rows, mean + offset, variance, sites)
-                terms = self.rule.terms(sites, target, mean, variance, offset)
+            def update(rows, marginals, sites, offset, block=block):
+                of_f = marginals.shifted(offset)
+                target = self.new_sites(model, rows, of_f, sites)
+                terms = self.rule.terms(sites, target, marginals, offset)
                 new = sites.damped(target, step_size)
                 new = new if len(blocks) == 1 else sites.with_columns(new, block)
-                return new, (terms, mean + offset, variance)
+                return new, (terms, of_f)
 
             sites, after, read = self.representation.update_sites(
                 posterior, rows_read, rows_of(data), sites, prior_mean(model, data), update
@@ -173,8 +174,8 @@ class SiteInference(eqx.Module):
             first = first or read
             posterior = after
         assert first is not None
-        terms, mean, variance = first
-        whole = Update(state.sites, sites, mean, variance)
+        terms, marginals = first
+        whole = Update(state.sites, sites, marginals)
         bound = self.rule.objective(terms, state.posterior)
         merit = self.rule.merit(bound, residual_norm(whole))
         return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
@@ -189,34 +190,23 @@ class SiteInference(eqx.Module):
         return "lower bound" if is_bound else "approximation"
 
     def new_sites(
-        self,
-        model: LatentGP,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, model: LatentGP, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
         """What the rule makes of a belief; `current` and the result with row weights."""
-        sites = self.rule.sites(
-            model.likelihood, rows, mean, variance, current.unweighted(rows.weights)
-        )
+        sites = self.rule.sites(model.likelihood, rows, marginals, current.unweighted(rows.weights))
         return sites.weighted(rows.weights)
 
-    def sites_alone(
-        self,
-        model: LatentGP,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-    ) -> GaussianSites:
+    def sites_alone(self, model: LatentGP, rows: Rows, marginals: Marginals) -> GaussianSites:
         """Proper sites made of a belief that contains none, each row with itself alone."""
+        mean, variance = marginals
         once = rows._replace(weights=None)
         rule = self.rule.opening(model.likelihood)
 
         def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
             own_variance = variance / (1 + sites.precision * variance)
             own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
-            return proper(rule.sites(model.likelihood, once, own_mean, own_variance, sites))
+            own = Marginals(own_mean, own_variance)
+            return proper(rule.sites(model.likelihood, once, own, sites))
 
         sites = jax.lax.fori_loop(0, rule.first_updates, update, GaussianSites.none(mean))
         return sites.weighted(rows.weights)

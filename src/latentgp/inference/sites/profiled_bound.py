@@ -16,6 +16,7 @@ from latentgp.inference.sites.anderson import Update
 from latentgp.inference.sites.fixed_point import Ascended, ascend
 from latentgp.inference.sites.gradients import slope_of_sites, with_kernel
 from latentgp.inference.sites.laplace_evidence import mode_of, slope_at_mode
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.base import LatentPosterior
@@ -69,8 +70,8 @@ def spread_sites(
     posterior = algorithm.resume(model, known, known_sites).posterior
     offset = prior_mean(model, data)
 
-    def update(rows, mean, variance, sites, offset):
-        target = algorithm.sites_alone(model, rows, mean + offset, variance)
+    def update(rows, marginals, sites, offset):
+        target = algorithm.sites_alone(model, rows, marginals.shifted(offset))
         return target, target.log_constant
 
     empty = GaussianSites.none(offset)
@@ -138,9 +139,9 @@ def _slope_at_fixed_point(
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
-    mean = pullback.mean + offset
-    rows = rows_of(data), mean, pullback.variance, update.sites
-    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
+    marginals = pullback.marginals.shifted(offset)
+    rows = rows_of(data), marginals, update.sites
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * marginals.mean)
     in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
     return bound, with_kernel(in_model, pullback.kernel)
 
@@ -185,7 +186,7 @@ def converge(
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """How many rows kept their sites."""
     current = update.sites.unweighted(data.weights)
-    return jnp.sum(algorithm.rule.improper_cavities(update.variance, current))
+    return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
 
 
 @jax.jit
@@ -218,6 +219,6 @@ def _evaluate_exact(
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
     """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
     offset = prior_mean(model, data)
-    none = GaussianSites.none(offset)
-    exact = algorithm.new_sites(model, rows_of(data), offset, jnp.ones_like(offset), none)
+    none, anywhere = GaussianSites.none(offset), Marginals(offset, jnp.ones_like(offset))
+    exact = algorithm.new_sites(model, rows_of(data), anywhere, none)
     return log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
