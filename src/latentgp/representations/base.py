@@ -196,8 +196,8 @@ class Representation(Module):
 
     def conditional(
         self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        """Means and variances of g at the rows given white coefficients v ~ N(0, I).
+    ) -> Marginals:
+        """Marginals of g at the rows given white coefficients v ~ N(0, I).
 
         Differentiable in the kernel, the inputs and the coefficients. The variance is what the
         coefficients leave open: none with one of them a row.
