@@ -60,6 +60,7 @@ _INTERNAL = {
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
 _FORMER_NAMES: dict[str, str] = {}
+_FORMER_FIELDS = {"GibbsSampling": {"alpha": "power"}}
 
 _HEADER = "latentgp"
 _REGISTERED: dict[str, Any] = {}
@@ -231,9 +232,10 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
     if "function" in tree:
         return (named_functions() | _REGISTERED)[tree["function"]]
-    fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
-    if former := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
-        return former(fields)
+    former = _FORMER_FIELDS.get(_class_name(tree["object"]), {})
+    fields = {former.get(name, name): _decode(v, tensors) for name, v in tree["fields"].items()}
+    if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
+        return make(fields)
     cls = _resolve(tree["object"])
     if issubclass(cls, tuple | Distribution):
         return cls(**fields)
