@@ -60,7 +60,7 @@ _INTERNAL = {
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
 _FORMER_NAMES: dict[str, str] = {}
-_FORMER_FIELDS = {"GibbsSampling": {"alpha": "power"}}
+_FORMER_FIELDS: dict[str, dict[str, str]] = {"GibbsSampling": {"alpha": "power"}}
 
 _HEADER = "latentgp"
 _REGISTERED: dict[str, Any] = {}
@@ -232,8 +232,10 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         return {_decode(k, tensors): _decode(v, tensors) for k, v in tree["dict"]}
     if "function" in tree:
         return (named_functions() | _REGISTERED)[tree["function"]]
-    former = _FORMER_FIELDS.get(_class_name(tree["object"]), {})
-    fields = {former.get(name, name): _decode(v, tensors) for name, v in tree["fields"].items()}
+    fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
+    for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
+        if old in fields:
+            fields[new] = fields.pop(old)
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])
