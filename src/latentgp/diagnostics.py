@@ -11,7 +11,7 @@ from jaxtyping import Float
 from latentgp.inference.setup.priors import WILD, robust_spread
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
 from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
-from latentgp.inference.sites.profiled_bound import Settled
+from latentgp.inference.sites.profiled_bound import Converged
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
@@ -188,7 +188,7 @@ def judge(
     records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
-    settled: Settled,
+    settled: Converged,
     seconds: float,
     passed_over: int = 0,
     input_names: Sequence[str] | None = None,
@@ -218,10 +218,10 @@ def judge(
             f"The sites still change the bound by {change:.1e} (relative); start from other "
             "hyper-parameters, or look for rows that contradict each other."
         )
-    stuck = int(settled.stuck)
-    if stuck:
+    improper = int(settled.improper_cavities)
+    if improper:
         warnings.append(
-            f"{stuck} row(s) kept a site that says more about f than all rows together, which "
+            f"{improper} row(s) kept a site that says more about f than all rows together, which "
             "cannot be updated; use a smaller power, or VariationalInference."
         )
     if learned is not None:
@@ -255,7 +255,7 @@ def judge(
     return Diagnostics(
         converged=(learned is None or learned.converged)
         and change <= _SETTLED
-        and not (stuck or astray),
+        and not (improper or astray),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,

@@ -72,9 +72,9 @@ def log_evidence(
     algorithm = _ready(method.algorithm(model), model, data, key)
     model, data = jax.tree.map(jnp.asarray, fresh((model, data)))
     data = eqx.tree_at(lambda d: d.X, data, _held(data.X))
-    if algorithm.rule.is_exact(model.likelihood):
+    if algorithm.rule.sites_are_fixed(model.likelihood):
         return exact_log_evidence(algorithm, model, data)
-    return _profiled(model, algorithm.until_settled(), data)
+    return _profiled(model, algorithm.until_converged(), data)
 
 
 def _ready(

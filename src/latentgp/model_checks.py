@@ -22,6 +22,14 @@ from latentgp.runtime.x64 import double_precision
 
 _ROWS = 30  # at which a kernel is looked at
 _ROUNDING = 1e-6  # of the largest eigenvalue
+_OF_MARGINALS = {  # methods of likelihoods, and what they take
+    "expected_log_prob": "y, marginals, side",
+    "predictive_log_prob": "y, marginals, side",
+    "predictive_cdf": "y, marginals, side",
+    "predictive_moments": "marginals, side",
+    "predictive_probabilities": "marginals, side",
+    "predictive_quantiles": "probabilities, marginals, side",
+}
 
 
 @double_precision
@@ -148,6 +156,12 @@ def _check_likelihood(likelihood: Likelihood) -> None:
                 f"{name} must take the arguments (self, y, f, side), the last of them even if it "
                 "reads nothing of a row beside y."
             )
+        for method, taken in _OF_MARGINALS.items():
+            if not takes(getattr(likelihood, method), taken.count(",") + 1):
+                raise InputError(
+                    f"{type(likelihood).__name__}.{method} must take the arguments "
+                    f"(self, {taken}); mean, variance = marginals gives those of f."
+                )
     known = jax.tree.map(np.asarray, arguments)
     _check_indices(function, known, name, f"{likelihood.latent_size} latent function(s)")
     advice = "write f[0] for the first latent function, and sum what is left."

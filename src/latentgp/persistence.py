@@ -43,12 +43,13 @@ _INTERNAL = {
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
     "latentgp.kernels.per_latent": "KernelGroup",
+    "latentgp.likelihoods.base": "Marginals",
     "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
     "latentgp.numerics.cholesky": "Factor",
     "latentgp.parameters.networks": "Network",
     "latentgp.posteriors.chains": "ChainSummary",
-    "latentgp.posteriors.evidence": "Evidence Marginals",
     "latentgp.posteriors.components": "Draws Mixture OneGaussian",
+    "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.dense": "DensePosterior",
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
@@ -60,6 +61,7 @@ _INTERNAL = {
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
 _FORMER_NAMES: dict[str, str] = {}
+_FORMER_FIELDS: dict[str, dict[str, str]] = {"GibbsSampling": {"alpha": "power"}}
 
 _HEADER = "latentgp"
 _REGISTERED: dict[str, Any] = {}
@@ -232,8 +234,11 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
     if "function" in tree:
         return (named_functions() | _REGISTERED)[tree["function"]]
     fields = {name: _decode(v, tensors) for name, v in tree["fields"].items()}
-    if former := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
-        return former(fields)
+    for old, new in _FORMER_FIELDS.get(_class_name(tree["object"]), {}).items():
+        if old in fields:
+            fields[new] = fields.pop(old)
+    if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
+        return make(fields)
     cls = _resolve(tree["object"])
     if issubclass(cls, tuple | Distribution):
         return cls(**fields)

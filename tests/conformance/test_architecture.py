@@ -25,7 +25,6 @@ LEVELS = {
             ["likelihoods"],
             ["models", "sites"],
             ["validation"],
-            ["rules.base"],
             ["augmentations", "representations", "model_checks"],
             ["rules"],
             ["posteriors"],
@@ -97,6 +96,22 @@ def test_imports_point_one_way(module):
 )
 def test_an_import_the_wrong_way_is_seen(module, source):
     assert list(wrong_imports(module, source))
+
+
+def types_of_rules_asked_for(source):
+    """Names of rules that a module tells apart by `isinstance`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "isinstance":
+            names = {part.id for part in ast.walk(node.args[1]) if isinstance(part, ast.Name)}
+            yield from (name for name in names if name.endswith("Rule"))
+
+
+def test_no_module_asks_a_rule_for_its_type():
+    asked = {
+        str(path): [*types_of_rules_asked_for(path.read_text())] for path in ROOT.rglob("*.py")
+    }
+    assert not any(asked.values()), asked
+    assert [*types_of_rules_asked_for("if isinstance(rule, LaplaceRule | MomentRule): pass")]
 
 
 def test_importing_is_light_and_touches_no_flag():

@@ -12,7 +12,7 @@ from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessR
 from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import latentgp as lgp
-from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, evaluate, initial_sites
 from latentgp.parameters.space import ParameterSpace
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.testing.numerics import hermite_nodes, require_gradient
@@ -41,7 +41,7 @@ def settled(method, model, data):
         algorithm, representation=points, tolerance=1e-15, max_updates=300
     )
     rows = data.to_device()
-    return settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+    return converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
 
 
 def assert_same(one, other, *, mean_and_variance=1e-6):
@@ -477,7 +477,7 @@ def test_sparse_power_ep_of_gaussian_noise_has_its_closed_form(x64, power):
     np.testing.assert_allclose(settled(EP(FEW, power=power), model, data).bound, truth, rtol=1e-8)
 
 
-@pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.suited(**SIGNED)])
+@pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.configured_for(**SIGNED)])
 def test_negative_precisions_are_what_linear_algebra_says(x64, representation):
     generator = np.random.default_rng(3)
     linear = generator.normal(size=(len(X), 1))

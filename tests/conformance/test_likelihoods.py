@@ -8,7 +8,7 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.augmentations.polya_gamma import PolyaGamma
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.rules.base import SiteRule
 from latentgp.rules.expectation_propagation import MomentRule
@@ -101,7 +101,7 @@ def test_predictive_densities_where_the_likelihood_is_narrow(
         mean = np.array([centre - away * spread, *rest + 0.2])
         variance = np.array([spread**2, *rest + 0.3])
         rows = {k: v[None] for k, v in side.items()}
-        value = likelihood.predictive_log_prob(y[None], mean[None], variance[None], rows)
+        value = likelihood.predictive_log_prob(y[None], Marginals(mean[None], variance[None]), rows)
         truth = brute_force(likelihood, y, mean, variance, side)
         np.testing.assert_allclose(value[0], truth, rtol=1e-9, atol=tolerance)
 
@@ -115,22 +115,22 @@ def test_every_likelihood_is_checked():
 
 @pytest.mark.usefixtures("x64")
 class TestLargestLatent:
-    MEAN, VARIANCE = np.array([[0.2, -0.5, 0.7]]), np.array([[0.6, 1.1, 0.3]])
+    MARGINALS = Marginals(np.array([[0.2, -0.5, 0.7]]), np.array([[0.6, 1.1, 0.3]]))
 
     def chances(self):
         """Of each latent to be the largest, by many draws."""
         draws = np.random.default_rng(0).normal(size=(400_000, 3))
-        largest = np.argmax(self.MEAN + np.sqrt(self.VARIANCE) * draws, axis=1)
+        largest = np.argmax(self.MARGINALS.mean + np.sqrt(self.MARGINALS.variance) * draws, axis=1)
         return np.bincount(largest) / len(draws)
 
     def test_heaviside_probabilities(self):
-        given = lgp.HeavisideMulticlass(3).predictive_probabilities(self.MEAN, self.VARIANCE, {})
+        given = lgp.HeavisideMulticlass(3).predictive_probabilities(self.MARGINALS, {})
         np.testing.assert_allclose(given[0], self.chances(), atol=4e-3)
         np.testing.assert_allclose(np.sum(given), 1, atol=1e-12)
 
     def test_robust_max_approaches_heaviside(self):
         likelihood = lgp.RobustMax(3, epsilon=1e-9)
-        given = likelihood.predictive_probabilities(self.MEAN, self.VARIANCE, {})
+        given = likelihood.predictive_probabilities(self.MARGINALS, {})
         np.testing.assert_allclose(given[0], self.chances(), atol=4e-3)
 
     def test_there_is_no_variational_bound_of_what_can_be_zero(self):
@@ -157,8 +157,8 @@ def test_ordinal_keeps_its_digits_in_the_tails():
 
 def test_quantiles_of_counts_beyond_all_whole_numbers(x64):
     levels = jnp.array([0.05, 0.5, 0.95])
-    mean, variance = jnp.array([[40.0], [2.0]]), jnp.ones((2, 1))
-    quantiles = lgp.Poisson().predictive_quantiles(levels, mean, variance, {})
+    marginals = Marginals(jnp.array([[40.0], [2.0]]), jnp.ones((2, 1)))
+    quantiles = lgp.Poisson().predictive_quantiles(levels, marginals, {})
     np.testing.assert_allclose(quantiles[0, 1], np.exp(40.0), rtol=1e-6)
     assert np.all(np.diff(quantiles, axis=1) > 0)
 
@@ -261,14 +261,14 @@ def test_the_laplace_rule_conforms(likelihood, targets, side):
 )
 def test_the_moment_rule_conforms(likelihood, targets, side, power):
     tolerance = 0.03 if likelihood.latent_size > 2 else 1e-4
-    rule = MomentRule(fraction=power)
+    rule = MomentRule(power=power)
     check_rule(rule, likelihood, targets, side_information=side, tolerance=tolerance)
 
 
 def test_moments_of_several_latents_can_need_negative_precisions():
     """Where the log density is concave in each alone, but not in all together."""
     likelihood = lgp.GPRegressionNetwork([[1.0], [-0.6]], 0.4)
-    rule = MomentRule(fraction=0.4)
+    rule = MomentRule(power=0.4)
     assert rule.signed(likelihood)
     assert not rule.signed(lgp.Softmax(3))
     check_rule(rule, likelihood, [[0.5, -1.0]], tolerance=0.03)
@@ -302,12 +302,14 @@ class Unnormalised(lgp.Gaussian):
 
 
 class WrongMoments(lgp.Gaussian):
-    def predictive_moments(self, mean, variance, side):
+    def predictive_moments(self, marginals, side):
+        mean, variance = marginals
         return mean[:, 0], variance[:, 0] + jnp.sqrt(self.total_noise_variance(side))
 
 
 class WrongQuantiles(lgp.Gaussian):
-    def predictive_quantiles(self, probabilities, mean, variance, side):
+    def predictive_quantiles(self, probabilities, marginals, side):
+        mean, variance = marginals
         return mean + 2.0 * jnp.sqrt(variance) * (probabilities - 0.5)
 
 
@@ -334,15 +336,16 @@ def test_a_wrong_likelihood_is_caught(likelihood, complaint):
 class LooseAugmentation(PolyaGamma):
     """Pólya-Gamma sites at a tilt that is too large: a bound, but not the best."""
 
-    def expected_sites(self, likelihood, rows, mean, variance):
-        return super().expected_sites(likelihood, rows, 1.5 * mean, variance)
+    def expected_sites(self, likelihood, rows, marginals):
+        wide = marginals._replace(mean=1.5 * marginals.mean)
+        return super().expected_sites(likelihood, rows, wide)
 
 
 class BoastingAugmentation(PolyaGamma):
     """Pólya-Gamma sites with a constant that makes them more than a bound."""
 
-    def expected_sites(self, likelihood, rows, mean, variance):
-        sites = super().expected_sites(likelihood, rows, mean, variance)
+    def expected_sites(self, likelihood, rows, marginals):
+        sites = super().expected_sites(likelihood, rows, marginals)
         return sites._replace(log_constant=sites.log_constant + 0.1)
 
 
@@ -366,10 +369,10 @@ def test_a_likelihood_without_augmentation_is_caught():
 
 
 class HalfPrecision(VariationalRule):
-    def sites(self, likelihood, rows, mean, variance, current):
-        sites = super().sites(likelihood, rows, mean, variance, current)
+    def sites(self, likelihood, rows, marginals, current):
+        sites = super().sites(likelihood, rows, marginals, current)
         wrong = sites._replace(precision=0.5 * sites.precision)
-        change = wrong.expected(mean, variance) - sites.expected(mean, variance)
+        change = wrong.expected(marginals) - sites.expected(marginals)
         return wrong._replace(log_constant=wrong.log_constant - change)
 
 

@@ -27,9 +27,9 @@ REGRESSION = model_of(lgp.Gaussian(0.3))
 class SureRule(AugmentationRule):
     """Counts every row 1.5 times."""
 
-    def sites(self, likelihood, rows, mean, variance, current):
-        weights = np.full(len(mean), 1.5)
-        return super().sites(likelihood, rows, mean, variance, current).weighted(weights)
+    def sites(self, likelihood, rows, marginals, current):
+        weights = np.full(len(marginals.mean), 1.5)
+        return super().sites(likelihood, rows, marginals, current).weighted(weights)
 
 
 class SureRegression(lgp.ExactGP):

@@ -425,15 +425,15 @@ class TestAgreesWithQuadrature:
             assert np.abs((found - expected) / error).max() < LIMIT
 
 
-def power_ep(alpha):
+def power_ep(power):
     """Power EP's posterior with Gaussian noise (Bui, Yan & Turner 2017, 3.4), in the open.
 
-    Alpha = 0 is Titsias' and alpha = 1 is that of FITC (Snelson & Ghahramani 2006).
+    Power 0 is Titsias' and power 1 is that of FITC (Snelson & Ghahramani 2006).
     """
     upper = covariance(INDUCING, INDUCING)
     cross = covariance(INDUCING, X)
     explained = np.einsum("mn,mn->n", cross, np.linalg.solve(upper, cross))
-    noise = 0.2 + alpha * (VARIANCE - explained)
+    noise = 0.2 + power * (VARIANCE - explained)
     inner = np.linalg.inv(upper + (cross / noise) @ cross.T)
     here = covariance(INDUCING, NEW)
     mean = 0.4 + here.T @ inner @ (cross / noise) @ (Y - 0.4)
@@ -454,13 +454,13 @@ REGRESSION = lgp.LatentGP(lgp.RBF(0.6, VARIANCE), lgp.Gaussian(0.2), lgp.Constan
 
 class TestThroughInducingPoints:
     @pytest.mark.parametrize("length", LENGTHS)
-    @pytest.mark.parametrize("alpha", [0.0, pytest.param(0.5, marks=SLOW), 1.0])
-    def test_gaussian_noise_has_the_posterior_in_closed_form(self, alpha, length):
+    @pytest.mark.parametrize("power", [0.0, pytest.param(0.5, marks=SLOW), 1.0])
+    def test_gaussian_noise_has_the_posterior_in_closed_form(self, power, length):
         method = lgp.GibbsSampling(
-            lgp.Inducing(points=INDUCING[:, None]), draws=2 * DRAWS[length], warmup=0, alpha=alpha
+            lgp.Inducing(points=INDUCING[:, None]), draws=2 * DRAWS[length], warmup=0, power=power
         )
         posterior = fixed_fit(lgp.Data(X, Y), method, REGRESSION).posterior
-        mean, variance = power_ep(alpha)
+        mean, variance = power_ep(power)
         # Draws are independent, of the inducing variables; what these leave open is added.
         count, found = len(posterior.components.white), posterior.predict_f(NEW)
         left = VARIANCE - np.sum(

@@ -484,7 +484,7 @@ def test_batches_start_from_sites_as_they_are_though_negative():
     model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.StudentT(scale=0.3))
     with jax.enable_x64(True):
         algorithm, rows = lgp.VariationalInference(FEW).algorithm(model), data.to_device()
-        settled = settled_sites(algorithm.until_settled(), model, rows, None)
+        settled = settled_sites(algorithm.until_converged(), model, rows, None)
         learned = hyperparameters.Learned(np.zeros(2), settled.sites, True, "")
         said = posterior_of_search(algorithm, model, rows, learned)
     assert np.min(settled.sites.precision) < 0

@@ -76,6 +76,14 @@ class OfOneRow(lgp.Likelihood):
         return -((y - f) ** 2)
 
 
+class OfTwoMoments(lgp.Likelihood):
+    def log_prob(self, y, f, side):
+        return -((y - f[0]) ** 2)
+
+    def predictive_moments(self, mean, variance, side):
+        return mean, variance
+
+
 class WithoutSide(lgp.Likelihood):
     def log_prob(self, y, f):
         return -((y - f[0]) ** 2)
@@ -115,6 +123,10 @@ def test_slips_of_kernels(kernel, sentence):
     [
         (OfOneRow(), r"OfOneRow.log_prob returns shape \(1,\) for one row .* write f\[0\]"),
         (WithoutSide(), r"WithoutSide.log_prob must take the arguments \(self, y, f, side\)"),
+        (
+            OfTwoMoments(),
+            r"OfTwoMoments.predictive_moments must take the arguments \(self, marginals, side\)",
+        ),
         (
             lgp.CustomLikelihood(lambda y, f: -((y - f) ** 2)),
             r"function of CustomLikelihood returns shape \(1,\)",

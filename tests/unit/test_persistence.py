@@ -84,6 +84,12 @@ def test_files_hold_public_names(tmp_path):
         assert not re.search(rb"latentgp\.[a-z_.]*:", path.read_bytes())
 
 
+def test_a_field_is_found_under_its_former_name():
+    written = {"object": "latentgp.GibbsSampling", "fields": {"alpha": 0.5, "draws": 20}}
+    method = persistence._decode(written, {})
+    assert (method.power, method.draws) == (0.5, 20)
+
+
 def answers(estimator):
     latent = estimator.posterior_.predict_f(NEW)
     draws = estimator.sample_y(NEW, 3, random_state=1)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.scale_mixture import (
     CompletelyMonotone,
     Form,
@@ -42,18 +42,15 @@ class Automatic(Augmentation):
         return isinstance(likelihood, ScaleMixture)
 
     def expected_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
+        mean, variance = marginals
         assert isinstance(likelihood, ScaleMixture)
         form = form_of(likelihood, rows)
         tilt = squared_norm(form, mean[:, 0]) + form.gamma * variance[:, 0]
         sites = _sites_given(form, -log_phi_slope(likelihood, tilt))
         value = form.log_constant + form.linear * mean[:, 0] + likelihood.log_phi(tilt)
-        return GaussianSites.worth(value, sites.linear, sites.precision, mean, variance)
+        return GaussianSites.worth(value, sites.linear, sites.precision, marginals)
 
     def draw(
         self,

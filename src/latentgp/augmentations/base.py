@@ -5,7 +5,7 @@ from functools import singledispatch
 
 from jaxtyping import Float, Key, PyTree
 
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
 from latentgp.typing import Array
@@ -21,15 +21,11 @@ class Augmentation(Module):
 
     @abstractmethod
     def expected_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
         """Sites averaged over the optimal law of w for f ~ N(mean, diag(variance)).
 
-        `log_constant` holds what is left of the bound: `expected(mean, variance)` is the
+        `log_constant` holds what is left of the bound: `expected(marginals)` is the
         greatest lower bound on E log p(y | f) that the augmentation gives.
         """
 
@@ -83,8 +79,8 @@ class Augmentation(Module):
         return prior
 
     @property
-    def is_exact(self) -> bool:
-        """Whether no auxiliary variable is needed: the sites do not depend on f."""
+    def sites_are_fixed(self) -> bool:
+        """Whether the sites do not depend on f, so that no auxiliary variable is needed."""
         return False
 
     @property

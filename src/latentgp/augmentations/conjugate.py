@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.augmentations.base import Augmentation, augmentation_of
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
@@ -21,11 +21,7 @@ class Conjugate(Augmentation):
         return isinstance(likelihood, Gaussian | LeastSquares)
 
     def expected_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
         if isinstance(likelihood, LeastSquares):
             y, noise = likelihood.indicators(rows.y), likelihood.noise_variance
@@ -55,7 +51,7 @@ class Conjugate(Augmentation):
         f: Float[Array, "N Q"],
         block: Block,
     ) -> GaussianSites:
-        return self.expected_sites(likelihood, rows, f, f)
+        return self.expected_sites(likelihood, rows, Marginals.known(f))
 
     def log_conditional(
         self,
@@ -68,7 +64,7 @@ class Conjugate(Augmentation):
         return jnp.zeros_like(rows.y)
 
     @property
-    def is_exact(self) -> bool:
+    def sites_are_fixed(self) -> bool:
         return True
 
     @property

@@ -22,7 +22,7 @@ from latentgp.augmentations.polya_gamma import (
     logistic_bound,
 )
 from latentgp.distributions import sample_poisson, sample_polya_gamma
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.heteroscedastic import Heteroscedastic
 from latentgp.likelihoods.scale_mixture import log_phi_slope
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
@@ -50,17 +50,14 @@ class HeteroscedasticAugmentation(Augmentation):
         return (_NOISE, _SIGNAL)
 
     def expected_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
         """The double bound of 2022, algorithm 3 (mended), for any phi.
 
         With R = E (y - f_1)^2 and psi the stand-in for E sigmoid(-f_2), the value is the log
         likelihood at R for the square and 1 - psi for the logistic function.
         """
+        mean, variance = marginals
         assert isinstance(likelihood, Heteroscedastic)
         scale = likelihood.maximal_precision
         square = (rows.y - mean[:, 0]) ** 2 + variance[:, 0]
@@ -69,14 +66,14 @@ class HeteroscedasticAugmentation(Augmentation):
         w = -log_phi_slope(likelihood, tilt)
         counts = scale * w * square * psi
         half, none = jnp.full_like(counts, 0.5)[:, None], jnp.zeros_like(counts)[:, None]
-        value = logistic_bound(half, none, mean[:, 1:], variance[:, 1:])
+        value = logistic_bound(half, none, Marginals(mean[:, 1:], variance[:, 1:]))
         value = value + _log_scale(likelihood) + likelihood.log_phi(tilt)
         signal = 2 * w * scale * rest
         tilt_of_noise = jnp.sqrt(mean[:, 1] ** 2 + variance[:, 1])
         noise = (0.5 + counts) * expected_polya_gamma(tilt_of_noise)
         linear = jnp.stack([signal * rows.y, 0.5 * (0.5 - counts)], axis=1)
         precision = jnp.stack([signal, noise], axis=1)
-        return GaussianSites.worth(value, linear, precision, mean, variance)
+        return GaussianSites.worth(value, linear, precision, marginals)
 
     def draw(
         self,

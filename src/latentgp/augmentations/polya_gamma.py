@@ -20,7 +20,7 @@ from jaxtyping import Float, Key
 
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.distributions import sample_poisson, sample_polya_gamma
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.bernoulli import Bernoulli
 from latentgp.likelihoods.counts import (
     Binomial,
@@ -105,20 +105,17 @@ class LogisticPowers(Augmentation):
         return jnp.zeros_like(prior)
 
     def expected_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
+        mean, variance = marginals
         positive, negative, constant = self.powers(likelihood, rows)
-        s, rest = expected_sigmoids(mean, variance)
+        s, rest = expected_sigmoids(*marginals)
         counts, log_generating = self.expected_counts(likelihood, rows, s, rest)
-        value = constant + log_generating + logistic_bound(positive, negative, mean, variance)
+        value = constant + log_generating + logistic_bound(positive, negative, marginals)
         negative = negative + counts
         linear = 0.5 * (positive - negative)
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
-        return GaussianSites.worth(value, linear, precision, mean, variance)
+        return GaussianSites.worth(value, linear, precision, marginals)
 
     def draw(
         self,
@@ -293,12 +290,10 @@ def expected_sigmoids(
 
 
 def logistic_bound(
-    positive: Float[Array, "N Q"],
-    negative: Float[Array, "N Q"],
-    mean: Float[Array, "N Q"],
-    variance: Float[Array, "N Q"],
+    positive: Float[Array, "N Q"], negative: Float[Array, "N Q"], marginals: Marginals
 ) -> Float[Array, "N"]:
     """Bound on E sum_q a_q log sigmoid(f_q) + b_q log sigmoid(-f_q) (Jaakkola & Jordan 2000)."""
+    mean, variance = marginals
     tilt = jnp.sqrt(mean**2 + variance)
     log_cosh = jnp.logaddexp(tilt / 2, -tilt / 2)
     terms = 0.5 * (positive - negative) * mean - (positive + negative) * log_cosh

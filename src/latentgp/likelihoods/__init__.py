@@ -1,6 +1,6 @@
 """Laws of a target given the latent functions: one file a family."""
 
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli, BernoulliProbit
 from latentgp.likelihoods.counts import (
     Binomial,
@@ -59,6 +59,7 @@ __all__ = [
     "LogNegativeBinomial",
     "LogNoiseGaussian",
     "LogisticSoftmax",
+    "Marginals",
     "MaternNoise",
     "MulticlassLikelihood",
     "NegativeBinomial",

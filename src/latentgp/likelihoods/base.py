@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,27 @@ from latentgp.typing import Array
 
 Targets = Literal["real", "count", "class"]
 SideInformation = Mapping[str, Float[Array, "..."]]
+
+
+class Marginals(NamedTuple):
+    """Independent Gaussian laws of the latent functions at rows: f ~ N(mean, diag(variance)).
+
+    Attributes:
+        mean: shape (N, Q); what users are handed has shape (N,) for one latent function.
+        variance: likewise.
+    """
+
+    mean: Float[Array, "N *Q"]
+    variance: Float[Array, "N *Q"]
+
+    @classmethod
+    def known(cls, f: Float[Array, "N Q"]) -> "Marginals":
+        """Of latents that are known."""
+        return cls(f, jnp.zeros_like(f))
+
+    def shifted(self, offset: Float[Array, "N Q"]) -> "Marginals":
+        """Of f + offset."""
+        return Marginals(self.mean + offset, self.variance)
 
 
 class Likelihood(Parametrised):
@@ -147,8 +168,7 @@ class Likelihood(Parametrised):
         self,
         y: Float[np.ndarray, "N *P"],
         weights: Float[np.ndarray, "N"] | None,
-        mean: Float[np.ndarray, "N Q"],
-        variance: Float[np.ndarray, "N Q"],
+        marginals: Marginals,
         side: SideInformation,
     ) -> "Likelihood":
         """This likelihood with `calibrated_parameters` set, which only predictions depend on.
@@ -156,8 +176,7 @@ class Likelihood(Parametrised):
         Args:
             y: targets of the rows.
             weights: of the rows.
-            mean: of f at each row given all other rows.
-            variance: likewise.
+            marginals: of f at each row given all other rows.
             side: what the rows carry.
         """
         return self
@@ -171,24 +190,17 @@ class Likelihood(Parametrised):
         return
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N *P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         """E log p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
         nodes = training_nodes(self.latent_size)
-        return expectation(self._along_nodes(self.log_prob, y, side), mean, variance, nodes)
+        return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N *P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         """Log E p(y | f) under f ~ N(mean, diag(variance)), in nats, a row."""
+        mean, variance = marginals
         along, spread = self._along_nodes(self.log_prob, y, side), jnp.sqrt(variance)
         nodes, weights = prediction_nodes(self.latent_size)
         if self.latent_size == 2:
@@ -213,37 +225,36 @@ class Likelihood(Parametrised):
     def log_expected_power(
         self,
         y: Float[Array, "N *P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         side: SideInformation,
         power: float,
-        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+        near: Marginals,
     ) -> Float[Array, "N"]:
         """Log E p(y | f)^power under f ~ N(mean, diag(variance)), in nats, a row.
 
         Args:
             y: targets.
-            mean: of f.
-            variance: of f.
+            marginals: of f.
             side: what the rows carry.
             power: in (0, 1].
-            near: mean and variance of a law around where the integrand is, for the nodes.
+            near: a law around where the integrand is, for the nodes.
         """
+        mean, variance = marginals
         overridden = type(self).predictive_log_prob is not Likelihood.predictive_log_prob
         if power == 1 and (overridden or self.latent_size > 2):
-            return self.predictive_log_prob(y, mean, variance, side)
+            return self.predictive_log_prob(y, marginals, side)
         if self.latent_size > 2:
             nodes, weights = prediction_nodes(self.latent_size)
             points = jnp.asarray(nodes, mean.dtype)
             f = mean[:, None, :] + jnp.sqrt(variance)[:, None, :] * points
             log_weights = jnp.log(jnp.asarray(weights, mean.dtype))
         else:
-            f, log_weights = nodes_near(mean, variance, *near)
+            f, log_weights = nodes_near(*marginals, *near)
         log_prob = self._along_nodes(self.log_prob, y, side)(f)
         return logsumexp(power * log_prob + log_weights, axis=1)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N *P"], Float[Array, "N *P"]]:
         """Mean and variance of y under f ~ N(mean, diag(variance)), a row."""
 
@@ -255,31 +266,24 @@ class Likelihood(Parametrised):
             return jnp.stack([first, second + first**2], axis=-1)
 
         nodes = prediction_nodes(self.latent_size)
-        first, second = jnp.moveaxis(expectation(moments, mean, variance, nodes), -1, 0)
+        first, second = jnp.moveaxis(expectation(moments, *marginals, nodes), -1, 0)
         return first, jnp.maximum(second - first**2, 0.0)
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N *P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N *P"]:
         """Probability of a target of at most y under f ~ N(mean, diag(variance)), a row."""
         nodes = prediction_nodes(self.latent_size)
-        return expectation(self._along_nodes(self.cdf, y, side), mean, variance, nodes)
+        return expectation(self._along_nodes(self.cdf, y, side), *marginals, nodes)
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N *P K"]:
         """Quantiles of y under f ~ N(mean, diag(variance)), a row, by inverting the CDF."""
+        mean, variance = marginals
 
         def cdf(y: Float[Array, "N"]) -> Float[Array, "N"]:
-            return self.predictive_cdf(y, mean, variance, side)
+            return self.predictive_cdf(y, marginals, side)
 
         centre = mean[:, 0]
         if self.targets == "count":
@@ -288,7 +292,7 @@ class Likelihood(Parametrised):
         return invert_cdf(cdf, probabilities, centre, width)
 
     def predictive_probabilities(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
         """Probabilities of the classes under f ~ N(mean, diag(variance)), a row."""
 
@@ -297,7 +301,7 @@ class Likelihood(Parametrised):
             return jax.vmap(over_nodes)(f, dict(side))
 
         nodes = prediction_nodes(self.latent_size)
-        values = expectation(probabilities, mean, variance, nodes)
+        values = expectation(probabilities, *marginals, nodes)
         return values / jnp.sum(values, axis=1, keepdims=True)
 
     def _along_nodes(

@@ -11,7 +11,7 @@ from numpyro.distributions import Distribution
 
 from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.likelihoods.noise_shapes import root
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.numerics.quadrature import expected_excess
@@ -36,14 +36,10 @@ class BinaryResponse(Likelihood):
         return jax.random.bernoulli(key, self.class_probabilities(f, side)[1]).astype(f.dtype)
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
-        probability = self.predictive_moments(mean, variance, side)[0]
-        return (probabilities > 1 - probability[:, None]).astype(mean.dtype)
+        probability = self.predictive_moments(marginals, side)[0]
+        return (probabilities > 1 - probability[:, None]).astype(marginals.mean.dtype)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         outside = ~np.isin(y, [0.0, 1.0])
@@ -97,24 +93,22 @@ class BernoulliProbit(BinaryResponse):
         return 1.2  # a probit is about a logit of 1.7 times its argument
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         return log_ndtr((2 * y - 1) * mean[:, 0] / jnp.sqrt(1 + variance[:, 0]))
 
     def predictive_probabilities(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
+        mean, variance = marginals
         z = mean[:, 0] / jnp.sqrt(1 + variance[:, 0])
         return ndtr(jnp.stack([-z, z], axis=1))
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        probability = self.predictive_probabilities(mean, variance, side)
+        probability = self.predictive_probabilities(marginals, side)
         return probability[:, 1], probability[:, 0] * probability[:, 1]
 
 
@@ -143,20 +137,13 @@ class BayesianSVM(BinaryLikelihood):
         return jax.nn.softmax(-2 * jax.nn.relu(1 - jnp.stack([-f[0], f[0]])))
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         return -2 * expected_excess(1 - (2 * y - 1) * mean[:, 0], variance[:, 0])
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        probability = self.predictive_probabilities(mean, variance, side)
+        probability = self.predictive_probabilities(marginals, side)
         return jnp.log(jnp.where(y > 0.5, probability[:, 1], probability[:, 0]))

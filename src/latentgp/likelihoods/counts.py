@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.poisson_cdf import poisson_cdf
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
@@ -139,9 +139,10 @@ class NegativeBinomial(CountLikelihood):
         return self.dispersion * odds, self.dispersion * odds * (1 + odds)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         # exp(f) is log-normal.
+        mean, variance = marginals
         m, v, r = mean[:, 0], variance[:, 0], self.dispersion
         first = r * jnp.exp(m + 0.5 * v)
         within = first + r * jnp.exp(2 * m + 2 * v)
@@ -252,10 +253,9 @@ class LogRateLikelihood(CountLikelihood):
         """Log of the rows' exposure, zero unless given."""
         return jnp.log(jnp.asarray(side.get("exposure", 1.0)))
 
-    def _log_normal_mean(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
-    ) -> Float[Array, "N"]:
+    def _log_normal_mean(self, marginals: Marginals, side: SideInformation) -> Float[Array, "N"]:
         """E exposure exp(f)."""
+        mean, variance = marginals
         return jnp.exp(self.log_exposure(side) + mean[:, 0] + 0.5 * variance[:, 0])
 
 
@@ -282,20 +282,16 @@ class Poisson(LogRateLikelihood):
         return rate, rate
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        log_rate = self.log_exposure(side) + mean[:, 0]
-        return y * log_rate - self._log_normal_mean(mean, variance, side) - gammaln(y + 1)
+        log_rate = self.log_exposure(side) + marginals.mean[:, 0]
+        return y * log_rate - self._log_normal_mean(marginals, side) - gammaln(y + 1)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        first = self._log_normal_mean(mean, variance, side)
-        return first, first + first**2 * jnp.expm1(variance[:, 0])
+        first = self._log_normal_mean(marginals, side)
+        return first, first + first**2 * jnp.expm1(marginals.variance[:, 0])
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -335,11 +331,11 @@ class LogNegativeBinomial(LogRateLikelihood):
         return rate, rate + rate**2 / self.dispersion
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        first = self._log_normal_mean(mean, variance, side)
-        within = first + first**2 * jnp.exp(variance[:, 0]) / self.dispersion
-        return first, within + first**2 * jnp.expm1(variance[:, 0])
+        first = self._log_normal_mean(marginals, side)
+        within = first + first**2 * jnp.exp(marginals.variance[:, 0]) / self.dispersion
+        return first, within + first**2 * jnp.expm1(marginals.variance[:, 0])
 
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation

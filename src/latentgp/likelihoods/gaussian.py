@@ -9,7 +9,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
@@ -83,47 +83,34 @@ class Gaussian(Likelihood):
         return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         noise = self.total_noise_variance(side)
         return _log_density(y, mean[:, 0], noise) - 0.5 * variance[:, 0] / noise
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         return _log_density(y, mean[:, 0], variance[:, 0] + self.total_noise_variance(side))
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         return mean[:, 0], variance[:, 0] + self.total_noise_variance(side)
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        mean_y, variance_y = self.predictive_moments(mean, variance, side)
+        mean_y, variance_y = self.predictive_moments(marginals, side)
         return jax.scipy.special.ndtr((y - mean_y) / jnp.sqrt(variance_y))
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
-        mean_y, variance_y = self.predictive_moments(mean, variance, side)
+        mean_y, variance_y = self.predictive_moments(marginals, side)
         standard = jax.scipy.special.ndtri(probabilities)
         return mean_y[:, None] + jnp.sqrt(variance_y)[:, None] * standard
 

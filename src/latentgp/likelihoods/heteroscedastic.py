@@ -9,7 +9,7 @@ from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.numerics.quadrature import latent_at_nodes
@@ -45,23 +45,21 @@ class Heteroscedastic(NoiseShape):
         return f[0], self.unit_variance() / self.precision(f)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
         # 1 / sigmoid(f) = 1 + exp(-f), whose expectation is that of a log-normal.
+        mean, variance = marginals
         inverse = 1 + jnp.exp(-mean[:, 1] + 0.5 * variance[:, 1])
         noise = self.unit_variance() * inverse / self.maximal_precision
         return mean[:, 0], variance[:, 0] + noise
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         mixture = self.normal_mixture()
         if mixture is None:
-            return super().predictive_cdf(y, mean, variance, side)
+            return super().predictive_cdf(y, marginals, side)
         precision, weights = mixture
         g, node_weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         scale = self.maximal_precision * jax.nn.sigmoid(g)
@@ -96,13 +94,10 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
     """
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         # Given f_2 the target is normal, f_1 integrated out.
+        mean, variance = marginals
         g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         total = variance[:, :1] + (1 + jnp.exp(-g)) / self.maximal_precision
         log_density = norm.logpdf(y[:, None], mean[:, :1], jnp.sqrt(total))

@@ -9,7 +9,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 from scipy.optimize import minimize_scalar
 
-from latentgp.likelihoods.base import SideInformation
+from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.multiclass import ClassLikelihood
 from latentgp.parameters.base import parameter
@@ -62,12 +62,9 @@ class LeastSquares(ClassLikelihood):
         return self._log_density(jnp.sum((self.indicators(y) - f) ** 2))
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         squares = (self.indicators(y) - mean) ** 2 + variance
         return self._log_density(jnp.sum(squares, axis=1))
 
@@ -75,9 +72,10 @@ class LeastSquares(ClassLikelihood):
         return jax.nn.softmax(f / self._scale)
 
     def predictive_probabilities(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
         """From MacKay's (1992, eq. 10) approximation for each pair of classes."""
+        mean, variance = marginals
 
         def own(column: tuple[Float[Array, "N"], Float[Array, "N"]]) -> Float[Array, "N"]:
             ahead, both = column[0][:, None] - mean, column[1][:, None] + variance
@@ -100,8 +98,7 @@ class LeastSquares(ClassLikelihood):
         self,
         y: Float[np.ndarray, "N"],
         weights: Float[np.ndarray, "N"] | None,
-        mean: Float[np.ndarray, "N Q"],
-        variance: Float[np.ndarray, "N Q"],
+        marginals: Marginals,
         side: SideInformation,
     ) -> "LeastSquares":
         def at(log_temperature: Array | float) -> LeastSquares:
@@ -110,7 +107,7 @@ class LeastSquares(ClassLikelihood):
         @jax.jit
         def loss(log_temperature: Float[Array, ""]) -> Float[Array, ""]:
             return -jnp.average(
-                at(log_temperature).predictive_log_prob(y, mean, variance, side), weights=weights
+                at(log_temperature).predictive_log_prob(y, marginals, side), weights=weights
             )
 
         found: Any = minimize_scalar(loss, bounds=_LOG_TEMPERATURES, method="bounded")

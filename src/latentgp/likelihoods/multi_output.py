@@ -13,7 +13,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
@@ -119,7 +119,7 @@ class LinearOutputs(Likelihood):
         return self.mixing.shape[:1]
 
     @abstractmethod
-    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+    def parts(self, marginals: Marginals) -> Parts:
         """What the latents are to the outputs."""
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
@@ -128,12 +128,12 @@ class LinearOutputs(Likelihood):
     def log_prob(
         self, y: Float[Array, "P"], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return self.expected_log_prob(y[None], f[None], jnp.zeros_like(f)[None], side)[0]
+        return self.expected_log_prob(y[None], Marginals.known(f[None]), side)[0]
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, "P"], Float[Array, "P"]]:
-        mean, variance = self.predictive_moments(f[None], jnp.zeros_like(f)[None], side)
+        mean, variance = self.predictive_moments(Marginals.known(f[None]), side)
         return mean[0], variance[0]
 
     def sample(
@@ -149,65 +149,52 @@ class LinearOutputs(Likelihood):
         return ndtr((y - mean) / jnp.sqrt(variance))
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        centre, spread = self._output_moments(mean, variance)
+        centre, spread = self._output_moments(marginals)
         away, seen = self._away(y, centre)
         terms = jnp.log(2 * jnp.pi * self.noise_variance) + (away**2 + spread) / self.noise_variance
         return jnp.sum(jnp.where(seen, -0.5 * terms - jnp.log(self.scale), 0.0), axis=1)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        centre, spread = self._output_moments(mean, variance)
+        centre, spread = self._output_moments(marginals)
         return (
             self.centre + self.scale * centre,
             self.scale**2 * (spread + self.noise_variance),
         )
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        return self._log_expected(y, mean, variance, self.noise_variance)
+        return self._log_expected(y, marginals, self.noise_variance)
 
     def log_expected_power(
         self,
         y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         side: SideInformation,
         power: float,
-        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+        near: Marginals,
     ) -> Float[Array, "N"]:
         # N(y; m, s)^a is N(y; m, s / a) times a constant.
         shared = (1 - power) * (jnp.log(2 * jnp.pi * self.noise_variance)) - jnp.log(power)
         constant = 0.5 * shared + (1 - power) * jnp.log(self.scale)
-        value = self._log_expected(y, mean, variance, self.noise_variance / power)
+        value = self._log_expected(y, marginals, self.noise_variance / power)
         return value + jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
 
     @abstractmethod
     def _log_expected(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        noise: Float[Array, "P"],
+        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
     ) -> Float[Array, "N"]:
         """Log density of the outputs together, g and L integrated out."""
 
     def _output_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+        self, marginals: Marginals
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
         """Means and variances of L g."""
-        g, v, loading, loading_variance = self.parts(mean, variance)
+        g, v, loading, loading_variance = self.parts(marginals)
         spread = (loading**2 + loading_variance) * v[:, None] + loading_variance * g[:, None] ** 2
         return jnp.sum(loading * g[:, None], axis=2), jnp.sum(spread, axis=2)
 
@@ -242,40 +229,29 @@ class LinearCoregionalisation(LinearOutputs):
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.mixing.shape[1]
 
-    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+    def parts(self, marginals: Marginals) -> Parts:
+        mean, variance = marginals
         loading = jnp.asarray(self.mixing, mean.dtype)[None]
         return Parts(mean, variance, loading, jnp.zeros_like(loading))
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P K"]:
-        centre, spread = self.predictive_moments(mean, variance, side)
+        centre, spread = self.predictive_moments(marginals, side)
         return centre[..., None] + jnp.sqrt(spread)[..., None] * jax.scipy.special.ndtri(
             probabilities
         )
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P"]:
-        centre, spread = self.predictive_moments(mean, variance, side)
+        centre, spread = self.predictive_moments(marginals, side)
         return ndtr((y - centre) / jnp.sqrt(spread))
 
     def _log_expected(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        noise: Float[Array, "P"],
+        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
     ) -> Float[Array, "N"]:
-        parts = self.parts(mean, variance)
+        parts = self.parts(marginals)
         away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
         loading = jnp.where(seen[:, :, None], parts.loading, 0.0)
         shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
@@ -307,7 +283,8 @@ class GPRegressionNetwork(LinearOutputs):
     def latent_scale(self, spread: float) -> tuple[float, ...]:
         return (1.0,) * self.mixing.shape[1] + (0.5,) * self.mixing.size
 
-    def parts(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Parts:
+    def parts(self, marginals: Marginals) -> Parts:
+        mean, variance = marginals
         number = self.mixing.shape[1]
         table = (len(mean), *self.mixing.shape)
         return Parts(
@@ -318,15 +295,11 @@ class GPRegressionNetwork(LinearOutputs):
         )
 
     def _log_expected(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        noise: Float[Array, "P"],
+        self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
     ) -> Float[Array, "N"]:
         # Given g the outputs are independent and normal. In units of its spread from its mean,
         # the law of g is a standard normal one, and that given y about N(centre, root root^T).
-        parts = self.parts(mean, variance)
+        parts = self.parts(marginals)
         spread = jnp.sqrt(parts.variance)
         slopes = parts.loading * spread[:, None]
         away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
@@ -343,7 +316,8 @@ class GPRegressionNetwork(LinearOutputs):
             return log_law + jnp.sum(jnp.where(seen, log_density, 0.0), axis=1)
 
         log_size = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
-        nodes = jnp.asarray(nodes, mean.dtype), jnp.log(jnp.asarray(weights, mean.dtype))
+        dtype = marginals.mean.dtype
+        nodes = jnp.asarray(nodes, dtype), jnp.log(jnp.asarray(weights, dtype))
         return log_size + logsumexp(jax.lax.map(at, nodes), axis=0)
 
     def _given(
@@ -377,13 +351,9 @@ class GPRegressionNetwork(LinearOutputs):
         return jnp.sum(parts.loading_variance * g[:, None] ** 2, axis=2) + noise
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N P"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P"]:
-        parts = self.parts(mean, variance)
+        parts = self.parts(marginals)
 
         def below(g: Float[Array, "N R"]) -> Float[Array, "N P"]:
             centre = self.centre + self.scale * jnp.sum(parts.loading * g[:, None], axis=2)
@@ -394,15 +364,11 @@ class GPRegressionNetwork(LinearOutputs):
         return expectation(jax.vmap(below, 1, 1), parts.mean, parts.variance, nodes)
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P K"]:
-        centre, spread = self.predictive_moments(mean, variance, side)
+        centre, spread = self.predictive_moments(marginals, side)
         return invert_cdf(
-            lambda y: self.predictive_cdf(y, mean, variance, side),
+            lambda y: self.predictive_cdf(y, marginals, side),
             probabilities,
             centre,
             jnp.sqrt(spread),

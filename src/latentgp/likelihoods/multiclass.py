@@ -12,7 +12,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
@@ -40,13 +40,9 @@ class ClassLikelihood(Likelihood):
         return self.classes
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        probabilities = self.predictive_probabilities(mean, variance, side)
+        probabilities = self.predictive_probabilities(marginals, side)
         chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
         return jnp.log(chosen[:, 0])
 
@@ -245,41 +241,36 @@ class LargestLatent(ClassLikelihood):
         return jax.random.categorical(key, log_probabilities).astype(f.dtype)
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        return jnp.log(self._given_largest(self._largest(y, mean, variance), 1.0))
+        return jnp.log(self._given_largest(self._largest(y, marginals), 1.0))
 
     def log_expected_power(
         self,
         y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
         side: SideInformation,
         power: float,
-        near: tuple[Float[Array, "N Q"], Float[Array, "N Q"]],
+        near: Marginals,
     ) -> Float[Array, "N"]:
         # Nodes would see no slope of a step.
-        return jnp.log(self._given_largest(self._largest(y, mean, variance), power))
+        return jnp.log(self._given_largest(self._largest(y, marginals), power))
 
     def predictive_probabilities(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
+        mean = marginals.mean
         labels = jnp.broadcast_to(jnp.arange(self.classes), mean.shape).astype(mean.dtype)
-        largest = jax.vmap(self._largest, (1, None, None), 1)(labels, mean, variance)
+        largest = jax.vmap(self._largest, (1, None), 1)(labels, marginals)
         return self._given_largest(largest / jnp.sum(largest, axis=1, keepdims=True), 1.0)
 
     @abstractmethod
     def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
         """E p(class | f)^power, given the probability that its latent is the largest."""
 
-    def _largest(
-        self, y: Float[Array, "N"], mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def _largest(self, y: Float[Array, "N"], marginals: Marginals) -> Float[Array, "N"]:
         """P(f_y is the largest), f ~ N(mean, diag(variance)), by quadrature over f_y."""
+        mean, variance = marginals
         nodes, weights = prediction_nodes(1)
         own = jnp.arange(self.classes) == y.astype(int)[:, None]
         spread = jnp.sqrt(jnp.maximum(variance, float(jnp.finfo(variance.dtype).eps) ** 2))
@@ -311,13 +302,9 @@ class RobustMax(LargestLatent):
         return self._given_largest(largest, 1.0)
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        largest = self._largest(y, mean, variance)
+        largest = self._largest(y, marginals)
         other = self.epsilon / (self.classes - 1)
         return largest * jnp.log1p(-self.epsilon) + (1 - largest) * jnp.log(other)
 

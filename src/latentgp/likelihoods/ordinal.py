@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
 from latentgp.typing import Array
@@ -83,36 +83,30 @@ class Ordinal(Likelihood):
         return 1.2
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         spread = jnp.sqrt(1 + variance[:, 0])
         lower, upper = self._ends(y, mean.dtype)
         return _log_between((lower - mean[:, 0]) / spread, (upper - mean[:, 0]) / spread)
 
     def predictive_probabilities(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
+        mean, variance = marginals
         return self._probabilities(mean[:, 0], jnp.sqrt(1 + variance[:, 0]))
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        return self._moments(self.predictive_probabilities(mean, variance, side))
+        return self._moments(self.predictive_probabilities(marginals, side))
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
-        below = jnp.cumsum(self.predictive_probabilities(mean, variance, side), axis=1)[:, :-1]
+        below = jnp.cumsum(self.predictive_probabilities(marginals, side), axis=1)[:, :-1]
         passed = below[:, None, :] < probabilities[:, None]
-        return jnp.sum(passed, axis=2).astype(mean.dtype)
+        return jnp.sum(passed, axis=2).astype(marginals.mean.dtype)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         outside = ~np.isin(y, np.arange(self.classes))

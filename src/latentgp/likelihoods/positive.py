@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
@@ -53,12 +53,9 @@ class Gamma(PositiveLikelihood):
         return self._log_density(y, f[0], jnp.exp(-f[0]))
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         return self._log_density(y, m, jnp.exp(0.5 * v - m))
 
@@ -69,8 +66,9 @@ class Gamma(PositiveLikelihood):
         return mean, mean**2 / self.shape
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         first = jnp.exp(m + 0.5 * v)
         return first, first**2 * (jnp.expm1(v) + jnp.exp(v) / self.shape)
@@ -113,12 +111,9 @@ class Weibull(PositiveLikelihood):
         return self._log_density(y, f[0], -self.shape * f[0], side)
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         k, m, v = self.shape, mean[:, 0], variance[:, 0]
         return self._log_density(y, m, 0.5 * k**2 * v - k * m, side)
 
@@ -128,8 +123,9 @@ class Weibull(PositiveLikelihood):
         return self._moments(f[0], jnp.zeros_like(f[0]))
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         return self._moments(mean[:, 0], variance[:, 0])
 
     def sample(

@@ -7,7 +7,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.noise_shapes import LaplaceShape, MaternShape, NoiseShape, StudentShape
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
@@ -40,20 +40,18 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
         return f[0], jnp.asarray(self.scale**2 * self.unit_variance(), f.dtype)
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         return mean[:, 0], variance[:, 0] + self.scale**2 * self.unit_variance()
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         mixture = self.normal_mixture()
         if mixture is None:
-            return super().predictive_cdf(y, mean, variance, side)
+            return super().predictive_cdf(y, marginals, side)
         precision, weights = mixture
         spread = jnp.sqrt(variance + self.scale**2 / precision)
         return ndtr((y[:, None] - mean) / spread) @ weights
@@ -99,23 +97,17 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
     is_smooth: ClassVar[bool] = False
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         distance = y - mean[:, 0]
         absolute = 2 * expected_excess(distance, variance[:, 0]) - distance
         return -jnp.log(2 * self.scale) - absolute / self.scale
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))
         z, shift = (y - mean[:, 0]) / spread, spread / self.scale
         halves = jnp.logaddexp(-z * shift + log_ndtr(z - shift), z * shift + log_ndtr(-z - shift))
@@ -134,12 +126,8 @@ class MaternNoise(MaternShape, SymmetricNoise):
     is_log_concave: ClassVar[bool] = True
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         # Its kink, seen from afar, needs more nodes than a smooth likelihood does.
         nodes = prediction_nodes(self.latent_size)
-        return expectation(self._along_nodes(self.log_prob, y, side), mean, variance, nodes)
+        return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)

@@ -9,7 +9,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.numerics.quadrature import latent_at_nodes
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
@@ -35,18 +35,16 @@ class StochasticVolatility(Likelihood):
         return jnp.zeros_like(f[0]), jnp.exp(2 * f[0])
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         m, v = mean[:, 0], variance[:, 0]
         return -0.5 * (_LOG_2_PI + 2 * m + jnp.exp(2 * (jnp.log(jnp.abs(y)) + v - m)))
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         return jnp.zeros_like(mean[:, 0]), jnp.exp(2 * mean[:, 0] + 2 * variance[:, 0])
 
     def sample(
@@ -94,41 +92,31 @@ class LogNoiseGaussian(Likelihood):
         return f[0], (self.noise_scale * jnp.exp(f[1])) ** 2
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         log_scale, spread = jnp.log(self.noise_scale) + mean[:, 1], variance[:, 1]
         distance = (y - mean[:, 0]) ** 2 + variance[:, 0]
         return -0.5 * (_LOG_2_PI + 2 * log_scale + distance * jnp.exp(2 * spread - 2 * log_scale))
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        total, weights = self._total_variances(mean, variance)
-        distance = (y - mean[:, 0])[:, None] ** 2
+        total, weights = self._total_variances(marginals)
+        distance = (y - marginals.mean[:, 0])[:, None] ** 2
         log_density = -0.5 * (_LOG_2_PI + jnp.log(total) + distance / total)
         return jax.nn.logsumexp(log_density, axis=1, b=weights)
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        total, weights = self._total_variances(mean, variance)
-        return ndtr((y - mean[:, 0])[:, None] / jnp.sqrt(total)) @ weights
+        total, weights = self._total_variances(marginals)
+        return ndtr((y - marginals.mean[:, 0])[:, None] / jnp.sqrt(total)) @ weights
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         noise = self.noise_scale**2 * jnp.exp(2 * mean[:, 1] + 2 * variance[:, 1])
         return mean[:, 0], variance[:, 0] + noise
 
@@ -149,8 +137,9 @@ class LogNoiseGaussian(Likelihood):
         return LogNoiseGaussian(noise_scale=_USUAL_SHARE * spread)
 
     def _total_variances(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
+        self, marginals: Marginals
     ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
         """Of y at nodes of f_2, f_1 integrated out; the nodes' weights."""
+        mean, variance = marginals
         g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         return variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2, weights

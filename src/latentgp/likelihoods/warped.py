@@ -9,7 +9,7 @@ from jax.scipy.special import ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.likelihoods.base import Likelihood, SideInformation
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.numerics.quadrature import trapezoidal_nodes
 from latentgp.numerics.root_finding import invert_cdf
@@ -68,33 +68,28 @@ class WarpedGaussian(Likelihood):
         return self._log_density(y, f[0], jnp.zeros_like(f[0]), self.noise_variance)
 
     def expected_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         return self._log_density(y, mean[:, 0], variance[:, 0], self.noise_variance)
 
     def predictive_log_prob(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         nothing = jnp.zeros_like(mean[:, 0])
         return self._log_density(y, mean[:, 0], nothing, variance[:, 0] + self.noise_variance)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        first, second = self.predictive_moments(f[None], jnp.zeros_like(f)[None], side)
+        first, second = self.predictive_moments(Marginals.known(f[None]), side)
         return first[0], second[0]
 
     def predictive_moments(
-        self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], side: SideInformation
+        self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
         nodes, weights = trapezoidal_nodes(1, _NODES)
         weights = jnp.asarray(weights, mean.dtype)
         spread = jnp.sqrt(variance[:, :1] + self.noise_variance)
@@ -112,25 +107,19 @@ class WarpedGaussian(Likelihood):
     def cdf(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return self.predictive_cdf(y[None], f[None], jnp.zeros_like(f)[None], side)[0]
+        return self.predictive_cdf(y[None], Marginals.known(f[None]), side)[0]
 
     def predictive_cdf(
-        self,
-        y: Float[Array, "N"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
+        mean, variance = marginals
         spread = jnp.sqrt(variance[:, 0] + self.noise_variance)
         return ndtr((self.warp(y) - mean[:, 0]) / spread)
 
     def predictive_quantiles(
-        self,
-        probabilities: Float[Array, "K"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        side: SideInformation,
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N K"]:
+        mean, variance = marginals
         spread = jnp.sqrt(variance[:, :1] + self.noise_variance)
         t = mean[:, :1] + spread * jax.scipy.special.ndtri(probabilities)
         return self.unwarp(t.ravel()).reshape(t.shape)

@@ -62,7 +62,7 @@ class CollapsedVI(SiteMethod):
 
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     augmentation = augmentation_of(model.likelihood)
-    if augmentation is None or not augmentation.is_exact:
+    if augmentation is None or not augmentation.sites_are_fixed:
         raise InputError(
             f"{type(method).__name__} needs Gaussian noise on one output, or classes by least "
             f"squares, but the likelihood is {type(model.likelihood).__name__}; use "

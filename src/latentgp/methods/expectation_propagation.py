@@ -38,9 +38,9 @@ class ExpectationPropagation(SiteMethod):
     def __check_init__(self) -> None:
         in_unit_interval(self, "power", "1 is expectation propagation")
         in_unit_interval(
-            self, "step_size", "0.8 is a good start, lower it if updates do not settle"
+            self, "step_size", "0.8 is a good start, lower it if updates do not converge"
         )
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        rule = MomentRule(step_size=self.step_size, fraction=self.power)
+        rule = MomentRule(step_size=self.step_size, power=self.power)
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

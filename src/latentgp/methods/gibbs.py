@@ -38,7 +38,7 @@ class GibbsSampling(SamplingMethod):
         augmentation: which one, where a likelihood has several; None is the registered one.
         hyperparameters: how they are updated in a sweep where they are learned: "slice" or
             "metropolis".
-        alpha: of the divergence that a sparse sweep minimises, in [0, 1]: 0 is variational,
+        power: of the prior variance given the inducing variables, in [0, 1]: 0 is variational,
             1 is FITC.
         over_relaxation: in [0, 1): how far each draw of the latents goes past the mean of their
             conditional, away from the last one (Adler 1981), with `Dense` and wherever kernel
@@ -60,13 +60,13 @@ class GibbsSampling(SamplingMethod):
     thin: int = eqx.field(static=True, default=1)
     augmentation: Augmentation | None = None
     hyperparameters: HyperUpdate = eqx.field(static=True, default="slice")
-    alpha: float = eqx.field(static=True, default=0.0)
+    power: float = eqx.field(static=True, default=0.0)
     over_relaxation: float = eqx.field(static=True, default=0.3)
     slow_rows: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise InputError(f"GibbsSampling.alpha must be in [0, 1], got {self.alpha}.")
+        if not 0 <= self.power <= 1:
+            raise InputError(f"GibbsSampling.power must be in [0, 1], got {self.power}.")
         if not 0 <= self.over_relaxation < 1:
             raise InputError(
                 f"GibbsSampling.over_relaxation must be in [0, 1), got {self.over_relaxation}."
@@ -91,9 +91,9 @@ class GibbsSampling(SamplingMethod):
         dense = self.representation.one_coefficient_a_row
         if dense or not learns_hyperparameters:
             return
-        if len(rule.blocks(model.likelihood)) > 1 or self.alpha > 0:
+        if len(rule.blocks(model.likelihood)) > 1 or self.power > 0:
             raise InputError(
-                "Hyper-parameters are sampled through inducing points only with alpha=0 and a "
+                "Hyper-parameters are sampled through inducing points only with power=0 and a "
                 "likelihood whose latents are drawn together; pass learn_hyperparameters=False "
                 "to fit, or use Dense() with some thousand rows at most."
             )
@@ -113,7 +113,7 @@ class GibbsSampling(SamplingMethod):
             rule,
             space,
             self.hyperparameters,
-            self.alpha,
+            self.power,
             self.over_relaxation,
             self.slow_rows,
         )

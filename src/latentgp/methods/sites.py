@@ -15,8 +15,14 @@ from latentgp.errors import InputError
 from latentgp.inference.setup.priors import search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import Learned, learn
-from latentgp.inference.sites.profiled_bound import Settled, initial_sites, model_at, settle
+from latentgp.inference.sites.profiled_bound import (
+    Converged,
+    converge,
+    initial_sites,
+    model_at,
+)
 from latentgp.inference.sites.search import Driver
+from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
@@ -131,7 +137,9 @@ class SiteMethod(Method):
             searched, second = rows, None
             if short is not None:
                 searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
-            elif algorithm.rule.is_exact(model.likelihood):  # else a second run takes too long
+            elif algorithm.rule.sites_are_fixed(
+                model.likelihood
+            ):  # else a second run takes too long
                 second = stretched_start(space, scale)
             learned = learn(
                 algorithm,
@@ -147,7 +155,7 @@ class SiteMethod(Method):
             if short is not None and most >= short.evaluations:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
-        settled = settled_sites(algorithm.until_settled(), model, rows, learned)
+        settled = settled_sites(algorithm.until_converged(), model, rows, learned)
         settled = settled._replace(sites=whole(settled.sites))
         evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
         posterior = Posterior.gaussian(model, settled.posterior, evidence)
@@ -198,7 +206,7 @@ def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
 
 def settled_sites(
     algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
-) -> Settled:
+) -> Converged:
     """The fixed point of site updates; from the sites of the search if they are of these rows.
 
     Raises:
@@ -206,9 +214,9 @@ def settled_sites(
     """
     settled = None
     if learned is not None and len(learned.sites.linear) == rows.size:
-        settled = settle(algorithm, model, rows, learned.sites)
+        settled = converge(algorithm, model, rows, learned.sites)
     if settled is None or not np.isfinite(settled.bound):
-        settled = settle(algorithm, model, rows, initial_sites(algorithm, model, rows))
+        settled = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
     if not np.isfinite(settled.bound):
         raise InputError(
             "The log evidence is not a finite number at these hyper-parameters; start from other "
@@ -227,6 +235,6 @@ def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Poster
     variance = 1 / np.maximum(1 / marginals.variance - precision, 1e-12)
     mean = variance * (marginals.mean / marginals.variance - linear)
     likelihood = model.likelihood.calibrated(
-        data.y, data.weights, mean, variance, data.side_information
+        data.y, data.weights, Marginals(mean, variance), data.side_information
     )
     return posterior.with_likelihood(likelihood)

@@ -17,7 +17,11 @@ from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import Learned
-from latentgp.inference.sites.profiled_bound import Settled, initial_sites, posterior_given_sites
+from latentgp.inference.sites.profiled_bound import (
+    Converged,
+    initial_sites,
+    posterior_given_sites,
+)
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
@@ -248,7 +252,7 @@ class Stochastic(Method):
                 # Batches go on at once; what they need is what these sites say through all points.
                 latent = posterior_of_search(algorithm, seen, rows, learned)
             if latent is None:
-                enough = algorithm.rough() if learns else algorithm.until_settled()
+                enough = algorithm.rough() if learns else algorithm.until_converged()
                 latent = settled_sites(enough, seen, rows, None).posterior
         else:
             looking = dataclasses.replace(self.algorithm(seen), representation=ready)
@@ -295,7 +299,7 @@ class Stochastic(Method):
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)
         ended = Learned(vector, sites, searched.converged, searched.reason)
-        settled = Settled(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
+        settled = Converged(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
         diagnostics = judge(
             posterior=posterior,
             method=self,
@@ -318,7 +322,7 @@ def posterior_of_search(
 ) -> LatentPosterior | None:
     """Posterior implied by the search's sites; None if of other rows or improper."""
     sites = learned.sites
-    if algorithm.rule.is_exact(model.likelihood):  # the search never changes them
+    if algorithm.rule.sites_are_fixed(model.likelihood):  # the search never changes them
         sites = initial_sites(algorithm, model, rows)
     if len(sites.linear) != rows.size:
         return None

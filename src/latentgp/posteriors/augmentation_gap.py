@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from latentgp.augmentations import Augmentation
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.numerics.quadrature import Nodes, expectation, sobol_nodes, trapezoidal_nodes
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
@@ -75,12 +75,12 @@ def augmentation_gap(
     side = checked_side(likelihood, dict(data.side_information), data.size)
     checked_targets(likelihood, data.y, data.size)
     f = posterior.predict_f(data.X)
-    mean, variance = (part.reshape(data.size, -1) for part in f)
+    marginals = Marginals(*(part.reshape(data.size, -1) for part in f))
     gap, coarse = apply_in_buckets(
         _gap,
         augmentation,
         likelihood,
-        rows=(np.asarray(data.y), mean, variance, side),
+        rows=(np.asarray(data.y), marginals, side),
         columns=_nodes(likelihood.latent_size)[1].size * likelihood.latent_size,
     ).T
     weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
@@ -91,17 +91,17 @@ def augmentation_gap(
 def _gap(
     augmentation: Augmentation,
     likelihood: Likelihood,
-    rows: tuple[Array, Array, Array, dict[str, Array]],
+    rows: tuple[Array, Marginals, dict[str, Array]],
 ) -> Float[Array, "N 2"]:
     """The gap a row with all nodes and with half of them."""
-    y, mean, variance, side = rows
-    sites = augmentation.expected_sites(likelihood, Rows(y, None, side), mean, variance)
+    y, marginals, side = rows
+    sites = augmentation.expected_sites(likelihood, Rows(y, None, side), marginals)
     log_prob = likelihood._along_nodes(likelihood.log_prob, y, side)
     values = [
-        expectation(log_prob, mean, variance, nodes)
-        for nodes in (_nodes(mean.shape[1]), _nodes(mean.shape[1], 2))
+        expectation(log_prob, *marginals, nodes)
+        for nodes in (_nodes(likelihood.latent_size), _nodes(likelihood.latent_size, 2))
     ]
-    return jnp.stack(values, axis=1) - sites.expected(mean, variance)[:, None]
+    return jnp.stack(values, axis=1) - sites.expected(marginals)[:, None]
 
 
 @lru_cache

@@ -2,9 +2,6 @@
 
 from typing import Literal, NamedTuple
 
-import numpy as np
-from jaxtyping import Float
-
 EvidenceKind = Literal["exact", "lower bound", "approximation"]
 
 
@@ -16,10 +13,3 @@ class Evidence(NamedTuple):
 
     def __float__(self) -> float:
         return self.value
-
-
-class Marginals(NamedTuple):
-    """Means and variances of the latent functions, shape (N,), or (N, Q) for Q > 1."""
-
-    mean: Float[np.ndarray, "N *Q"]
-    variance: Float[np.ndarray, "N *Q"]

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood, SideInformation
+from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, Mixture, OneGaussian
-from latentgp.posteriors.evidence import Evidence, Marginals
+from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
@@ -121,10 +121,10 @@ class Posterior(eqx.Module):
     @double_precision
     def predict_f(self, X: Any) -> Marginals:
         """Means and variances of the latent functions at X, shape (N, D); O(N), in pieces."""
-        mean, variance = marginals_of(self._prepared, self._inputs(X))
+        marginals = marginals_of(self._prepared, self._inputs(X))
         if self.model.likelihood.latent_size == 1:
-            return Marginals(mean[:, 0], variance[:, 0])
-        return Marginals(mean, variance)
+            return Marginals(*(part[:, 0] for part in marginals))
+        return marginals
 
     @double_precision
     def mean_f(self, X: Any) -> Float[np.ndarray, "N *Q"]:

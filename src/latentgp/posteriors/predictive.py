@@ -15,7 +15,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.posteriors.components import Components, Law
 from latentgp.rows.arrays import as_targets
@@ -129,12 +129,10 @@ class Predictive:
         return beside.map(_ASKED_ANEW[question], self._components, settings).to_numpy()
 
 
-def marginals_of(
-    components: Components, X: Float[np.ndarray, "N D"]
-) -> tuple[Float[np.ndarray, "N Q"], Float[np.ndarray, "N Q"]]:
-    """Means and variances of the latent functions under all components together."""
+def marginals_of(components: Components, X: Float[np.ndarray, "N D"]) -> Marginals:
+    """Those of the latent functions under all components together."""
     predictive = Predictive(components, X, {})
-    return predictive.latent_mean, predictive.latent_variance
+    return Marginals(predictive.latent_mean, predictive.latent_variance)
 
 
 Question = Callable[..., Any]  # of law, settings, mean, variance, side information, rows
@@ -148,14 +146,14 @@ def _believed(components: Components, rows: Any) -> Any:
 def _over(
     law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
 ) -> tuple[Any, Float[Array, "P"]]:
-    """function(likelihood, mean, variance, *rows) under every one of a few components, K first."""
+    """function(likelihood, marginals, *rows) under every one of a few components, K first."""
     if law.log_weights.shape[0] == 1:
         likelihood = jax.tree.map(lambda a: a[0], law.likelihood) if law.own else law.likelihood
-        found = function(likelihood, mean[:, 0], variance[:, 0], *rows)
+        found = function(likelihood, Marginals(mean[:, 0], variance[:, 0]), *rows)
         return jax.tree.map(lambda a: a[None], found), law.log_weights
-    variance = jnp.broadcast_to(variance, mean.shape)
-    axes = (0 if law.own else None, 1, 1, *(None for _ in rows))
-    return jax.vmap(function, axes)(law.likelihood, mean, variance, *rows), law.log_weights
+    marginals = Marginals(mean, jnp.broadcast_to(variance, mean.shape))
+    axes = (0 if law.own else None, 1, *(None for _ in rows))
+    return jax.vmap(function, axes)(law.likelihood, marginals, *rows), law.log_weights
 
 
 @lru_cache
@@ -214,7 +212,7 @@ def _moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Arr
 def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N"]:
     if law.by_quadrature:
         values, log_weights = _over(
-            law, lambda lik, m, v, y, side: lik.predictive_log_prob(y, m, v, side),
+            law, lambda lik, f, y, side: lik.predictive_log_prob(y, f, side),
             mean, variance, y, side,
         )  # fmt: skip
     elif law.likelihood.targets == "class":
@@ -233,7 +231,7 @@ def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> 
 def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N *P"]:
     if law.by_quadrature:
         found = _over(
-            law, lambda lik, m, v, y, side: lik.predictive_cdf(y, m, v, side),
+            law, lambda lik, f, y, side: lik.predictive_cdf(y, f, side),
             mean, variance, y, side,
         )  # fmt: skip
     else:
@@ -246,7 +244,7 @@ def _cdf(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float
 def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Float[Array, "N C"]:
     if law.by_quadrature:
         found = _over(
-            law, lambda lik, m, v, side: lik.predictive_probabilities(m, v, side),
+            law, lambda lik, f, side: lik.predictive_probabilities(f, side),
             mean, variance, side,
         )  # fmt: skip
     else:
@@ -263,7 +261,7 @@ def _quantiles(
     """By the likelihood for one component, of draws of y at the points of more."""
     if law.log_weights.shape[0] == 1:
         found, _ = _over(
-            law, lambda lik, m, v, side: lik.predictive_quantiles(levels, m, v, side),
+            law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side),
             mean, variance, side,
         )  # fmt: skip
         return found[0]
@@ -320,8 +318,8 @@ def _samples(
     return along_draws(keys, numbers, mean, variance, side)
 
 
-def _predictive_moments(likelihood: Likelihood, mean: Any, variance: Any, side: Any) -> Any:
-    return likelihood.predictive_moments(mean, variance, side)
+def _predictive_moments(likelihood: Likelihood, f: Marginals, side: Any) -> Any:
+    return likelihood.predictive_moments(f, side)
 
 
 def _conditional_moments(likelihood: Likelihood, f: Any, side: Any) -> Any:

@@ -47,7 +47,7 @@ class PurePosterior:
 
     def variance(self, X: Float[Array, "N D"]) -> Float[Array, "N *Q"]:
         """Variances of the latent functions, shape (N,), or (N, Q) for Q > 1."""
-        return self._of_latents(self.latent.marginals(X)[1])
+        return self._of_latents(self.latent.marginals(X).variance)
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "*Q N N"]:
         """Joint covariances of the latent functions, shape (N, N), or (Q, N, N) for Q > 1."""
@@ -63,9 +63,9 @@ class PurePosterior:
             X: inputs.
             side_information: what the likelihood reads a row, as in `Data`.
         """
-        mean, variance = self.latent.marginals(X)
+        marginals = self.latent.marginals(X).shifted(self.model.mean(X))
         side = {name: jnp.asarray(values) for name, values in side_information.items()}
-        return self.model.likelihood.predictive_moments(mean + self.model.mean(X), variance, side)
+        return self.model.likelihood.predictive_moments(marginals, side)
 
     def paths(self, key: Key[Array, ""], number: int = 1, features: int = 1024) -> "PurePaths":
         """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.

@@ -15,6 +15,7 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.modules import Module
 from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.whitening import Whitening
@@ -23,13 +24,11 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 SiteUpdate = Callable[
-    [Rows, Float[Array, "B Q"], Float[Array, "B Q"], GaussianSites, Float[Array, "B Q"]],
+    [Rows, Marginals, GaussianSites, Float[Array, "B Q"]],
     tuple[GaussianSites, PyTree],
 ]
 
-BatchUpdate = Callable[
-    [Data, Float[Array, "B Q"], Float[Array, "B Q"]], tuple[GaussianSites, PyTree]
-]
+BatchUpdate = Callable[[Data, Marginals], tuple[GaussianSites, PyTree]]
 
 
 class Pullback(NamedTuple):
@@ -41,8 +40,7 @@ class Pullback(NamedTuple):
 
     kernel: LatentKernel
     representation: PyTree
-    mean: Float[Array, "N Q"]
-    variance: Float[Array, "N Q"]
+    marginals: Marginals
 
 
 class LatentPosterior(eqx.Module):
@@ -68,7 +66,7 @@ class LatentPosterior(eqx.Module):
         """Posterior means at new inputs: O(M) a row, no variance computed."""
 
     @abstractmethod
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         """Posterior means and variances at new inputs; variances in [0, prior variance]."""
 
     @abstractmethod
@@ -122,7 +120,7 @@ class Representation(Module):
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
-    def suited(self, *, signed: bool, power: float) -> "Representation":
+    def configured_for(self, *, signed: bool, power: float) -> "Representation":
         """This representation for the sites of a rule.
 
         Args:
@@ -137,7 +135,7 @@ class Representation(Module):
         if signed or power:
             raise InputError(
                 f"{type(self).__name__} takes neither negative precisions nor powers of its prior; "
-                "use Dense() or Inducing(...), or write its suited(...)."
+                "use Dense() or Inducing(...), or write its configured_for(...)."
             )
         return self
 
@@ -198,8 +196,8 @@ class Representation(Module):
 
     def conditional(
         self, kernel: LatentKernel, X: Float[Array, "N D"], white: Float[Array, "Q M"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        """Means and variances of g at the rows given white coefficients v ~ N(0, I).
+    ) -> Marginals:
+        """Marginals of g at the rows given white coefficients v ~ N(0, I).
 
         Differentiable in the kernel, the inputs and the coefficients. The variance is what the
         coefficients leave open: none with one of them a row.
@@ -208,17 +206,17 @@ class Representation(Module):
 
     @property
     @abstractmethod
-    def is_exact(self) -> bool:
-        """Whether the posterior given sites is exact."""
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        """Whether the coefficients are the latent functions at the rows themselves."""
-        return False
+    def evidence_is_exact(self) -> bool:
+        """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
 
     @property
     def spreads_rows(self) -> bool:
-        """Whether rows can be spread over devices."""
+        """Whether rows can be spread over devices: each pass over them is a sum over rows."""
+        return False
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        """Whether the coefficients are the latents at the rows themselves."""
         return False
 
     @property
@@ -232,14 +230,14 @@ class Representation(Module):
         return None
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> "SiteSampler":
         """What draws the coefficients given sites, for samplers.
 
         Args:
             kernel: its hyper-parameters are held.
             X: inputs of the rows.
-            alpha: of the divergence that a sparse representation minimises.
+            power: of the prior variance given the coefficients, as in `configured_for`.
         """
         raise InputError(
             f"{type(self).__name__} does not say how to draw its coefficients; use Dense() or "

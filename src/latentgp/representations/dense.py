@@ -12,6 +12,7 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
@@ -64,7 +65,7 @@ class DensePosterior(LatentPosterior):
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return block_means(latent_grams(self.kernel, self.X, X), self.weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         def variance(cross, prior, root_precision, inverse, raised):
             explained = sum_over_first((inverse @ (root_precision[:, None] * cross)) ** 2)
             return jnp.clip(prior - explained, 0.0, prior) + sum_over_first((raised @ cross) ** 2)
@@ -73,7 +74,7 @@ class DensePosterior(LatentPosterior):
         variances = over_latents(
             variance, cross, prior, self.root_precision, self.factor.inverse, self.raised
         )
-        return block_means(cross, self.weights), variances.T
+        return Marginals(block_means(cross, self.weights), variances.T)
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         def covariance(cross, prior, root_precision, inverse, raised):
@@ -170,7 +171,7 @@ class Dense(Representation):
             )
         return self
 
-    def suited(self, *, signed: bool, power: float) -> "Dense":
+    def configured_for(self, *, signed: bool, power: float) -> "Dense":
         return Dense(signed=signed)
 
     def sharing(self) -> "Dense":
@@ -191,8 +192,8 @@ class Dense(Representation):
         update: SiteUpdate,
     ) -> tuple[GaussianSites, DensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, X)
-        mean, variance = _row_marginals(posterior, K)
-        sites, other = update(rows, mean, variance, sites, offset)
+        marginals = _row_marginals(posterior, K)
+        sites, other = update(rows, marginals, sites, offset)
         posterior = self._condition(posterior.kernel, X, K, sites.about(offset))
         return sites, posterior, other
 
@@ -211,19 +212,18 @@ class Dense(Representation):
             raised = over_latents(lambda raised: raised.T @ raised, posterior.raised)
             slopes = slopes + over_sharing(raised, K)
         (in_kernel,) = pull_gram(0.5 * slopes)
-        mean, variance = _row_marginals(posterior, K)
-        return Pullback(in_kernel, self, mean, variance)
+        return Pullback(in_kernel, self, _row_marginals(posterior, K))
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         return whitening_at_rows(kernel, X)
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> DenseSampler:
         return dense_sampler(kernel, X)
 
     @property
-    def is_exact(self) -> bool:
+    def evidence_is_exact(self) -> bool:
         return True
 
     @property
@@ -340,9 +340,7 @@ def _with_negative(
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
 
 
-def _row_marginals(
-    posterior: DensePosterior, K: Float[Array, "#Q N N"]
-) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marginals:
     """Marginals at the rows themselves, O(N^2): W S = I - B^-1 for the posterior covariance S."""
 
     def variance(K, root_precision, inverse, raised):
@@ -365,4 +363,4 @@ def _row_marginals(
         posterior.factor.inverse,
         posterior.raised,
     )
-    return block_means(K, posterior.weights), variances.T
+    return Marginals(block_means(K, posterior.weights), variances.T)

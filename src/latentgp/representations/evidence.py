@@ -38,9 +38,10 @@ def _forward(posterior, representation, kernel, X, sites):
 def _backward(residuals, cotangent):
     posterior, representation, X, sites = residuals
     pullback = representation.pull_back(posterior, X, sites)
+    mean, variance = pullback.marginals
     in_sites = GaussianSites(
-        pullback.mean,
-        -0.5 * (pullback.mean**2 + pullback.variance),
+        mean,
+        -0.5 * (mean**2 + variance),
         jnp.ones_like(sites.log_constant),
     )
     kernel, places, in_sites = jax.tree.map(

@@ -164,12 +164,12 @@ class InducingSampler(SiteSampler):
     """Coefficients are white inducing variables; g at a row is its conditional given them.
 
     The Gaussian of a sweep minimises the alpha divergence to prior times sites (Galy-Fajou 2022,
-    7.5; Bui, Yan & Turner 2017, 3.4): alpha = 0 is the variational one, alpha = 1 that of FITC.
+    7.5; Bui, Yan & Turner 2017, 3.4) of alpha = power: 0 is variational, 1 is that of FITC.
 
     Attributes:
         features: L^-1 k(Z, X), shape (#Q, M, N).
         residual: prior variance that the inducing variables leave, shape (#Q, N).
-        alpha: in [0, 1].
+        power: in [0, 1].
     """
 
     centres: Float[Array, "M D"]
@@ -177,7 +177,7 @@ class InducingSampler(SiteSampler):
     residual: Float[Array, "#Q N"]
     lower: Float[Array, "#Q M M"]
     jitter: Float[Array, ""]
-    alpha: float = eqx.field(static=True)
+    power: float = eqx.field(static=True)
 
     def draw(
         self,
@@ -194,8 +194,8 @@ class InducingSampler(SiteSampler):
         noise = jax.random.normal(key, shape, linear.dtype)
 
         def draw(features, residual, linear, precision, noise):
-            # A pseudo-observation's variance 1 / w grows by alpha times what is left.
-            shrink = 1 / (1 + self.alpha * residual * precision)
+            # A pseudo-observation's variance 1 / w grows by power times what is left.
+            shrink = 1 / (1 + self.power * residual * precision)
             A = (features * (shrink * precision)) @ features.T
             factor = lower_cholesky(jnp.eye(len(A), dtype=A.dtype) + 0.5 * (A + A.T))
             half = solve_lower(factor, features @ (shrink * linear))
@@ -231,7 +231,7 @@ def inducing_sampler(
     kernel: LatentKernel,
     points: Float[Array, "M D"],
     X: Float[Array, "N D"],
-    alpha: float,
+    power: float,
 ) -> InducingSampler:
     """A sampler through inducing points.
 
@@ -247,7 +247,7 @@ def inducing_sampler(
     block = latent_grams(kernel, points, X)
     features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
     residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
-    return InducingSampler(points, features, residual, factor, jnp.max(jitter), alpha)
+    return InducingSampler(points, features, residual, factor, jnp.max(jitter), power)
 
 
 def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:

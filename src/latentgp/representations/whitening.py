@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import solve_lower
@@ -34,12 +35,11 @@ class Whitening(eqx.Module):
     residual: Float[Array, "#Q N"]
     jitter: Float[Array, ""]
 
-    def conditional(
-        self, white: Float[Array, "Q M"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        """Means and variances of g given white coefficients."""
+    def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
+        """Those of g given white coefficients."""
         mean = over_latents(lambda features, v: v @ features, self.features, white).T
-        return mean, jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
+        variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
+        return Marginals(mean, variance)
 
 
 def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:

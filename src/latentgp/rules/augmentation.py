@@ -3,7 +3,6 @@
 import equinox as eqx
 import jax
 from jax.core import Tracer
-from jaxtyping import Float
 
 from latentgp.augmentations import (
     Augmentation,
@@ -11,11 +10,10 @@ from latentgp.augmentations import (
     check_completely_monotone,
 )
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
 from latentgp.rules.base import SiteRule
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
-from latentgp.typing import Array
 
 
 class AugmentationRule(SiteRule):
@@ -29,14 +27,9 @@ class AugmentationRule(SiteRule):
     step_size: float = eqx.field(static=True, default=1.0)
 
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
-        return self.chosen(likelihood).expected_sites(likelihood, rows, mean, variance)
+        return self.chosen(likelihood).expected_sites(likelihood, rows, marginals)
 
     def check(self, likelihood: Likelihood) -> None:
         self.chosen(likelihood)
@@ -48,16 +41,15 @@ class AugmentationRule(SiteRule):
     def signed(self, likelihood: Likelihood) -> bool:
         return False
 
-    def is_exact(self, likelihood: Likelihood) -> bool:
-        return self.chosen(likelihood).is_exact
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
+        return self.chosen(likelihood).sites_are_fixed
 
     def shares_precisions(self, likelihood: Likelihood) -> bool:
         return self.chosen(likelihood).shares_precisions
 
-    def starting_variance(
-        self, likelihood: Likelihood, prior: Float[Array, "N Q"]
-    ) -> Float[Array, "N Q"]:
-        return self.chosen(likelihood).starting_variance(prior)
+    def start(self, likelihood: Likelihood, rows: Rows, prior: Marginals) -> Marginals:
+        variance = self.chosen(likelihood).starting_variance(prior.variance)
+        return super().start(likelihood, rows, prior)._replace(variance=variance)
 
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         return self.chosen(likelihood).blocks(likelihood)

@@ -1,7 +1,5 @@
 """Sites from derivatives at the mode: Newton's method and Laplace's approximation."""
 
-from typing import ClassVar
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,8 +7,9 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
-from latentgp.likelihoods.base import Likelihood, SideInformation
-from latentgp.rules.base import Goal, SiteRule
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.representations.base import LatentPosterior
+from latentgp.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -21,7 +20,8 @@ class LaplaceRule(SiteRule):
     With g and -w the first and second derivative of log p(y | f), one latent at a time, at the
     mean m: precision w, linear g + w m. Sites of a search have |w|, which makes every short step
     towards them one that raises the density; the mode does not depend on it. (Zero in place of
-    negative w does so too, by steps of K g that go far astray near an outlier.)
+    negative w does so too, by steps of K g that go far astray near an outlier.) The objective is
+    log p(y | m) - (m - offset)' K^-1 (m - offset) / 2, the log density of the mean.
 
     Attributes:
         held: whether precisions are held at zero or above.
@@ -30,24 +30,46 @@ class LaplaceRule(SiteRule):
     step_size: float = eqx.field(static=True, default=1.0)
     held: bool = eqx.field(static=True, default=True)
 
-    goal: ClassVar[Goal] = "mode"
-
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
+        mean = marginals.mean
         value, slope, curvature = derivatives(likelihood, rows, mean)
         precision = jnp.abs(curvature) if self.held else -curvature
-        nothing = jnp.zeros_like(variance)
-        return GaussianSites.worth(value, slope + precision * mean, precision, mean, nothing)
+        known = Marginals.known(mean)
+        return GaussianSites.worth(value, slope + precision * mean, precision, known)
 
     @property
     def power(self) -> float:
         return 1.0
+
+    @property
+    def is_variational(self) -> bool:
+        return False
+
+    def terms(
+        self,
+        sites: GaussianSites,
+        target: GaussianSites,
+        marginals: Marginals,
+        offset: Float[Array, "N Q"],
+    ) -> Float[Array, "N"]:
+        """The log density of y given the mean of f, and the row's part of that of the mean of g."""
+        f = marginals.mean + offset
+        pull = sites.linear - sites.precision * f
+        terms = target.expected(Marginals.known(f))
+        return terms - 0.5 * jnp.sum(marginals.mean * pull, axis=1)
+
+    def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
+        """The log density of the latents, but for the constant of their prior."""
+        return jnp.sum(terms)
+
+    def accelerates(self, likelihood: Likelihood) -> bool:
+        """Only where a plain step is not Newton's own."""
+        return not likelihood.is_log_concave or likelihood.latent_size > 1
+
+    def signed(self, likelihood: Likelihood) -> bool:
+        return not self.held and super().signed(likelihood)
 
     def at_the_mode(self) -> "LaplaceRule":
         """The rule with the true curvature."""
@@ -60,7 +82,7 @@ class LaplaceRule(SiteRule):
                 "and Laplace cannot be used; use VariationalInference or ExpectationPropagation."
             )
 
-    def is_exact(self, likelihood: Likelihood) -> bool:
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian)
 
 

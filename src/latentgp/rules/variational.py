@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.rules.base import SiteRule
 from latentgp.rules.expectation_propagation import MomentRule
@@ -28,37 +28,29 @@ class VariationalRule(SiteRule):
     step_size: float = eqx.field(static=True, default=0.7)
 
     def sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
         def chunk(
-            carry: None, chunk: tuple[Rows, Array, Array], real: Bool[Array, "B"]
+            carry: None, chunk: tuple[Rows, Marginals], real: Bool[Array, "B"]
         ) -> tuple[None, GaussianSites]:
             return carry, self._chunk_sites(likelihood, *chunk)
 
-        numbers = training_nodes(mean.shape[1])[0].size
-        return scan_rows(chunk, None, (rows, mean, variance), columns=numbers, in_cache=True)[1]
+        numbers = training_nodes(likelihood.latent_size)[0].size
+        return scan_rows(chunk, None, (rows, marginals), columns=numbers, in_cache=True)[1]
 
     def _chunk_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
     ) -> GaussianSites:
-        def total(mean, variance):
-            values = likelihood.expected_log_prob(rows.y, mean, variance, rows.side)
+        def total(marginals: Marginals) -> tuple[Array, Array]:
+            values = likelihood.expected_log_prob(rows.y, marginals, rows.side)
             return jnp.sum(values), values
 
-        (in_mean, in_variance), values = jax.grad(total, (0, 1), has_aux=True)(mean, variance)
+        (in_mean, in_variance), values = jax.grad(total, has_aux=True)(marginals)
         precision = -2 * in_variance
         if not self.signed(likelihood):
             precision = jnp.maximum(precision, 0.0)
-        return GaussianSites.worth(values, in_mean + precision * mean, precision, mean, variance)
+        linear = in_mean + precision * marginals.mean
+        return GaussianSites.worth(values, linear, precision, marginals)
 
     def is_bound(self, likelihood: Likelihood) -> bool:
         """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
@@ -73,14 +65,13 @@ class VariationalRule(SiteRule):
         """
         return self if likelihood.is_continuous else MomentRule()
 
-    def first(
-        self, sites: GaussianSites, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]
-    ) -> GaussianSites:
+    def first(self, sites: GaussianSites, marginals: Marginals) -> GaussianSites:
         """Sites that alone move no latent by more than three prior standard deviations.
 
         Far below its mode a log density like that of a count has a great slope and the curvature
         of a small one: from where the whole step leads, exp(f) is beyond repair.
         """
+        mean, variance = marginals
         slope = sites.linear - sites.precision * mean
         spread = jnp.sqrt(variance)
         most = _FARTHEST * (1 / spread + sites.precision * spread)
@@ -93,5 +84,5 @@ class VariationalRule(SiteRule):
                 "infinity and there is no variational bound; use ExpectationPropagation."
             )
 
-    def is_exact(self, likelihood: Likelihood) -> bool:
+    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
         return False

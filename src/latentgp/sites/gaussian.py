@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.likelihoods.base import SideInformation
+from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.typing import Array
 
 Block = tuple[int, ...]
@@ -31,12 +31,11 @@ class GaussianSites(NamedTuple):
         value: Float[Array, "N"],
         linear: Float[Array, "N Q"],
         precision: Float[Array, "N Q"],
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
+        marginals: Marginals,
     ) -> "GaussianSites":
         """Sites whose expected log factor under f ~ N(mean, diag(variance)) is `value`."""
         sites = cls(linear, precision, jnp.zeros_like(value))
-        return sites._replace(log_constant=value - sites.expected(mean, variance))
+        return sites._replace(log_constant=value - sites.expected(marginals))
 
     def with_columns(self, new: "GaussianSites", block: Block) -> "GaussianSites":
         """These sites with a block of latents, and the constants, taken from others."""
@@ -47,8 +46,9 @@ class GaussianSites(NamedTuple):
             new.log_constant,
         )
 
-    def expected(self, mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Array:
+    def expected(self, marginals: Marginals) -> Array:
         """Expectation of each row's log factor under f ~ N(mean, diag(variance)), shape (N,)."""
+        mean, variance = marginals
         quadratic = self.linear * mean - 0.5 * self.precision * (mean**2 + variance)
         return jnp.sum(quadratic, axis=1) + self.log_constant
 
@@ -57,7 +57,7 @@ class GaussianSites(NamedTuple):
         return GaussianSites(
             self.linear - self.precision * offset,
             self.precision,
-            self.expected(offset, jnp.zeros_like(offset)),
+            self.expected(Marginals.known(offset)),
         )
 
     @classmethod

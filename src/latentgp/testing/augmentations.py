@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.augmentations import Augmentation, augmentation_of
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import Rows
 from latentgp.testing.likelihoods import Beliefs, log_prob_at_nodes
@@ -60,14 +60,14 @@ def check_augmentation(
     _check_bound(augmentation, likelihood, rows, beliefs, name)
     _check_optimality(augmentation, likelihood, rows, beliefs, name)
     far = _grid(likelihood, y, _FAR, (0.0, 1e4), side)
-    sites = augmentation.expected_sites(likelihood, far[0], far[1].mean, far[1].variance)
+    sites = augmentation.expected_sites(likelihood, far[0], far[1].marginals)
     require_finite(sites, f"{name}'s sites far out")
-    narrow = as_single((likelihood, rows, beliefs.mean, beliefs.variance))
+    narrow = as_single((likelihood, rows, beliefs.marginals))
     require_single(jax.eval_shape(augmentation.expected_sites, *narrow), f"{name}'s sites")
     _check_blocks(augmentation, likelihood, name)
     rows, beliefs = _grid(likelihood, y, _LATENTS, (0.0,), side)
     for block in augmentation.blocks(likelihood):
-        _check_draws(augmentation, likelihood, rows, beliefs.mean, block, name)
+        _check_draws(augmentation, likelihood, rows, beliefs.marginals.mean, block, name)
 
 
 def _grid(
@@ -80,39 +80,37 @@ def _grid(
     y, mean, variance = (g.ravel() for g in np.meshgrid(targets, means, variances))
     columns = range(likelihood.latent_size)
     side = {name: np.full(len(y), float(value)) for name, value in side_information.items()}
-    beliefs = Beliefs(
+    marginals = Marginals(
         np.stack([np.roll(mean, q) for q in columns], axis=1),
         np.stack([np.roll(variance, q) for q in columns], axis=1),
-        side,
     )
-    return Rows(y, None, side), beliefs
+    return Rows(y, None, side), Beliefs(marginals, side)
 
 
 def _check_bound(
     augmentation: Augmentation, likelihood: Likelihood, rows: Rows, beliefs: Beliefs, name: str
 ) -> None:
-    sites = augmentation.expected_sites(likelihood, rows, beliefs.mean, beliefs.variance)
+    sites = augmentation.expected_sites(likelihood, rows, beliefs.marginals)
     require_finite(sites, f"{name}'s sites")
     require(np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
-    bound = np.asarray(sites.expected(beliefs.mean, beliefs.variance))
+    bound = np.asarray(sites.expected(beliefs.marginals))
     log_prob, weights = log_prob_at_nodes(likelihood, rows.y, beliefs)
     value = log_prob @ weights
-    if augmentation.is_exact:
+    mean, variance = beliefs.marginals
+    if augmentation.sites_are_fixed:
         require_equal(bound, value, f"{name} says it is exact", rtol=1e-9, atol=1e-9)
-        elsewhere = augmentation.expected_sites(
-            likelihood, rows, beliefs.mean + 1, 2 * beliefs.variance
-        )
+        elsewhere = augmentation.expected_sites(likelihood, rows, Marginals(mean + 1, 2 * variance))
         for one, other in zip(sites, elsewhere, strict=True):
             require_equal(one, other, f"{name} says it is exact but its sites depend on f")
     excess = np.max(bound - value)
     require(excess <= 1e-9, f"{name}'s bound is above E log p(y | f), by {excess:.3e}.")
     if not augmentation.is_tight:
         return
-    nothing = np.zeros_like(beliefs.variance)
-    at_point = augmentation.expected_sites(likelihood, rows, beliefs.mean, nothing)
-    known = jax.vmap(likelihood.log_prob)(rows.y, beliefs.mean, beliefs.side)
+    point = Marginals.known(mean)
+    at_point = augmentation.expected_sites(likelihood, rows, point)
+    known = jax.vmap(likelihood.log_prob)(rows.y, mean, beliefs.side)
     what = f"{name}'s bound is not tight where f is known"
-    require_equal(at_point.expected(beliefs.mean, nothing), known, what, rtol=1e-9, atol=1e-9)
+    require_equal(at_point.expected(point), known, what, rtol=1e-9, atol=1e-9)
 
 
 def _check_optimality(
@@ -121,30 +119,24 @@ def _check_optimality(
     """Sites made for another belief are a bound too, never a greater one."""
 
     @jax.jit
-    def bound(mean, variance):
-        sites = augmentation.expected_sites(likelihood, rows, mean, variance)
-        return sites.expected(beliefs.mean, beliefs.variance)
+    def bound(marginals):
+        sites = augmentation.expected_sites(likelihood, rows, marginals)
+        return sites.expected(beliefs.marginals)
 
-    best = np.asarray(bound(beliefs.mean, beliefs.variance))
+    mean, variance = beliefs.marginals
+    best = np.asarray(bound(beliefs.marginals))
     for block in augmentation.blocks(likelihood):
         inside = np.isin(np.arange(likelihood.latent_size), block)
         for shift, factor in ((0.5, 1.0), (-0.5, 1.0), (0.0, 3.0), (0.0, 0.3)):
-            other = np.asarray(
-                bound(
-                    beliefs.mean + shift * inside,
-                    np.where(inside, factor, 1.0) * beliefs.variance,
-                )
-            )
+            scale = np.where(inside, factor, 1.0)
+            other = np.asarray(bound(Marginals(mean + shift * inside, scale * variance)))
             require(
                 np.all(other <= best + 1e-12 * (1 + np.abs(best))),
                 f"{name}'s law of the auxiliary variable is not the best: another belief about f "
                 f"gives a bound greater by {np.max(other - best):.3e}.",
             )
 
-    def total(mean, variance):
-        return jnp.sum(bound(mean, variance))
-
-    slopes = jax.grad(total, (0, 1))(beliefs.mean, beliefs.variance)
+    slopes = jax.grad(lambda marginals: jnp.sum(bound(marginals)))(beliefs.marginals)
     for slope in slopes:
         what = f"{name}'s bound is not stationary in the law of the auxiliary variable"
         require_equal(slope, np.zeros_like(slope), what, atol=1e-9)
@@ -177,8 +169,7 @@ def _check_draws(
         at = [
             augmentation.log_conditional(likelihood, rows, w, place, block) for place in (f, moved)
         ]
-        nothing = jnp.zeros_like(f)
-        joint = [sites.expected(place * inside, nothing) for place in (f, moved)]
+        joint = [sites.expected(Marginals.known(place * inside)) for place in (f, moved)]
         differences = jnp.stack([j - c for j, c in zip(joint, at, strict=True)])
         return sites, differences, jnp.exp(at[1] - at[0])
 

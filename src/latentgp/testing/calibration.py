@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Key
 
 from latentgp.fit import fit
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
-from latentgp.inference.sites.profiled_bound import settle
+from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
@@ -48,7 +48,7 @@ class Calibration(NamedTuple):
     Attributes:
         below: posterior probability of a latent below the true one, for R replications; uniform
             in [0, 1] where posteriors are exact. NaN where there was no finite posterior.
-        converged: whether each fit settled.
+        converged: whether each fit converged.
     """
 
     below: Float[np.ndarray, "R N Q"]
@@ -111,7 +111,7 @@ def simulate_calibration(
     f, y = from_prior(model, given, jax.random.split(key_data, replications))
     keys = jax.random.split(key_fits, replications)
     if isinstance(method, SiteMethod):
-        algorithm = method.algorithm(model).until_settled()
+        algorithm = method.algorithm(model).until_converged()
         ready = algorithm.representation.initialise(given.X, None, model.kernel, keys[0])
         algorithm = dataclasses.replace(algorithm, representation=ready)
         return Calibration(*map(np.asarray, _settled(algorithm, model, given, f, y)))
@@ -207,7 +207,7 @@ def _settled(
 
     def one(own: tuple[Array, Array]) -> tuple[Array, Array]:
         data = eqx.tree_at(lambda data: data.y, given, own[1])
-        settled = settle(algorithm, model, data, algorithm.init(model, data).sites)
+        settled = converge(algorithm, model, data, algorithm.init(model, data).sites)
         mean, variance = settled.posterior.marginals(data.X)
         below = ndtr((own[0] - prior_mean(model, data) - mean) / jnp.sqrt(variance))
         return below, settled.change <= algorithm.tolerance

@@ -12,7 +12,7 @@ from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.representations.latent_axis import latent_grams
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
-from latentgp.testing.methods import settled
+from latentgp.testing.methods import converged
 from latentgp.testing.numerics import hermite_nodes, require
 
 _NODES = {1: 400, 2: 120, 3: 60, 4: 24}
@@ -42,7 +42,7 @@ def check_evidence(
     """
     name = f"{type(method).__name__} of {type(model.likelihood).__name__}"
     truth = log_evidence_by_quadrature(model, data)
-    own = float(settled(method, model, data).bound)
+    own = float(converged(method, model, data).bound)
     says = f"{name}: the log evidence is {own:.6f} where quadrature gives {truth:.6f}"
     if method.algorithm(model).evidence_kind(model) == "lower bound":
         require(own <= truth + tolerance, f"{says}, so it is no lower bound.")

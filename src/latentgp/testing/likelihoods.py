@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.parameters.space import ParameterSpace
 from latentgp.runtime.x64 import double_precision
@@ -30,10 +30,9 @@ _LEVELS = np.array([0.025, 0.3, 0.5, 0.9])
 
 
 class Beliefs(NamedTuple):
-    """Rows of latent means and variances, and the rows' side information."""
+    """Marginals of the latents at rows, and the rows' side information."""
 
-    mean: Float[np.ndarray, "N Q"]
-    variance: Float[np.ndarray, "N Q"]
+    marginals: Marginals
     side: dict[str, Float[np.ndarray, "N"]]
 
 
@@ -103,7 +102,8 @@ def log_prob_at_nodes(
 ) -> tuple[Float[np.ndarray, "N S"], Float[np.ndarray, "S"]]:
     """Log p(y | f) at quadrature nodes of f ~ N(mean, diag(variance)), and their weights."""
     nodes, weights = nodes_of(likelihood)
-    f = beliefs.mean[:, None] + np.sqrt(beliefs.variance)[:, None] * nodes
+    mean, variance = beliefs.marginals
+    f = mean[:, None] + np.sqrt(variance)[:, None] * nodes
     along = jax.vmap(jax.vmap(likelihood.log_prob, (None, 0, None)), (0, 0, 0))
     return np.asarray(jax.jit(along)(y, f, beliefs.side)), weights
 
@@ -124,9 +124,12 @@ def nodes_of(
 def _beliefs(latent_size: int, side_information: Mapping[str, float]) -> Beliefs:
     mean, variance = (g.ravel() for g in np.meshgrid(_MEANS, _VARIANCES))
     columns = range(latent_size)
-    return Beliefs(
+    marginals = Marginals(
         np.stack([np.roll(mean, q) for q in columns], axis=1),
         np.stack([np.roll(variance, 2 * q) for q in columns], axis=1),
+    )
+    return Beliefs(
+        marginals,
         {name: np.full(len(mean), float(value)) for name, value in side_information.items()},
     )
 
@@ -155,8 +158,8 @@ def _predictive_density(likelihood: Likelihood, y: np.ndarray, beliefs: Beliefs)
 
 def _each(beliefs: Beliefs) -> list[tuple[Any, Any, dict[str, Any]]]:
     return [
-        (beliefs.mean[n], beliefs.variance[n], {k: v[n] for k, v in beliefs.side.items()})
-        for n in range(len(beliefs.mean))
+        (mean, variance, {name: values[n] for name, values in beliefs.side.items()})
+        for n, (mean, variance) in enumerate(zip(*beliefs.marginals, strict=True))
     ]
 
 
@@ -164,7 +167,7 @@ def _check_density(
     likelihood: Likelihood, y: np.ndarray, spacing: np.ndarray, beliefs: Beliefs
 ) -> None:
     over = jax.jit(jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0)))
-    log_prob = np.asarray(over(y, beliefs.mean, beliefs.side))
+    log_prob = np.asarray(over(y, beliefs.marginals.mean, beliefs.side))
     require(not np.any(np.isnan(log_prob)), f"{_name(likelihood)}.log_prob is NaN.")
     total = np.exp(log_prob) @ spacing
     what = f"The density of {_name(likelihood)} does not add up to one over the targets"
@@ -215,9 +218,9 @@ def _check_classes(
         return "class_probabilities"
     name = _name(likelihood)
     require_equal(y, np.arange(len(y)), f"The targets of {name}, which are classes")
-    given = jax.vmap(likelihood.class_probabilities)(beliefs.mean, beliefs.side)
+    given = jax.vmap(likelihood.class_probabilities)(beliefs.marginals.mean, beliefs.side)
     over = jax.vmap(jax.vmap(likelihood.log_prob, (0, None, None)), (None, 0, 0))
-    values = np.exp(over(y, beliefs.mean, beliefs.side))
+    values = np.exp(over(y, beliefs.marginals.mean, beliefs.side))
     values /= values.sum(axis=1, keepdims=True)
     what = f"{name}.class_probabilities differ from exp(log_prob)"
     require_equal(given, values, what, rtol=1e-12, atol=1e-12)
@@ -240,8 +243,8 @@ def _check_samples(
     if not _has(lambda: likelihood.sample(jax.random.key(0), *_first(beliefs))):
         return "sample"
     key_f, key_y = jax.random.split(jax.random.key(0))
-    noise = jax.random.normal(key_f, (_DRAWS, *beliefs.mean.shape))
-    f = beliefs.mean + np.sqrt(beliefs.variance) * noise
+    mean, variance = beliefs.marginals
+    f = mean + np.sqrt(variance) * jax.random.normal(key_f, (_DRAWS, *mean.shape))
     keys = jax.random.split(key_y, f.shape[:2])
     draw = jax.jit(jax.vmap(jax.vmap(likelihood.sample), (0, 0, None)))
     draws = np.asarray(draw(keys, f, beliefs.side))
@@ -295,11 +298,11 @@ def _check_gradients(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs)
     for method in ("expected_log_prob", "predictive_log_prob"):
 
         def total(point: tuple, method: str = method) -> Any:
-            vector, mean, variance = point
+            vector, marginals = point
             own = space.to_model(vector)
-            return jnp.sum(getattr(own, method)(rows, mean, variance, beliefs.side))
+            return jnp.sum(getattr(own, method)(rows, marginals, beliefs.side))
 
-        point = (jnp.asarray(space.to_vector()), beliefs.mean, beliefs.variance)
+        point = (jnp.asarray(space.to_vector()), beliefs.marginals)
         gradient = jax.jit(jax.grad(total))(point)
         what = f"The gradient of {_name(likelihood)}.{method}"
         require_gradient(jax.jit(total), point, gradient, what, rtol=1e-5)
@@ -308,24 +311,23 @@ def _check_gradients(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs)
 def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) -> None:
     """At zero variance of the latents every expectation is the value at their mean."""
     methods = ("expected_log_prob", "predictive_log_prob")[: 2 if likelihood.is_normalised else 1]
-    nothing = np.zeros_like(beliefs.variance)
-    arguments = (beliefs.mean, nothing, beliefs.side)
-    expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, beliefs.mean, beliefs.side))
+    mean = beliefs.marginals.mean
+    known = Marginals(mean, np.zeros_like(mean))
+    arguments = (known, beliefs.side)
+    expected = np.asarray(jax.vmap(likelihood.log_prob)(rows, beliefs.marginals.mean, beliefs.side))
     name = _name(likelihood)
     for method in methods:
         value = getattr(likelihood, method)(rows, *arguments)
         what = f"{name}.{method} at zero variance differs from log_prob"
         require_equal(value, expected, what, rtol=1e-8, atol=1e-8)
 
-    def total(mean, variance):
-        return jnp.sum(likelihood.expected_log_prob(rows, mean, variance, beliefs.side))
-
-    slopes = jax.grad(total, (0, 1))(beliefs.mean, nothing)
+    slope = jax.grad(lambda f: jnp.sum(likelihood.expected_log_prob(rows, f, beliefs.side)))
+    slopes = slope(known)
     require_finite(slopes, f"The gradient of {name}.expected_log_prob at zero variance")
     # d/dv E log p is half the expected curvature: near zero variance it must not jump.
-    nearby = jax.grad(total, 1)(beliefs.mean, np.full_like(nothing, 1e-6))
+    nearby = slope(Marginals(mean, np.full_like(mean, 1e-6))).variance
     require_equal(
-        slopes[1],
+        slopes.variance,
         nearby,
         f"The gradient of {name}.expected_log_prob in the variance at zero",
         rtol=1e-3,
@@ -333,18 +335,18 @@ def _check_limits(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) ->
     )
     if _has(lambda: likelihood.conditional_moments(*_first(beliefs))):
         moments = likelihood.predictive_moments(*arguments)
-        own = jax.vmap(likelihood.conditional_moments)(beliefs.mean, beliefs.side)
+        own = jax.vmap(likelihood.conditional_moments)(beliefs.marginals.mean, beliefs.side)
         for value, other, which in zip(moments, own, ("mean", "variance"), strict=True):
             what = f"{name}'s predictive {which} at zero variance of the latents"
             require_equal(value, other, what, rtol=1e-8, atol=1e-8)
     if _has(lambda: likelihood.cdf(jnp.asarray(rows[0]), *_first(beliefs))):
         value = likelihood.predictive_cdf(rows, *arguments)
-        own = jax.vmap(likelihood.cdf)(rows, beliefs.mean, beliefs.side)
+        own = jax.vmap(likelihood.cdf)(rows, beliefs.marginals.mean, beliefs.side)
         what = f"{name}'s predictive CDF at zero variance of the latents"
         require_equal(value, own, what, rtol=1e-8, atol=1e-8)
     if _has(lambda: likelihood.class_probabilities(*_first(beliefs))):
         value = likelihood.predictive_probabilities(*arguments)
-        own = jax.vmap(likelihood.class_probabilities)(beliefs.mean, beliefs.side)
+        own = jax.vmap(likelihood.class_probabilities)(beliefs.marginals.mean, beliefs.side)
         what = f"{name}'s predictive probabilities at zero variance of the latents"
         require_equal(value, own, what, rtol=1e-8, atol=1e-8)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.likelihoods import Likelihood
+from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.rules.base import SiteRule
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -52,44 +52,47 @@ def check_rule(
     rule.check(likelihood)
     require(0 < rule.step_size <= 1, f"{name}.step_size is {rule.step_size}, not in (0, 1].")
     targets = np.asarray(targets, np.float64)
-    which, mean, variance = (
-        g.ravel() for g in np.meshgrid(np.arange(len(targets)), _MEANS, _VARIANCES)
-    )
+    which, *moments = (g.ravel() for g in np.meshgrid(np.arange(len(targets)), _MEANS, _VARIANCES))
     y = targets[which]
-    mean, variance = (
-        np.stack([np.roll(column, q) for q in range(likelihood.latent_size)], axis=1)
-        for column in (mean, variance)
+    marginals = Marginals(
+        *(
+            np.stack([np.roll(column, q) for q in range(likelihood.latent_size)], axis=1)
+            for column in moments
+        )
     )
+    mean, variance = marginals
     side = {key: np.full(len(y), float(value)) for key, value in (side_information or {}).items()}
     rows = Rows(y, None, side)
     current = GaussianSites(0.3 * jnp.sign(mean), 0.2 / variance, jnp.zeros(len(y)))
-    sites = jax.jit(type(rule).sites)(rule, likelihood, rows, mean, variance, current)
+    sites = jax.jit(type(rule).sites)(rule, likelihood, rows, marginals, current)
     for field, values in sites._asdict().items():
         shape = y.shape[:1] if field == "log_constant" else mean.shape
         require(values.shape == shape, f"{name}'s {field} has shape {values.shape}, not {shape}.")
     require_finite(sites, f"{name}'s sites")
     signed = rule.signed(likelihood)
     require(signed or np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
-    if rule.goal == "bound":
-        log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(mean, variance, side))
-        excess = np.max(np.asarray(sites.expected(mean, variance)) - log_prob @ weights)
+    if rule.is_variational:
+        log_prob, weights = log_prob_at_nodes(likelihood, y, Beliefs(marginals, side))
+        excess = np.max(np.asarray(sites.expected(marginals)) - log_prob @ weights)
         require(excess <= tolerance, f"{name}'s value is above E log p(y | f), by {excess:.3e}.")
-        _check_derivatives(rule, likelihood, rows, mean, variance, current, sites, name)
-    elif rule.goal == "mode":
+        _check_derivatives(rule, likelihood, rows, marginals, current, sites, name)
+    elif rule.at_the_mode() is not None:
         _check_expansion(likelihood, rows, mean, sites, name)
     else:
-        _check_moments(rule, likelihood, rows, mean, variance, current, sites, tolerance)
+        _check_moments(rule, likelihood, rows, marginals, current, sites, tolerance)
     half = Rows(y[1::2], None, {key: values[1::2] for key, values in side.items()})
     some = jax.tree.map(lambda a: a[1::2], current)
-    alone = rule.sites(likelihood, half, mean[1::2], variance[1::2], some)
+    some_of = Marginals(mean[1::2], variance[1::2])
+    alone = rule.sites(likelihood, half, some_of, some)
     for one, other in zip(alone, sites, strict=True):
         require_equal(one, other[1::2], f"{name}'s rows influence each other", atol=1e-12)
-    if rule.is_exact(likelihood):
-        elsewhere = rule.sites(likelihood, rows, mean + 1, 2 * variance, GaussianSites.none(mean))
+    if rule.sites_are_fixed(likelihood):
+        other_place = Marginals(mean + 1, 2 * variance)
+        elsewhere = rule.sites(likelihood, rows, other_place, GaussianSites.none(mean))
         for one, other in zip(elsewhere, sites, strict=True):
-            what = f"{name} says it is exact but its sites depend on f"
+            what = f"{name} says its sites are fixed but they depend on f"
             require_equal(one, other, what, rtol=1e-10, atol=1e-10)
-    narrow = as_single((likelihood, rows, mean, variance, current))
+    narrow = as_single((likelihood, rows, marginals, current))
     require_single(jax.eval_shape(rule.sites, *narrow), f"{name}'s sites")
 
 
@@ -97,18 +100,17 @@ def _check_derivatives(
     rule: SiteRule,
     likelihood: Likelihood,
     rows: Rows,
-    mean: np.ndarray,
-    variance: np.ndarray,
+    marginals: Marginals,
     current: GaussianSites,
     sites: GaussianSites,
     name: str,
 ) -> None:
-    def value(mean, variance):
-        sites = rule.sites(likelihood, rows, mean, variance, current)
-        return jnp.sum(sites.expected(mean, variance))
+    def value(marginals):
+        sites = rule.sites(likelihood, rows, marginals, current)
+        return jnp.sum(sites.expected(marginals))
 
-    in_mean, in_variance = jax.jit(jax.grad(value, (0, 1)))(mean, variance)
-    slope = sites.linear - sites.precision * mean
+    in_mean, in_variance = jax.jit(jax.grad(value))(marginals)
+    slope = sites.linear - sites.precision * marginals.mean
     what = f"{name}'s linear - precision mean is not the derivative of its value in the mean"
     require_equal(slope, in_mean, what, rtol=1e-8, atol=1e-8)
     # A precision held at zero keeps the posterior proper where the true one is negative.
@@ -123,13 +125,12 @@ def _check_expansion(
 ) -> None:
     """Near the mean the factors are log p(y | f), to second order wherever that is concave."""
     log_prob = jax.vmap(likelihood.log_prob)
-    nothing = jnp.zeros_like(sites.precision)
     step = 1e-3
     for latent in range(likelihood.latent_size):
         move = np.zeros_like(mean)
         move[:, latent] = step
         ahead, here, behind = (log_prob(rows.y, mean + s * move, rows.side) for s in (1, 0, -1))
-        own = [sites.expected(mean + s * move, nothing) for s in (1, 0, -1)]
+        own = [sites.expected(Marginals.known(mean + s * move)) for s in (1, 0, -1)]
         require_equal(own[1], here, f"{name}'s factor at the mean", rtol=1e-10, atol=1e-10)
         slope, own_slope = (ahead - behind) / (2 * step), (own[0] - own[2]) / (2 * step)
         require_equal(own_slope, slope, f"{name}'s slope at the mean", rtol=1e-4, atol=1e-4)
@@ -146,17 +147,17 @@ def _check_moments(
     rule: SiteRule,
     likelihood: Likelihood,
     rows: Rows,
-    mean: np.ndarray,
-    variance: np.ndarray,
+    marginals: Marginals,
     current: GaussianSites,
     sites: GaussianSites,
     tolerance: float,
 ) -> None:
     """Cavity times site^power against cavity times p(y | f)^power, by quadrature."""
     name, power = type(rule).__name__, rule.power
+    mean, variance = marginals
     left = 1 / variance - power * np.asarray(current.precision)
     cavity_mean = (mean / variance - power * np.asarray(current.linear)) / left
-    cavity = Beliefs(cavity_mean, 1 / left, dict(rows.side))
+    cavity = Beliefs(Marginals(cavity_mean, 1 / left), dict(rows.side))
     log_prob, weights = log_prob_at_nodes(likelihood, rows.y, cavity)
     tilted = np.exp(power * log_prob) * weights
     mass = tilted.sum(axis=1)

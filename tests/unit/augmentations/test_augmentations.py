@@ -16,7 +16,8 @@ from latentgp.augmentations.heteroscedastic import NoiseAuxiliary
 from latentgp.augmentations.polya_gamma import Auxiliary, LogisticPowers
 from latentgp.distributions import PolyaGamma
 from latentgp.inference.sites.algorithm import SiteInference, rows_of
-from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, initial_sites
+from latentgp.likelihoods import Marginals
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.testing.numerics import hermite_nodes
@@ -46,7 +47,7 @@ def given(augmentation, likelihood, rows, f, block, auxiliary):
     """Log p(y, w | f): sites of every value of w (first axis) of every row."""
     sites = jax.vmap(
         lambda w: augmentation.conditional_sites(likelihood, rows, w, f, block).expected(
-            f, jnp.zeros_like(f)
+            Marginals.known(f)
         )
     )(auxiliary)
     return np.array(sites).T
@@ -232,11 +233,11 @@ def test_a_wide_prior_does_not_lead_to_a_wide_stationary_point(x64, variance):
     model = lgp.LatentGP(lgp.RBF(3.0, variance=variance), lgp.LogisticSoftmax(classes=3))
     algorithm = lgp.AugmentedVI(tolerance=1e-9, max_updates=2000).algorithm(model)
     data, shape = lgp.Data(inputs, y).to_device(), (60, 3)
-    nothing, prior = jnp.zeros(shape), jnp.full(shape, variance)
-    none = GaussianSites.none(nothing)
-    wide = algorithm.rule.sites(model.likelihood, rows_of(data), nothing, prior, none)
-    stuck = settle(algorithm, model, data, wide)
-    found = settle(algorithm, model, data, initial_sites(algorithm, model, data))
+    prior = Marginals(jnp.zeros(shape), jnp.full(shape, variance))
+    none = GaussianSites.none(prior.mean)
+    wide = algorithm.rule.sites(model.likelihood, rows_of(data), prior, none)
+    stuck = converge(algorithm, model, data, wide)
+    found = converge(algorithm, model, data, initial_sites(algorithm, model, data))
     assert found.bound > stuck.bound + 20
     losses = []
     for posterior in (found.posterior, stuck.posterior):
@@ -300,8 +301,8 @@ def test_the_gap_is_what_the_bound_falls_short_of_the_other(x64, likelihood, rep
     settings = {"key": jax.random.key(0), "learn_hyperparameters": False}
     posterior = lgp.fit(model, data, method=lgp.AugmentedVI(representation), **settings).posterior
     gap = lgp.augmentation_gap(posterior, data)
-    mean, variance = (part.reshape(12, -1) for part in posterior.predict_f(data.X))
-    expected = likelihood.expected_log_prob(data.y, mean, variance, {}) @ data.weights
+    marginals = Marginals(*(part.reshape(12, -1) for part in posterior.predict_f(data.X)))
+    expected = likelihood.expected_log_prob(data.y, marginals, {}) @ data.weights
     kl = posterior.latent.kl
     error = 0.02 if likelihood.latent_size > 2 else 1e-3  # of 256 points in three dimensions
     np.testing.assert_allclose(

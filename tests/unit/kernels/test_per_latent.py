@@ -11,7 +11,7 @@ import pytest
 import latentgp as lgp
 from latentgp import persistence
 from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
-from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, evaluate, initial_sites
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import log_evidence
 from latentgp.representations.inducing.selection import select_points
@@ -200,7 +200,7 @@ class TestEqualParts:
 
     def test_posteriors(self, x64, representation):
         shared, own = (
-            settle(*self.ready(representation, kernel))
+            converge(*self.ready(representation, kernel))
             for kernel in (KERNEL, lgp.PerLatent(KERNEL, KERNEL))
         )
         np.testing.assert_allclose(own.bound, shared.bound, rtol=1e-10)

@@ -23,6 +23,7 @@ from latentgp.inference.batches.natural_gradient import (
 )
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
 from latentgp.kernels import PerLatent
+from latentgp.likelihoods.base import Marginals
 from latentgp.likelihoods.multiclass import LogisticSoftmax, SomeOfLogisticSoftmax
 from latentgp.models import LatentGP
 from latentgp.numerics.sums import sum_over_first
@@ -131,9 +132,9 @@ class SomeClassesInference(BatchInference):
         y = batch.y.astype(int)
         number = jnp.full(len(terms), len(drawn)).at[drawn].set(jnp.arange(len(drawn)))
         others = jnp.sum(jnp.where((number == len(drawn))[:, None], terms, 0.0), axis=0)
-        own_mean = jnp.take_along_axis(means, y[None], axis=0).T
-        one = jnp.ones_like(own_mean)
-        own = logistic_bound(one, jnp.zeros_like(one), own_mean, variance[:, None])
+        own = Marginals(jnp.take_along_axis(means, y[None], axis=0).T, variance[:, None])
+        one = jnp.ones_like(own.mean)
+        own = logistic_bound(one, jnp.zeros_like(one), own)
         return eqx.tree_at(
             lambda data: (data.y, data.side_information),
             batch,

@@ -192,16 +192,16 @@ class StochasticInference(BatchInference):
         posterior = self.posterior(state, model)
         learning = self._learns(state)
 
-        def update(data, mean, variance):
+        def update(data, marginals):
             offset, pull_offset = jax.vjp(lambda model: prior_mean(model, data), model)
-            mean, rows = mean + offset, rows_of(data)
-            none = GaussianSites.none(mean)
-            sites = self.algorithm.new_sites(model, rows, mean, variance, none)
-            bound = jnp.sum(sites.expected(mean, variance))
+            marginals, rows = marginals.shifted(offset), rows_of(data)
+            none = GaussianSites.none(offset)
+            sites = self.algorithm.new_sites(model, rows, marginals, none)
+            bound = jnp.sum(sites.expected(marginals))
             if not learning:
                 return sites.about(offset), (bound, None)
-            (through_mean,) = pull_offset(sites.linear - sites.precision * mean)
-            in_model = slope_of_sites(self.algorithm, model, (rows, mean, variance, none))
+            (through_mean,) = pull_offset(sites.linear - sites.precision * marginals.mean)
+            in_model = slope_of_sites(self.algorithm, model, (rows, marginals, none))
             return sites.about(offset), (bound, jax.tree.map(jnp.add, in_model, through_mean))
 
         none = jax.tree.map(jnp.zeros_like, model if learning else None)
@@ -384,11 +384,10 @@ def bound_of_rows(
     def add(carry, chunk, real):
         bound, deficit = carry
         blocks, prior = kernel_blocks(model.kernel, posterior.points, chunk.X)
-        mean, variance = posterior.block_marginals(blocks, prior)
-        mean = mean + prior_mean(model, chunk)
-        none = GaussianSites.none(mean)
-        sites = algorithm.new_sites(model, rows_of(chunk), mean, variance, none)
-        terms = jnp.where(real, sites.expected(mean, variance), 0.0)
+        marginals = posterior.block_marginals(blocks, prior).shifted(prior_mean(model, chunk))
+        none = GaussianSites.none(marginals.mean)
+        sites = algorithm.new_sites(model, rows_of(chunk), marginals, none)
+        terms = jnp.where(real, sites.expected(marginals), 0.0)
         left = residuals(precision, blocks, prior)
         lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
         return (bound + jnp.sum(terms), deficit + lost), None

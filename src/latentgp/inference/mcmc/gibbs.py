@@ -74,7 +74,7 @@ class Gibbs(eqx.Module):
         rule: gives the augmentation.
         space: the hyper-parameters; none are free if they are fixed.
         update: how they are updated.
-        alpha: of the divergence that a sparse representation minimises.
+        power: of the prior variance given the inducing variables: 0 is variational, 1 is FITC.
         over_relaxation: of the draws of latents, where they are not collapsed out before.
         slow_rows: how many rows are updated more often.
     """
@@ -83,7 +83,7 @@ class Gibbs(eqx.Module):
     rule: AugmentationRule
     space: ParameterSpace
     update: HyperUpdate = eqx.field(static=True, default="slice")
-    alpha: float = eqx.field(static=True, default=0.0)
+    power: float = eqx.field(static=True, default=0.0)
     over_relaxation: float = eqx.field(static=True, default=0.0)
     slow_rows: int = eqx.field(static=True, default=0)
 
@@ -207,7 +207,7 @@ class Gibbs(eqx.Module):
         automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
         single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
         few = single[: min(self.slow_rows, len(single) // 2)]
-        if not (automatic and few.size and self.representation.is_exact):
+        if not (automatic and few.size and self.representation.one_coefficient_a_row):
             return None
         return jnp.asarray(few)
 
@@ -271,7 +271,7 @@ class Gibbs(eqx.Module):
         self, vector: Float[Array, "P"], data: Data, coefficients: Float[Array, "Q M"]
     ) -> Float[Array, "Q M"]:
         kernel = self.space.to_model(vector).kernel
-        return self.representation.sampler(kernel, data.X, self.alpha).white(coefficients)
+        return self.representation.sampler(kernel, data.X, self.power).white(coefficients)
 
     def _carry(
         self,
@@ -290,7 +290,7 @@ class Gibbs(eqx.Module):
     def _sampler(self, model: LatentGP, data: Data, known: SiteSampler | None) -> SiteSampler:
         if known is not None:
             return known
-        return self.representation.sampler(model.kernel, data.X, self.alpha)
+        return self.representation.sampler(model.kernel, data.X, self.power)
 
 
 def run_gibbs(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
@@ -73,21 +74,18 @@ class WhiteTarget(eqx.Module):
             return self.fixed
         return self.representation.whitening(model.kernel, self.data.X)
 
-    def conditional(
-        self, model: LatentGP, white: Float[Array, "Q M"]
-    ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-        """Means and variances of f at the rows given the coefficients."""
-        mean, variance = self.whitening(model).conditional(white)
-        return mean + prior_mean(model, self.data), variance
+    def conditional(self, model: LatentGP, white: Float[Array, "Q M"]) -> Marginals:
+        """Those of f at the rows given the coefficients."""
+        return self.whitening(model).conditional(white).shifted(prior_mean(model, self.data))
 
     def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:
         """Log p(y | v), or what stands for it through inducing points, in nats."""
-        mean, variance = self.conditional(model, white)
+        marginals = self.conditional(model, white)
         y, side = self.data.y, dict(self.data.side_information)
         if self.representation.one_coefficient_a_row:
-            terms = jax.vmap(model.likelihood.log_prob)(y, mean, side)
+            terms = jax.vmap(model.likelihood.log_prob)(y, marginals.mean, side)
         else:
-            terms = model.likelihood.expected_log_prob(y, mean, variance, side)
+            terms = model.likelihood.expected_log_prob(y, marginals, side)
         return jnp.sum(terms) if self.data.weights is None else terms @ self.data.weights
 
     def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:

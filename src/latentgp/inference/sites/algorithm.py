@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.inference.sites.anderson import Update, residual_norm
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.posteriors.evidence import EvidenceKind
 from latentgp.representations.base import LatentPosterior, Representation
@@ -27,7 +28,6 @@ from latentgp.typing import Array
 _FINAL_TOLERANCE = 1e-9
 _FINAL_UPDATES = 100
 _ROUGH_TOLERANCE = 1e-3
-_ROUNDS_ALONE = 10
 
 
 class SiteState(NamedTuple):
@@ -43,8 +43,8 @@ class Read(NamedTuple):
 
     Attributes:
         posterior: given the sites that are updated.
-        bound: of that posterior (of a mode that is sought, its log density), in nats.
-        merit: what updates are to raise: the bound, or less the size of the next update.
+        bound: the rule's objective at that posterior, in nats.
+        merit: what updates are to raise, see `SiteRule.merit`.
         update: of its sites.
     """
 
@@ -84,19 +84,19 @@ class SiteInference(eqx.Module):
         tolerance: float = 1e-5,
         max_updates: int = 4,
     ) -> "SiteInference":
-        """The algorithm for a model: its rule checked, its representation suited to the sites.
+        """The algorithm for a model: its rule checked, its representation configured.
 
         Raises:
             InputError: the rule cannot be used on the likelihood.
         """
         rule.check(model.likelihood)
-        signed = rule.signed(model.likelihood)
-        suited = representation.suited(signed=signed, power=rule.power)
+        signed = (rule.at_the_mode() or rule).signed(model.likelihood)
+        configured = representation.configured_for(signed=signed, power=rule.power)
         if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
-            suited = suited.sharing()
-        return cls(suited, rule, tolerance, max_updates)
+            configured = configured.sharing()
+        return cls(configured, rule, tolerance, max_updates)
 
-    def until_settled(self) -> "SiteInference":
+    def until_converged(self) -> "SiteInference":
         """The same, for the posterior that a fit hands out."""
         return replace(
             self,
@@ -106,7 +106,7 @@ class SiteInference(eqx.Module):
 
     def rough(self) -> "SiteInference":
         """Bounds by site updates that stop early: for a search that another one goes on from."""
-        if self.rule.goal != "bound":
+        if not self.rule.is_variational:
             return self
         return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
 
@@ -121,14 +121,11 @@ class SiteInference(eqx.Module):
     def first_sites(self, model: LatentGP, data: Data) -> GaussianSites:
         """Sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
-        start = model.likelihood.latent_start(data.y, data.side_information)
-        if start is None or self.rule.goal == "moments":
-            start = offset[:, 0]
-        start = offset.at[:, 0].set(start)
-        prior = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
-        variance = self.rule.starting_variance(model.likelihood, prior)
-        sites = self.sites_alone(model, rows_of(data), start, variance)
-        return self.rule.first(sites, start, prior)
+        rows = rows_of(data)
+        variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+        start = self.rule.start(model.likelihood, rows, Marginals(offset, variance))
+        sites = self.sites_alone(model, rows, start)
+        return self.rule.first(sites, start._replace(variance=variance))
 
     def resume(
         self, model: LatentGP, data: Data, sites: GaussianSites, kept: Any = None
@@ -163,23 +160,13 @@ class SiteInference(eqx.Module):
         first = None
         for block in blocks:
 
-            def update(rows, mean, variance, sites, offset, block=block):
-                target = self.new_sites(model, rows, mean + offset, variance, sites)
-                if self.rule.goal == "mode":
-                    # Log density at the mode: that of y, less m' K^-1 m / 2, m of g.
-                    pull = sites.linear - sites.precision * (mean + offset)
-                    terms = target.expected(mean + offset, jnp.zeros_like(variance))
-                    terms = terms - 0.5 * jnp.sum(mean * pull, axis=1)
-                elif self.rule.goal == "moments":
-                    # What the evidence of the present sites, without constants, lacks.
-                    own = sites.about(offset)
-                    terms = target.expected(mean + offset, variance) + own.log_constant
-                    terms = terms - own.expected(mean, variance)
-                else:
-                    terms = target.expected(mean + offset, variance)
+            def update(rows, marginals, sites, offset, block=block):
+                of_f = marginals.shifted(offset)
+                target = self.new_sites(model, rows, of_f, sites)
+                terms = self.rule.terms(sites, target, marginals, offset)
                 new = sites.damped(target, step_size)
                 new = new if len(blocks) == 1 else sites.with_columns(new, block)
-                return new, (terms, mean + offset, variance)
+                return new, (terms, of_f)
 
             sites, after, read = self.representation.update_sites(
                 posterior, rows_read, rows_of(data), sites, prior_mean(model, data), update
@@ -187,16 +174,15 @@ class SiteInference(eqx.Module):
             first = first or read
             posterior = after
         assert first is not None
-        terms, mean, variance = first
-        whole = Update(state.sites, sites, mean, variance)
-        known = {"mode": 0.0, "moments": state.posterior.log_evidence, "bound": -state.posterior.kl}
-        bound = jnp.sum(terms) + known[self.rule.goal]
-        merit = -residual_norm(whole) if self.rule.goal == "moments" else bound
+        terms, marginals = first
+        whole = Update(state.sites, sites, marginals)
+        bound = self.rule.objective(terms, state.posterior)
+        merit = self.rule.merit(bound, residual_norm(whole))
         return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
 
     def evidence_kind(self, model: LatentGP) -> EvidenceKind:
         """What the log evidence is."""
-        if self.representation.is_exact and self.rule.is_exact(model.likelihood):
+        if self.representation.evidence_is_exact and self.rule.sites_are_fixed(model.likelihood):
             return "exact"
         is_bound = (
             self.rule.is_bound(model.likelihood) and self.representation.streaming_prior is None
@@ -204,41 +190,25 @@ class SiteInference(eqx.Module):
         return "lower bound" if is_bound else "approximation"
 
     def new_sites(
-        self,
-        model: LatentGP,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-        current: GaussianSites,
+        self, model: LatentGP, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
         """What the rule makes of a belief; `current` and the result with row weights."""
-        sites = self.rule.sites(
-            model.likelihood, rows, mean, variance, current.unweighted(rows.weights)
-        )
+        sites = self.rule.sites(model.likelihood, rows, marginals, current.unweighted(rows.weights))
         return sites.weighted(rows.weights)
 
-    def sites_alone(
-        self,
-        model: LatentGP,
-        rows: Rows,
-        mean: Float[Array, "N Q"],
-        variance: Float[Array, "N Q"],
-    ) -> GaussianSites:
-        """Proper sites made of a belief that contains none, each row with itself alone.
-
-        Moments are matched several times over, so that their nodes come to lie where a row's
-        likelihood is, however narrow it is.
-        """
+    def sites_alone(self, model: LatentGP, rows: Rows, marginals: Marginals) -> GaussianSites:
+        """Proper sites made of a belief that contains none, each row with itself alone."""
+        mean, variance = marginals
         once = rows._replace(weights=None)
         rule = self.rule.opening(model.likelihood)
 
         def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
             own_variance = variance / (1 + sites.precision * variance)
             own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
-            return proper(rule.sites(model.likelihood, once, own_mean, own_variance, sites))
+            own = Marginals(own_mean, own_variance)
+            return proper(rule.sites(model.likelihood, once, own, sites))
 
-        rounds = _ROUNDS_ALONE if rule.goal == "moments" else 1
-        sites = jax.lax.fori_loop(0, rounds, update, GaussianSites.none(mean))
+        sites = jax.lax.fori_loop(0, rule.first_updates, update, GaussianSites.none(mean))
         return sites.weighted(rows.weights)
 
 

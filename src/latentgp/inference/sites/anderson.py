@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int
 
+from latentgp.likelihoods.base import Marginals
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -20,8 +21,7 @@ class Update(NamedTuple):
 
     sites: GaussianSites
     target: GaussianSites
-    mean: Float[Array, "N Q"]
-    variance: Float[Array, "N Q"]
+    marginals: Marginals
 
 
 class History(NamedTuple):
@@ -88,11 +88,12 @@ def residual_norm(update: Update) -> Float[Array, ""]:
 def _white(update: Update, parameters: Float[Array, "2 N Q"]) -> Float[Array, "2 N Q"]:
     """Differences of sites by the Fisher information of N(mean, variance): units do not matter."""
     linear, precision = parameters
-    spread = jnp.sqrt(update.variance)
+    mean, variance = update.marginals
+    spread = jnp.sqrt(variance)
     return jnp.stack(
         [
-            spread * (linear - update.mean * precision),
-            jnp.sqrt(0.5) * update.variance * precision,
+            spread * (linear - mean * precision),
+            jnp.sqrt(0.5) * variance * precision,
         ]
     )
 

@@ -22,8 +22,8 @@ class Ascended(NamedTuple):
     Attributes:
         best: the one from the highest merit.
         step_size: of the next one; there is none where it is too short.
-        change: of the bound in the last one, relative, as if it had been a full step; of moments
-            that are matched how far it went, relative to the bound.
+        change: how far updates are from standing still, relative to the bound, see
+            `SiteRule.change`.
         updates: how many there were.
     """
 
@@ -53,21 +53,19 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     is forgotten, and a plain step from the best sites comes in its place, half as long if it
     was a plain step that failed.
     """
-    full = algorithm.rule.step_size
-    dtype = data.X.dtype
-    goal, signed = algorithm.rule.goal, algorithm.rule.signed(model.likelihood)
-    latents = model.likelihood.latent_size
-    kept = algorithm.representation.kept(model.kernel, data.X, latents)
+    rule, likelihood = algorithm.rule, model.likelihood
+    full, dtype = rule.step_size, data.X.dtype
+    kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 
     def at(sites: GaussianSites) -> Read:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
     def moved(history: History, update: Update, step_size: Float[Array, ""]) -> GaussianSites:
-        if goal == "mode" and not (signed or latents > 1):  # Newton's own steps need no secants
+        if not rule.accelerates(likelihood):
             return update.sites.damped(update.target, step_size)
-        return accelerated(history, update, step_size, signed=signed and goal != "mode")
+        return accelerated(history, update, step_size, signed=rule.signed(likelihood))
 
-    def unsettled(ascent: _Ascent) -> Bool[Array, ""]:
+    def moving(ascent: _Ascent) -> Bool[Array, ""]:
         _, step_size, change, updates = ascent.so_far
         left = (updates <= algorithm.max_updates) & (step_size >= _SHORTEST_STEP)
         return left & (change > algorithm.tolerance)
@@ -82,8 +80,8 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
         failed = fell & (history.count == 0)
         shorter = jnp.where(failed, 0.5, jnp.where(fell, 1.0, 1.5)) * step_size
         # Where even a short step fails, this is what the bound fell by in it.
-        distance = jnp.where(fell, best.merit, after.merit) / scale
-        change = distance if goal == "moments" else rise * full / step_size
+        highest = jnp.where(fell, best.merit, after.merit) / scale
+        change = rule.change(highest, rise, step_size)
         change = jnp.where(first, jnp.inf, jnp.abs(change))
         goes_on = fell & (shorter >= _SHORTEST_STEP)
         longer = history.between(best.update, after.update)
@@ -114,7 +112,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
         jnp.zeros((), jnp.int32),
     )
     start = _Ascent(start, History.empty(sites))
-    return jax.lax.while_loop(unsettled, update, start).so_far
+    return jax.lax.while_loop(moving, update, start).so_far
 
 
 def _where(condition: Bool[Array, ""], one: Any, other: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.runtime.row_scan import scan_rows
@@ -19,19 +20,19 @@ from latentgp.typing import Array
 def slope_of_sites(
     algorithm: SiteInference,
     model: LatentGP,
-    rows: tuple[Rows, Array, Array, GaussianSites],
+    rows: tuple[Rows, Marginals, GaussianSites],
 ) -> LatentGP:
     """The derivative in a model of what rows are worth, their sites and all about f held.
 
     Args:
         algorithm: whose rule makes what rows are worth.
         model: at which it is taken.
-        rows: with means and variances of f, and the sites that these contain.
+        rows: with marginals of f, and the sites that these contain.
     """
 
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
-        rows, mean, variance, sites = rows
-        return algorithm.new_sites(model, rows, mean, variance, sites).expected(mean, variance)
+        rows, marginals, sites = rows
+        return algorithm.new_sites(model, rows, marginals, sites).expected(marginals)
 
     return slope_of_rows(terms, model, rows)
 

@@ -73,7 +73,7 @@ def learn(
         stored = place(stored)
     runs = _Runs(algorithm, space, bounds, driver)
     try:
-        if data.size > _THINNED_FROM and not algorithm.representation.is_exact:
+        if data.size > _THINNED_FROM and not algorithm.representation.one_coefficient_a_row:
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
         else:

@@ -11,10 +11,11 @@ from jaxtyping import Float
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.fixed_point import Ascended
 from latentgp.inference.sites.gradients import slope_of_rows, with_kernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
-from latentgp.rules.laplace import LaplaceRule
+from latentgp.rules.base import SiteRule
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -28,31 +29,32 @@ class Mode(NamedTuple):
 
 
 @jax.jit
-def _mode_of(
+def mode_of(
     algorithm: SiteInference,
-    rule: LaplaceRule,
+    rule: SiteRule,
     model: LatentGP,
     data: Data,
     ascended: Ascended,
 ) -> Mode:
-    """What Laplace's approximation is where an ascent has ended."""
-    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    """Laplace's approximation where an ascent has ended; `rule` is that of `at_the_mode`."""
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     update = ascended.best.update
-    sites = exact.new_sites(model, rows_of(data), update.mean, update.variance, update.sites)
+    sites = exact.new_sites(model, rows_of(data), update.marginals, update.sites)
     offset = prior_mean(model, data)
     about = sites.about(offset)
     posterior = algorithm.representation.condition(model.kernel, data.X, about)
     evidence = posterior.log_evidence + jnp.sum(about.log_constant)
     # Short of the mode that holds what a whole Newton step would gain if the density were Gaussian,
     # which can be much more than there is.
-    step = algorithm.representation.pull_back(posterior, data.X, about).mean + offset - update.mean
-    before, after = (s.linear - s.precision * update.mean for s in (update.sites, sites))
+    mean = algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
+    step = mean + offset - update.marginals.mean
+    before, after = (s.linear - s.precision * update.marginals.mean for s in (update.sites, sites))
     return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
 
 
-def _slope_at_mode(
+def slope_at_mode(
     algorithm: SiteInference,
-    rule: LaplaceRule,
+    rule: SiteRule,
     model: LatentGP,
     data: Data,
     ascended: Ascended,
@@ -64,40 +66,41 @@ def _slope_at_mode(
     So the implicit term is a derivative, along s = d evidence / d mode, of the gradient with the
     sites held in their linear terms.
     """
-    mode = _mode_of(algorithm, rule, model, data, ascended)
-    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule.at_the_mode())
+    mode = mode_of(algorithm, rule, model, data, ascended)
+    exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation
 
-    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, Array, Array, Array]:
+    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, Marginals, Array]:
         own = mode.sites._replace(linear=linear).about(offset)
         posterior = representation.condition(model.kernel, data.X, own)
         pullback = representation.pull_back(posterior, data.X, own)
-        mean = pullback.mean + offset
-        pull = linear - mode.sites.precision * mean
-        return pullback.kernel, mean, pull, pullback.variance
+        marginals = pullback.marginals.shifted(offset)
+        pull = linear - mode.sites.precision * marginals.mean
+        return pullback.kernel, marginals, pull
 
-    (_, mean, _, variance) = held = pulled_back(mode.sites.linear)
+    (_, marginals, _) = held = pulled_back(mode.sites.linear)
+    mean, variance = marginals
 
     def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
-        own = exact.new_sites(model, rows, f, variance, mode.sites)
+        own = exact.new_sites(model, rows, Marginals(f, variance), mode.sites)
         return -0.5 * jnp.sum(own.precision * jax.lax.stop_gradient(variance))
 
     along = jax.grad(half_weighted_curvature)(mean)
     if mean.shape[1] > 1:
-        _, move = jax.linearize(lambda linear: pulled_back(linear)[1], mode.sites.linear)
+        _, move = jax.linearize(lambda linear: pulled_back(linear)[1].mean, mode.sites.linear)
         along = _with_ties(exact, model, rows, mode.sites, mean, move, along)
     moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))[1]
-    through_kernel, shift, through_pull, _ = jax.tree.map(jnp.add, held, moved)
-    shift = shift - mean
+    through_kernel, (shifted, _), through_pull = jax.tree.map(jnp.add, held, moved)
+    shift = shifted - mean
 
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
-        rows, mean, variance, shift, sites = rows
-        target = exact.new_sites(model, rows, mean, variance, sites)
-        slope = target.linear - target.precision * mean
-        return target.expected(mean, variance) + jnp.sum(shift * slope, axis=1)
+        rows, marginals, shift, sites = rows
+        target = exact.new_sites(model, rows, marginals, sites)
+        slope = target.linear - target.precision * marginals.mean
+        return target.expected(marginals) + jnp.sum(shift * slope, axis=1)
 
-    in_model = slope_of_rows(terms, model, (rows, mean, variance, shift, mode.sites))
+    in_model = slope_of_rows(terms, model, (rows, marginals, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     return mode.evidence, with_kernel(in_model, through_kernel)
@@ -120,7 +123,7 @@ def _with_ties(
     """
 
     def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
-        linear, precision, _ = exact.new_sites(model, rows, f, jnp.ones_like(f), sites)
+        linear, precision, _ = exact.new_sites(model, rows, Marginals(f, jnp.ones_like(f)), sites)
         return linear - precision * f
 
     _, curve = jax.linearize(slope, mean)

@@ -15,13 +15,13 @@ from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_o
 from latentgp.inference.sites.anderson import Update
 from latentgp.inference.sites.fixed_point import Ascended, ascend
 from latentgp.inference.sites.gradients import slope_of_sites, with_kernel
-from latentgp.inference.sites.laplace_evidence import _mode_of, _slope_at_mode
+from latentgp.inference.sites.laplace_evidence import mode_of, slope_at_mode
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence
 from latentgp.rows.data import Data
-from latentgp.rules.laplace import LaplaceRule
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -70,8 +70,8 @@ def spread_sites(
     posterior = algorithm.resume(model, known, known_sites).posterior
     offset = prior_mean(model, data)
 
-    def update(rows, mean, variance, sites, offset):
-        target = algorithm.sites_alone(model, rows, mean + offset, variance)
+    def update(rows, marginals, sites, offset):
+        target = algorithm.sites_alone(model, rows, marginals.shifted(offset))
         return target, target.log_constant
 
     empty = GaussianSites.none(offset)
@@ -88,7 +88,7 @@ def evaluate(
     sites: GaussianSites,
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
-    if algorithm.rule.is_exact(space.model.likelihood):
+    if algorithm.rule.sites_are_fixed(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)
     ascended = ascend(algorithm, model_at(space, vector), data, sites)
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
@@ -126,8 +126,9 @@ def slope_at(
     algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
 ) -> tuple[Float[Array, ""], LatentGP]:
     """The bound where an ascent has ended, in nats, and its derivative in the model."""
-    if isinstance(algorithm.rule, LaplaceRule):
-        return _slope_at_mode(algorithm, algorithm.rule, model, data, ascended)
+    at_the_mode = algorithm.rule.at_the_mode()
+    if at_the_mode is not None:
+        return slope_at_mode(algorithm, at_the_mode, model, data, ascended)
     return _slope_at_fixed_point(algorithm, model, data, ascended)
 
 
@@ -138,14 +139,14 @@ def _slope_at_fixed_point(
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
-    mean = pullback.mean + offset
-    rows = rows_of(data), mean, pullback.variance, update.sites
-    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * mean)
+    marginals = pullback.marginals.shifted(offset)
+    rows = rows_of(data), marginals, update.sites
+    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * marginals.mean)
     in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
     return bound, with_kernel(in_model, pullback.kernel)
 
 
-class Settled(NamedTuple):
+class Converged(NamedTuple):
     """A posterior whose sites have been updated until the bound stands still.
 
     Attributes:
@@ -154,7 +155,7 @@ class Settled(NamedTuple):
         bound: the posterior's (lower bound on the) log evidence, in nats.
         updates: how many were made.
         change: of the bound in the last update, relative.
-        stuck: how many rows kept their sites because no update could be made.
+        improper_cavities: how many rows kept their sites as their cavities are improper.
     """
 
     posterior: LatentPosterior
@@ -162,36 +163,39 @@ class Settled(NamedTuple):
     bound: Float[Array, ""]
     updates: Int[Array, ""]
     change: Float[Array, ""]
-    stuck: Int[Array, ""]
+    improper_cavities: Int[Array, ""]
 
 
-def settle(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Settled:
+def converge(
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
+) -> Converged:
     """The posterior at fixed hyper-parameters."""
-    if algorithm.rule.is_exact(model.likelihood):
-        return _settle_exact(algorithm, model, data)
+    if algorithm.rule.sites_are_fixed(model.likelihood):
+        return _converge_exact(algorithm, model, data)
     ascended = ascend(algorithm, model, data, sites)
     posterior, bound, _, update = ascended.best
     sites = update.sites
-    stuck = _stuck(algorithm, update, data)
-    if isinstance(algorithm.rule, LaplaceRule):
-        sites, posterior, bound = _mode_of(algorithm, algorithm.rule, model, data, ascended)
-    return Settled(posterior, sites, bound, ascended.updates, ascended.change, stuck)
+    improper = _improper_cavities(algorithm, update, data)
+    at_the_mode = algorithm.rule.at_the_mode()
+    if at_the_mode is not None:
+        sites, posterior, bound = mode_of(algorithm, at_the_mode, model, data, ascended)
+    return Converged(posterior, sites, bound, ascended.updates, ascended.change, improper)
 
 
 @jax.jit
-def _stuck(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
+def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """How many rows kept their sites."""
     current = update.sites.unweighted(data.weights)
-    return jnp.sum(algorithm.rule.stuck(update.variance, current))
+    return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
 
 
 @jax.jit
-def _settle_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Settled:
+def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
     state = algorithm.init(model, data)
     offset = prior_mean(model, data)
     bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
     one, none = jnp.int32(1), jnp.int32(0)
-    return Settled(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
+    return Converged(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
 
 
 @jax.jit
@@ -215,6 +219,6 @@ def _evaluate_exact(
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
     """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
     offset = prior_mean(model, data)
-    none = GaussianSites.none(offset)
-    exact = algorithm.new_sites(model, rows_of(data), offset, jnp.ones_like(offset), none)
+    none, anywhere = GaussianSites.none(offset), Marginals(offset, jnp.ones_like(offset))
+    exact = algorithm.new_sites(model, rows_of(data), anywhere, none)
     return log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))

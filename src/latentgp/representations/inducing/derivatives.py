@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
@@ -22,14 +23,14 @@ from latentgp.typing import Array
 
 def pull_rows(
     posterior: InducingPosterior, rows: tuple[Array, Array, Array]
-) -> tuple[Any, tuple[Array, Array]]:
+) -> tuple[Any, Marginals]:
     """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
 
     def step(slopes, chunk, real):
         x, linear, precision = chunk
         read = BlockRead.of(posterior, x)
         here = read.pull(linear.T * real, precision.T * real)
-        return jax.tree.map(jnp.add, slopes, here), (read.mean.T, read.variance.T)
+        return jax.tree.map(jnp.add, slopes, here), Marginals(read.mean.T, read.variance.T)
 
     start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
     return scan_rows(step, start, rows, columns=len(posterior.points))

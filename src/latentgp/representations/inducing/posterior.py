@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import lower_product
@@ -64,19 +65,19 @@ class InducingPosterior(LatentPosterior):
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
 
-    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         return self.block_marginals(*kernel_blocks(self.kernel, self.points, X))
 
     def block_marginals(
         self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
-    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+    ) -> Marginals:
         """Marginals at rows whose kernel blocks k(Z, X) and prior variances are known."""
 
         def variance(block, prior, reduction):
             return self.variance_left(prior, block, reduction @ block)
 
         variances = over_latents(variance, blocks, prior, self.reduction)
-        return block_means(blocks, self.mean_weights), variances.T
+        return Marginals(block_means(blocks, self.mean_weights), variances.T)
 
     def variance_left(
         self, prior: Float[Array, "B"], block: Float[Array, "M B"], product: Float[Array, "M B"]

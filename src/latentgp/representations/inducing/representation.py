@@ -13,6 +13,7 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
@@ -196,7 +197,7 @@ class Inducing(Representation):
             )
         return dataclasses.replace(self, number=len(points), points=points)
 
-    def suited(self, *, signed: bool, power: float) -> "Inducing":
+    def configured_for(self, *, signed: bool, power: float) -> "Inducing":
         if power and self.remembered is not None:
             raise InputError(
                 "Laplace and ExpectationPropagation cannot go on from what earlier rows said; use "
@@ -263,10 +264,8 @@ class Inducing(Representation):
             residuals = self._residuals(precision_of_prior, blocks, variances)
             if self.power:
                 about = sites.about(offset)
-                marginals = self._row_marginals(
-                    residuals, *marginals, about.linear, about.precision
-                )
-            sites, other = update(rows, *marginals, sites, offset)
+                marginals = self._row_marginals(residuals, marginals, about.linear, about.precision)
+            sites, other = update(rows, marginals, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear.T * real, about.precision.T * real
             projected = self._project(residuals, linear, precision)
@@ -293,7 +292,7 @@ class Inducing(Representation):
             precisions = over_latents(without_prior, posterior.white_lower)
             through_prior = over_latents(slope_of_trace, posterior.factor, precisions)
         slopes = self._slope_of_evidence(posterior), through_prior
-        return Pullback(*self._pull_prior(posterior, through_rows, *slopes), *marginals)
+        return Pullback(*self._pull_prior(posterior, through_rows, *slopes), marginals)
 
     def read_batch(
         self,
@@ -310,13 +309,13 @@ class Inducing(Representation):
 
         Derivatives are of the bound of the posterior, which is prior times something that is held
         as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
-        covariance they are those with the rows' sites held, the same where these are settled.)
+        covariance they are those with the rows' sites held, the same where these have converged.)
 
         Args:
             posterior: of whatever was read before.
             held: what that says about white inducing variables.
             data: rows with weights; a row of weight zero does not count.
-            update: makes of a chunk of rows and the means and variances of g there sites of g, and
+            update: makes of a chunk of rows and the marginals of g there sites of g, and
                 sums over the rows.
             nothing: such sums over no rows.
             learning: whether derivatives are wanted at all; without, they are None.
@@ -327,7 +326,7 @@ class Inducing(Representation):
         def step(carry, chunk, real):
             read = BlockRead.of(posterior, chunk.X)
             chunk = chunk.reweighted(chunk.weights * real)
-            sites, here = update(chunk, read.mean.T, read.variance.T)
+            sites, here = update(chunk, Marginals(read.mean.T, read.variance.T))
             linear, precision = sites.linear.T, sites.precision.T
             said = WhiteSites.of_rows(read.blocks, linear, precision, posterior.factor)
             pulled = read.pull(linear, precision) if learning else None
@@ -409,7 +408,7 @@ class Inducing(Representation):
 
     def _pull_rows_of_power(
         self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
-    ) -> tuple[Any, tuple[Array, Array]]:
+    ) -> tuple[Any, Marginals]:
         """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
         precision_of_prior = posterior.prior_precision
         in_sums = over_latents(
@@ -443,7 +442,7 @@ class Inducing(Representation):
             blocks, variances = kernel_blocks(posterior.kernel, posterior.points, x)
             marginals = self._row_marginals(
                 self._residuals(precision_of_prior, blocks, variances),
-                *posterior.block_marginals(blocks, variances),
+                posterior.block_marginals(blocks, variances),
                 linear,
                 precision,
             )
@@ -458,17 +457,17 @@ class Inducing(Representation):
         return whitening_from(kernel, self._points(), X)
 
     def sampler(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], alpha: float = 0.0
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
         self._check_forgets()
         if self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
             )
-        return inducing_sampler(kernel, self._points(), X, alpha)
+        return inducing_sampler(kernel, self._points(), X, power)
 
     @property
-    def is_exact(self) -> bool:
+    def evidence_is_exact(self) -> bool:
         return False
 
     @property
@@ -528,17 +527,17 @@ class Inducing(Representation):
     def _row_marginals(
         self,
         residuals: Float[Array, "#Q B"],
-        mean: Float[Array, "B Q"],
-        variance: Float[Array, "B Q"],
+        marginals: Marginals,
         linear: Float[Array, "B Q"],
         precision: Float[Array, "B Q"],
-    ) -> tuple[Float[Array, "B Q"], Float[Array, "B Q"]]:
+    ) -> Marginals:
         """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
+        mean, variance = marginals
         residual = residuals.T
         shrunk = 1 + self.power * precision * residual
         shift = self.power * residual * (linear - precision * mean) / shrunk
         given = jnp.maximum(variance - residual, 0.0) / shrunk**2
-        return mean + shift, given + residual / shrunk
+        return Marginals(mean + shift, given + residual / shrunk)
 
     def _posterior(
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics

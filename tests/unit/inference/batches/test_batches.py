@@ -105,8 +105,8 @@ def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covar
     about = state.sites.about(prior_mean(model, data))
     data = data.reweighted(jnp.ones(data.size))
 
-    def same(chunk, mean, variance):
-        return about, jnp.sum(mean)
+    def same(chunk, marginals):
+        return about, jnp.sum(marginals.mean)
 
     read = algorithm.representation.read_batch(
         state.posterior, state.posterior.white_sites(), data, same, jnp.zeros(())

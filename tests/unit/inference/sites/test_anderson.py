@@ -9,7 +9,8 @@ import pytest
 
 import latentgp as lgp
 from latentgp.inference.sites.anderson import History, Update, accelerated
-from latentgp.inference.sites.profiled_bound import initial_sites, settle
+from latentgp.inference.sites.profiled_bound import converge, initial_sites
+from latentgp.likelihoods import Marginals
 from latentgp.sites.gaussian import GaussianSites
 
 ROWS, LATENTS = 3, 2
@@ -45,7 +46,7 @@ def iterate(function, fixed, number, unit=1.0):
     history, distances = History.empty(sites), []
     for _ in range(number):
         target = sites_of(function(vector_of(sites) / units) * units)
-        update = Update(sites, target, mean, variance)
+        update = Update(sites, target, Marginals(mean, variance))
         history = history if before is None else history.between(before, update)
         sites, before = accelerated(history, update, 1.0), update
         distances.append(np.linalg.norm(vector_of(sites) / units - fixed))
@@ -66,7 +67,7 @@ def test_units_of_the_latents_do_not_matter(contraction):
 
 def test_without_history_it_is_a_damped_step(x64):
     old, new = sites_of(np.arange(12.0)), sites_of(np.arange(12.0)[::-1])
-    update = Update(old, new, jnp.zeros((ROWS, LATENTS)), jnp.ones((ROWS, LATENTS)))
+    update = Update(old, new, Marginals(jnp.zeros((ROWS, LATENTS)), jnp.ones((ROWS, LATENTS))))
     stepped = accelerated(History.empty(old), update, 0.3)
     for one, other in zip(stepped, old.damped(new, 0.3), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -74,9 +75,9 @@ def test_without_history_it_is_a_damped_step(x64):
 
 def test_precisions_stay_at_zero_or_above(x64):
     down = np.concatenate([np.zeros(SIZE), np.full(SIZE, 1.0)])
-    mean, variance = jnp.zeros((ROWS, LATENTS)), jnp.ones((ROWS, LATENTS))
-    first = Update(sites_of(2.0 * down), sites_of(1.9 * down), mean, variance)
-    second = Update(sites_of(1.9 * down), sites_of(1.81 * down), mean, variance)
+    marginals = Marginals(jnp.zeros((ROWS, LATENTS)), jnp.ones((ROWS, LATENTS)))
+    first = Update(sites_of(2.0 * down), sites_of(1.9 * down), marginals)
+    second = Update(sites_of(1.9 * down), sites_of(1.81 * down), marginals)
     history = History.empty(first.sites).between(first, second)
     # The secant's end is at 1.0; a step from there in the wrong direction is not taken past zero.
     np.testing.assert_allclose(vector_of(accelerated(history, second, 1.0)), down, atol=1e-8)
@@ -95,7 +96,7 @@ def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
     method = lgp.VariationalInference(lgp.Inducing(points=inputs[:20]))
     algorithm = method.algorithm(model)
     start = initial_sites(algorithm, model, data)
-    settled = settle(
+    settled = converge(
         dataclasses.replace(algorithm, tolerance=1e-9, max_updates=500), model, data, start
     )
     # It ends where no step raises the bound any more; a step of 0.02 lowers it by this / 35.

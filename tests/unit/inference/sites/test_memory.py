@@ -48,7 +48,7 @@ def test_a_bound_and_its_gradient_need_no_array_of_rows_by_points(x64, method, m
     algorithm, data, sites = large_problem(method, model)
     space = ParameterSpace(model)
     vector = jnp.asarray(space.to_vector())
-    if algorithm.rule.is_exact(model.likelihood):
+    if algorithm.rule.sites_are_fixed(model.likelihood):
         assert bytes_needed(_evaluate_exact, algorithm, space, vector, data, sites) < 0.35 * BLOCK
         return
     ascended = jax.eval_shape(ascend, algorithm, model, data, sites)
