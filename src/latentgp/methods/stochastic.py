@@ -270,7 +270,7 @@ class Stochastic(Method):
         kind = algorithm.evidence_kind(model)
 
         def view(state: Any) -> Posterior:
-            return Posterior.gaussian(*inference.believed(state), Evidence(float("nan"), kind))
+            return Posterior.gaussian(*inference.posterior_at(state), Evidence(float("nan"), kind))
 
         driver = BatchDriver(
             inference,
@@ -283,7 +283,7 @@ class Stochastic(Method):
         )
         vector = jnp.asarray(space.to_vector())
         searched = driver.run(begun(inference, vector, latent))
-        model, latent = inference.believed(searched.state)
+        model, latent = inference.posterior_at(searched.state)
         algorithm = dataclasses.replace(
             algorithm, representation=inference.representation(searched.state)
         )

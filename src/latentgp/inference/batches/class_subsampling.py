@@ -142,7 +142,7 @@ class SomeClassesInference(BatchInference):
             is_leaf=lambda node: node is batch.side_information,
         )
 
-    def believed(self, state: ClassesState) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: ClassesState) -> tuple[LatentGP, InducingPosterior]:
         """The model of all classes at a state's hyper-parameters, and the posterior."""
         return _believed(self, state)
 

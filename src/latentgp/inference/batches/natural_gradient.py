@@ -114,7 +114,7 @@ class BatchInference(eqx.Module):
         """Through the inducing points of a state."""
 
     @abstractmethod
-    def believed(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
         """The model at a state's hyper-parameters, and the posterior."""
 
 
@@ -319,7 +319,7 @@ class StochasticInference(BatchInference):
             memory=representation.memory(model.kernel, state.prior.factor),
         )
 
-    def believed(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
+    def posterior_at(self, state: BatchState) -> tuple[LatentGP, InducingPosterior]:
         return _believed(self, state)
 
 
