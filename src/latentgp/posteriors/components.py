@@ -22,7 +22,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.latent_axis import latent_diagonals, latent_grams, over_latents
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
 from latentgp.typing import Array
 
 _FEW = 16  # components, of which each has its own quadrature
@@ -305,12 +305,12 @@ class Draws(Components):
 
         def given(model: LatentGP, inverse: Array | None) -> tuple[Array, Array, Array]:
             half = _half(model, inverse, self.centres, X)
-            variance = latent_diagonals(model.kernel, X) - over_latents(sum_over_first, half**2)
+            variance = latent_diagonals(model.kernel, X) - vmap_latents(sum_over_first, half**2)
             variance = jnp.broadcast_to(jnp.maximum(variance, 0.0), (latents, len(X))).T
             return half, variance, jnp.broadcast_to(model.mean(X), (len(X), latents))
 
         def mean(half: Array, offset: Array, white: Array) -> Array:
-            return over_latents(lambda half, v: v @ half, half, white).T + offset
+            return vmap_latents(lambda half, v: v @ half, half, white).T + offset
 
         if not self.own:
             inverse = None if self.inverse is None else self.inverse[0]
@@ -361,7 +361,7 @@ class Draws(Components):
 def _inverse_at(model: LatentGP, centres: Float[Array, "M D"]) -> Float[Array, "#Q M M"]:
     """L^-1 for the factor L of the prior covariance at the centres."""
     grams = latent_grams(model.kernel, centres)
-    return over_latents(lambda gram: jittered_cholesky(gram).factor.inverse, grams)
+    return vmap_latents(lambda gram: jittered_cholesky(gram).factor.inverse, grams)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -381,7 +381,7 @@ def _half(
 ) -> Float[Array, "#Q M N"]:
     """L^-1 k(C, X)."""
     inverse = _inverse_at(model, centres) if inverse is None else inverse
-    return over_latents(jnp.matmul, inverse, latent_grams(model.kernel, centres, X))
+    return vmap_latents(jnp.matmul, inverse, latent_grams(model.kernel, centres, X))
 
 
 @partial(jax.jit, static_argnames="number")
@@ -389,7 +389,7 @@ def _joint_of_gaussian(
     model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
 ) -> Float[Array, "S N Q"]:
     mean = latent.mean(X) + model.mean(X)
-    factors = over_latents(
+    factors = vmap_latents(
         lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
         latent.covariance(X),
         latent_diagonals(model.kernel, X),
@@ -415,15 +415,15 @@ def _joint_of_draws(
         own_model, own_inverse, white, key = draw
         model = own_model if own else models
         half = _half(model, own_inverse if own else shared, centres, X)
-        mean = over_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
+        mean = vmap_latents(lambda half, v: v @ half, half, white).T + model.mean(X)
 
         def factor(prior: Array, half: Array) -> Array:
             scale = jnp.mean(jnp.diagonal(prior))
             return jittered_cholesky(prior - half.T @ half, scale).factor.lower
 
-        root = over_latents(factor, latent_grams(model.kernel, X), half)
+        root = vmap_latents(factor, latent_grams(model.kernel, X), half)
         noise = jax.random.normal(key, mean.T.shape, mean.dtype)
-        return mean + over_latents(lambda root, noise: root @ noise, root, noise).T
+        return mean + vmap_latents(lambda root, noise: root @ noise, root, noise).T
 
     own_parts = (models, inverses) if own else (None, None)
     return jax.lax.map(one, (*own_parts, white, keys))

@@ -3,7 +3,7 @@
 Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent
 have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)). What follows from the kernel
 alone (its blocks, the factor of K_mm) has a first axis of size Q where every latent function has
-its own kernel, and of size 1 where they share it (#Q): `over_latents` puts the two together.
+its own kernel, and of size 1 where they share it (#Q): `vmap_latents` puts the two together.
 """
 
 from abc import abstractmethod

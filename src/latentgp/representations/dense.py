@@ -23,9 +23,9 @@ from latentgp.representations.latent_axis import (
     latent_diagonals,
     latent_grams,
     outer_sums,
-    over_latents,
     over_sharing,
     split_linear,
+    vmap_latents,
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
 from latentgp.representations.whitening import Whitening, whitening_at_rows
@@ -71,7 +71,7 @@ class DensePosterior(LatentPosterior):
             return jnp.clip(prior - explained, 0.0, prior) + sum_over_first((raised @ cross) ** 2)
 
         cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
-        variances = over_latents(
+        variances = vmap_latents(
             variance, cross, prior, self.root_precision, self.factor.inverse, self.raised
         )
         return Marginals(block_means(cross, self.weights), variances.T)
@@ -82,7 +82,7 @@ class DensePosterior(LatentPosterior):
             return prior - half.T @ half + added.T @ added
 
         cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
-        return over_latents(
+        return vmap_latents(
             covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
         )
 
@@ -107,13 +107,13 @@ class DensePosterior(LatentPosterior):
 
     def remembered(self, log_evidence: float) -> Remembered:
         grams = latent_grams(self.kernel, self.X)
-        prior = over_latents(jittered_cholesky, grams).factor
+        prior = vmap_latents(jittered_cholesky, grams).factor
 
         def sites(gram, lower, weights, precision):
             linear = weights + precision * (gram @ weights)
             return WhiteSites(lower.T @ linear, lower.T @ (precision[:, None] * lower))
 
-        white = over_latents(sites, grams, prior.lower, self.weights, self.precision)
+        white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
         return Remembered(self.X, prior.inverse, white, constant, signed)
@@ -134,7 +134,7 @@ class DensePosterior(LatentPosterior):
             correction = factor.inverse.T @ (factor.inverse @ residual)
             return weights - root_precision * correction + more @ raised
 
-        return over_latents(
+        return vmap_latents(
             weights,
             self.weights,
             self.root_precision,
@@ -205,11 +205,11 @@ class Dense(Representation):
         def explained(root_precision, factor):
             return root_precision[:, None] * factor.inverse_of_product() * root_precision
 
-        lost = over_latents(explained, posterior.root_precision, posterior.factor)
+        lost = vmap_latents(explained, posterior.root_precision, posterior.factor)
         latents_of_each = len(posterior.weights) / len(lost)
         slopes = outer_sums(posterior.weights, K) - latents_of_each * over_sharing(lost, K)
         if self.signed:
-            raised = over_latents(lambda raised: raised.T @ raised, posterior.raised)
+            raised = vmap_latents(lambda raised: raised.T @ raised, posterior.raised)
             slopes = slopes + over_sharing(raised, K)
         (in_kernel,) = pull_gram(0.5 * slopes)
         return Pullback(in_kernel, self, _row_marginals(posterior, K))
@@ -284,8 +284,8 @@ def _conditioned(
         solved = _Solved(weights, raised, log_evidence, kl + factor.half_log_determinant)
         return _with_negative(K, root_K, root, precision, factor, solved) if signed else solved
 
-    factor = over_latents(factorise, K, root_precision)
-    solved = over_latents(solve, K, linear, root_precision, precision, factor)
+    factor = vmap_latents(factorise, K, root_precision)
+    solved = vmap_latents(solve, K, linear, root_precision, precision, factor)
     return DensePosterior(
         kernel=kernel,
         X=X,
@@ -356,7 +356,7 @@ def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marg
         positive = jnp.clip(jax.lax.cond(strong, from_sites, from_gram), 0.0, prior)
         return positive + sum_over_first((raised @ K) ** 2)
 
-    variances = over_latents(
+    variances = vmap_latents(
         variance,
         K,
         posterior.root_precision,

@@ -16,7 +16,7 @@ from latentgp.numerics.sums import sum_over_first
 from latentgp.typing import Array
 
 
-def over_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
+def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
     """Map a function over the leading axis Q of its arguments, where that is not 1.
 
     Arguments (or parts of them) with a leading axis of size 1 are the same for every latent
@@ -52,7 +52,7 @@ def block_means(
     blocks: Float[Array, "#Q M N"], weights: Float[Array, "Q M"]
 ) -> Float[Array, "N Q"]:
     """Functions sum_m w_m k(centre_m, x) at N points whose kernel blocks are known."""
-    return over_latents(lambda block, w: w @ block, blocks, weights).T
+    return vmap_latents(lambda block, w: w @ block, blocks, weights).T
 
 
 def outer_sums(weights: Float[Array, "Q M"], like: Float[Array, "#Q *S"]) -> Float[Array, "#Q M M"]:

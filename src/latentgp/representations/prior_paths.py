@@ -16,7 +16,7 @@ from latentgp.kernels.per_latent import (
     kernel_groups,
 )
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.latent_axis import block_means, latent_grams, over_latents
+from latentgp.representations.latent_axis import block_means, latent_grams, vmap_latents
 from latentgp.typing import Array
 
 _FEATURE_SETS = 16
@@ -39,7 +39,7 @@ class PriorPaths(eqx.Module):
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "S N Q"]:
         """Values at every row of X."""
         values = [
-            over_latents(lambda phi, w: phi(X) @ w, *group)
+            vmap_latents(lambda phi, w: phi(X) @ w, *group)
             for group in zip(self.features, self.weights, strict=True)
         ]
         return in_latent_order(self.latents, values).transpose(2, 1, 0)
@@ -87,8 +87,8 @@ def _draw(
 
     key_features, key_weights = jax.random.split(key)
     kernels = max((len(leaf) for leaf in jax.tree.leaves(group.kernels)), default=1)
-    drawn = over_latents(random, group.kernels, jax.random.split(key_features, kernels))
-    evaluate = partial(over_latents, lambda phi: phi(jnp.zeros((1, inputs))))
+    drawn = vmap_latents(random, group.kernels, jax.random.split(key_features, kernels))
+    evaluate = partial(vmap_latents, lambda phi: phi(jnp.zeros((1, inputs))))
     size = jax.eval_shape(evaluate, drawn).shape[-1]
     return drawn, jax.random.normal(key_weights, (len(group.latents), size, number))
 

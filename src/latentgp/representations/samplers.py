@@ -21,8 +21,8 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import (
     latent_diagonals,
     latent_grams,
-    over_latents,
     split_linear,
+    vmap_latents,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
@@ -146,7 +146,7 @@ class DenseSampler(SiteSampler):
 
         gram, lower = _of_block(self.gram, block), _of_block(self.lower, block)
         noise = jnp.moveaxis(noise, 0, 1)
-        return over_latents(draw, gram, lower, linear, precision, noise, start)
+        return vmap_latents(draw, gram, lower, linear, precision, noise, start)
 
     def at_rows(
         self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
@@ -157,7 +157,7 @@ class DenseSampler(SiteSampler):
         def solve(lower, g):
             return solve_lower(lower, g.reshape(-1, len(lower)).T).T.reshape(g.shape)
 
-        return over_latents(solve, self.lower, coefficients)
+        return vmap_latents(solve, self.lower, coefficients)
 
 
 class InducingSampler(SiteSampler):
@@ -202,7 +202,7 @@ class InducingSampler(SiteSampler):
             return solve_lower(factor, half + noise, transposed=True)
 
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
-        return Drawn(over_latents(draw, features, residual, linear, precision, noise), None)
+        return Drawn(vmap_latents(draw, features, residual, linear, precision, noise), None)
 
     def at_rows(
         self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
@@ -213,7 +213,7 @@ class InducingSampler(SiteSampler):
             return v @ features + jnp.sqrt(residual) * noise
 
         features, residual = _of_block(self.features, block), _of_block(self.residual, block)
-        return over_latents(value, features, residual, coefficients, noise).T
+        return vmap_latents(value, features, residual, coefficients, noise).T
 
     def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
         return coefficients
@@ -245,7 +245,7 @@ def inducing_sampler(
         )
     factor, jitter = _factor(latent_grams(kernel, points))
     block = latent_grams(kernel, points, X)
-    features = over_latents(lambda lower, block: solve_lower(lower, block), factor, block)
+    features = vmap_latents(lambda lower, block: solve_lower(lower, block), factor, block)
     residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
     return InducingSampler(points, features, residual, factor, jnp.max(jitter), power)
 
@@ -255,7 +255,7 @@ def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float
         factor, jitter = jittered_cholesky(gram)
         return factor.lower, jitter
 
-    return over_latents(factor, gram)
+    return vmap_latents(factor, gram)
 
 
 def _of_block(array: Float[Array, "#Q ..."], block: Block) -> Float[Array, "#K ..."]:

@@ -16,7 +16,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import latent_diagonals, latent_grams, over_latents
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
 from latentgp.typing import Array
 
 
@@ -37,14 +37,14 @@ class Whitening(eqx.Module):
 
     def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
         """Those of g given white coefficients."""
-        mean = over_latents(lambda features, v: v @ features, self.features, white).T
+        mean = vmap_latents(lambda features, v: v @ features, self.features, white).T
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
         return Marginals(mean, variance)
 
 
 def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
     """One coefficient a row: g = L v."""
-    lower, jitter = over_latents(differentiable_cholesky, latent_grams(kernel, X))
+    lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, X))
     residual = jnp.zeros((len(lower), len(X)), lower.dtype)
     return Whitening(X, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
 
@@ -53,8 +53,8 @@ def whitening_from(
     kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
 ) -> Whitening:
     """Coefficients at the centres; g at other inputs is its conditional given them."""
-    lower, jitter = over_latents(differentiable_cholesky, latent_grams(kernel, centres))
-    features = over_latents(solve_lower, lower, latent_grams(kernel, centres, X))
-    explained = over_latents(lambda features: sum_over_first(features**2), features)
+    lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, centres))
+    features = vmap_latents(solve_lower, lower, latent_grams(kernel, centres, X))
+    explained = vmap_latents(lambda features: sum_over_first(features**2), features)
     residual = jnp.maximum(latent_diagonals(kernel, X) - explained, 0.0)
     return Whitening(centres, features, residual, jnp.max(jitter))

@@ -14,7 +14,7 @@ from latentgp.augmentations import Augmentation
 from latentgp.likelihoods import Likelihood
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import over_latents
+from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.samplers import Drawn
 from latentgp.sites.copies import Copies
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
@@ -77,7 +77,7 @@ def update_some_rows(
         half = solve_lower(lower, jnp.eye(len(own), dtype=own.dtype))
         return cavity, half.T @ half, mean + C[some] @ back[:, -1]
 
-    cavity, inverse, mean = over_latents(without, drawn.covariances, linear, precision)
+    cavity, inverse, mean = vmap_latents(without, drawn.covariances, linear, precision)
 
     def again(index: Int[Array, ""], g: Float[Array, "K S"]) -> Float[Array, "K S"]:
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
@@ -93,10 +93,10 @@ def update_some_rows(
 
         noise = jax.random.normal(key_g, g.shape, g.dtype)
         parts = own.linear[:, columns].T, own.precision[:, columns].T
-        return over_latents(draw, inverse, mean, *parts, noise)
+        return vmap_latents(draw, inverse, mean, *parts, noise)
 
     change = jax.lax.fori_loop(0, _ROUNDS, again, before) - before
-    return drawn.coefficients + over_latents(
+    return drawn.coefficients + vmap_latents(
         lambda cavity, inverse, change: cavity @ (inverse @ change), cavity, inverse, change
     )
 

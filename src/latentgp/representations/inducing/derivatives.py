@@ -16,7 +16,7 @@ from latentgp.representations.inducing.posterior import (
     half_reduction,
     kernel_blocks,
 )
-from latentgp.representations.latent_axis import latent_grams, over_latents, over_sharing
+from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
@@ -70,7 +70,7 @@ class BlockRead(NamedTuple):
             return product, weights @ block, posterior.variance_left(prior, block, product)
 
         weights = posterior.mean_weights
-        products, mean, variance = over_latents(read, blocks, prior, weights, posterior.reduction)
+        products, mean, variance = vmap_latents(read, blocks, prior, weights, posterior.reduction)
         return cls(blocks, prior, products, mean, variance, weights, pull_blocks)
 
     def pull(
@@ -82,7 +82,7 @@ class BlockRead(NamedTuple):
             # d/dP = (reduction - weights weights') / 2 for P = sum_n w_n k_n k_n'.
             return product * precision + weights[:, None] * (linear - precision * mean)
 
-        through = over_latents(in_block, self.products, self.mean, self.weights, linear, precision)
+        through = vmap_latents(in_block, self.products, self.mean, self.weights, linear, precision)
         in_prior = over_sharing(-0.5 * precision, self.prior)
         return self.pull_blocks((over_sharing(through, self.blocks), in_prior))
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.triangular import congruence, lower_product
-from latentgp.representations.latent_axis import over_latents
+from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array
 
 
@@ -38,7 +38,7 @@ class Statistics(NamedTuple):
         def sums(block, linear, precision, loss):
             return (block * precision) @ block.T, linear @ block.T, jnp.sum(loss)
 
-        return Statistics(*map(jnp.add, self, over_latents(sums, blocks, linear, precision, loss)))
+        return Statistics(*map(jnp.add, self, vmap_latents(sums, blocks, linear, precision, loss)))
 
 
 class WhiteSites(NamedTuple):
@@ -59,7 +59,7 @@ class WhiteSites(NamedTuple):
         def whitened(inverse, products, linear):
             return cls(inverse @ linear, congruence(inverse, products))
 
-        return over_latents(whitened, prior.inverse, statistics.products, statistics.linear)
+        return vmap_latents(whitened, prior.inverse, statistics.products, statistics.linear)
 
     @classmethod
     def of_rows(
@@ -78,8 +78,8 @@ class WhiteSites(NamedTuple):
         def sums(white, linear, precision):
             return cls(linear @ white.T, (white * precision) @ white.T)
 
-        white = over_latents(jnp.matmul, prior.inverse, blocks)
-        return over_latents(sums, white, linear, precision)
+        white = vmap_latents(jnp.matmul, prior.inverse, blocks)
+        return vmap_latents(sums, white, linear, precision)
 
     def towards(self, other: "WhiteSites", share: Float[Array, ""]) -> "WhiteSites":
         """A convex combination of natural parameters."""
@@ -98,7 +98,7 @@ class WhiteSites(NamedTuple):
             precision = congruence(turn, sites.precision, transposed=True)
             return WhiteSites(sites.linear @ turn, precision)
 
-        return over_latents(carry, self, inverse, new.lower)
+        return vmap_latents(carry, self, inverse, new.lower)
 
     def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
         """What is said about g at other points, seen through these.
@@ -108,7 +108,7 @@ class WhiteSites(NamedTuple):
             new: of K at these.
             cross: k(these, the others).
         """
-        return over_latents(
+        return vmap_latents(
             lambda sites, old, new, cross: sites._turned(new @ cross @ old.T),
             self,
             old.inverse,
@@ -132,12 +132,12 @@ class WhiteSites(NamedTuple):
         def lower(ours, others):
             return lower_cholesky(others - 0.5 * ours + half)
 
-        return jnp.all(jnp.isfinite(over_latents(lower, self.precision, other.precision)))
+        return jnp.all(jnp.isfinite(vmap_latents(lower, self.precision, other.precision)))
 
     def factor(self) -> Factor:
         """Of I + A, shapes (Q, M, M)."""
         identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
-        return over_latents(lambda A: cholesky(identity + A), self.precision)
+        return vmap_latents(lambda A: cholesky(identity + A), self.precision)
 
 
 class Memory(NamedTuple):
@@ -161,7 +161,7 @@ class Memory(NamedTuple):
             squares = mean @ sites.precision @ mean + jnp.sum(turned * root)
             return sites.linear @ mean - 0.5 * squares
 
-        return jnp.sum(over_latents(worth, self.white, mean, root)) + self.constant
+        return jnp.sum(vmap_latents(worth, self.white, mean, root)) + self.constant
 
 
 class Seen(NamedTuple):

@@ -21,7 +21,7 @@ from latentgp.representations.latent_axis import (
     block_means,
     latent_diagonals,
     latent_grams,
-    over_latents,
+    vmap_latents,
 )
 from latentgp.typing import Array
 
@@ -76,7 +76,7 @@ class InducingPosterior(LatentPosterior):
         def variance(block, prior, reduction):
             return self.variance_left(prior, block, reduction @ block)
 
-        variances = over_latents(variance, blocks, prior, self.reduction)
+        variances = vmap_latents(variance, blocks, prior, self.reduction)
         return Marginals(block_means(blocks, self.mean_weights), variances.T)
 
     def variance_left(
@@ -90,7 +90,7 @@ class InducingPosterior(LatentPosterior):
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         cross = latent_grams(self.kernel, self.points, X)
         prior = latent_grams(self.kernel, X)
-        return over_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
+        return vmap_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
 
     @property
     def centres(self) -> Float[Array, "M D"]:
@@ -99,7 +99,7 @@ class InducingPosterior(LatentPosterior):
     @property
     def prior_precision(self) -> Float[Array, "#Q M M"]:
         """K_mm^-1."""
-        return over_latents(Factor.inverse_of_product, self.factor)
+        return vmap_latents(Factor.inverse_of_product, self.factor)
 
     def remembered(self, log_evidence: float) -> Remembered:
         white = self.white_sites()
@@ -116,7 +116,7 @@ class InducingPosterior(LatentPosterior):
             precision = lower @ lower.T
             return WhiteSites(precision @ mean, precision - identity)
 
-        return over_latents(sites, self.white_mean, self.white_lower)
+        return vmap_latents(sites, self.white_mean, self.white_lower)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
@@ -126,7 +126,7 @@ class InducingPosterior(LatentPosterior):
         def weights(inverse, white_mean, white_root, prior, noise):
             return (white_mean + noise @ white_root - inverse @ prior) @ inverse
 
-        return over_latents(
+        return vmap_latents(
             weights,
             self.factor.inverse,
             self.white_mean,
@@ -145,7 +145,7 @@ class Prior(NamedTuple):
     @property
     def precision(self) -> Float[Array, "#Q M M"]:
         """K_mm^-1."""
-        return over_latents(Factor.inverse_of_product, self.factor)
+        return vmap_latents(Factor.inverse_of_product, self.factor)
 
 
 def kernel_blocks(
@@ -170,7 +170,7 @@ def residuals(
     def residual(precision, block, prior):
         return jnp.maximum(prior - sum_over_first((precision @ block) * block), 0.0)
 
-    return over_latents(residual, precision, blocks, prior)
+    return vmap_latents(residual, precision, blocks, prior)
 
 
 def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
@@ -211,14 +211,14 @@ def posterior_given(
         return None if remembered is None or seen is None else remembered.memory(seen, prior)
 
     def attempt(jitters):
-        prior = over_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
+        prior = vmap_latents(lambda K, jitter: cholesky(K + jitter * identity), grams, jitters)
         white = WhiteSites.of(statistics, prior)
         memory = memory_of(prior)
         if memory is not None:
             white = white.plus(memory.white)
         factor = white.factor()
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
-        sound = jnp.all(over_latents(is_safe, prior, scales))
+        sound = jnp.all(vmap_latents(is_safe, prior, scales))
         return (prior, white, factor, memory), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
 
     memory = None
@@ -284,7 +284,7 @@ def posterior_of_white(
         reduction = half_reduction(root, inverse) @ inverse
         return white_mean, root, weights, reduction, log_evidence, kl
 
-    white_mean, root, weights, reduction, log_evidence, kl = over_latents(
+    white_mean, root, weights, reduction, log_evidence, kl = vmap_latents(
         solve, prior.factor.inverse, factor, linear
     )
     known = jnp.zeros((), linear.dtype) if memory is None else memory.expected(white_mean, root)

@@ -40,7 +40,7 @@ from latentgp.representations.inducing.posterior import (
 )
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import Remembered
-from latentgp.representations.latent_axis import latent_grams, over_latents, over_sharing
+from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
 from latentgp.representations.samplers import InducingSampler, inducing_sampler
 from latentgp.representations.whitening import Whitening, whitening_from
 from latentgp.rows.data import Data
@@ -283,14 +283,14 @@ class Inducing(Representation):
         if self.power:
             (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
             inverse = posterior.prior_precision
-            through_prior = over_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
+            through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
         else:
             through_rows, marginals = pull_rows(posterior, rows)
             if self.remembered is not None:
                 earlier = self._pull_remembered(posterior)
                 through_rows = jax.tree.map(jnp.add, through_rows, earlier)
-            precisions = over_latents(without_prior, posterior.white_lower)
-            through_prior = over_latents(slope_of_trace, posterior.factor, precisions)
+            precisions = vmap_latents(without_prior, posterior.white_lower)
+            through_prior = vmap_latents(slope_of_trace, posterior.factor, precisions)
         slopes = self._slope_of_evidence(posterior), through_prior
         return Pullback(*self._pull_prior(posterior, through_rows, *slopes), marginals)
 
@@ -346,13 +346,13 @@ class Inducing(Representation):
         known = posterior.white_mean, posterior.white_root, held, white
         if self.covariance == "full":
             inputs = posterior.mean_weights, *known
-            slopes = [over_latents(slope_of_bound, posterior.factor, *inputs)]
+            slopes = [vmap_latents(slope_of_bound, posterior.factor, *inputs)]
         else:
-            through_prior = over_latents(slope_of_trace, posterior.factor, white.precision)
+            through_prior = vmap_latents(slope_of_trace, posterior.factor, white.precision)
             slopes = [self._slope_of_evidence(posterior), through_prior]
         in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
         if moving:
-            slope = over_latents(slope_of_held, posterior.factor, *known)
+            slope = vmap_latents(slope_of_held, posterior.factor, *known)
             change = pull_moved(posterior, slope)
             places = eqx.tree_at(lambda r: r.points, places, places.points + change)
         return RowsRead(white, sums, in_kernel, places)
@@ -363,8 +363,8 @@ class Inducing(Representation):
             in_determinant = 0.5 * posterior.reduction
         else:
             white = posterior.factor, posterior.white_lower, posterior.white_root
-            in_determinant = over_latents(slope_of_precisions, *white)
-        return over_latents(
+            in_determinant = vmap_latents(slope_of_precisions, *white)
+        return vmap_latents(
             lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
             in_determinant,
             posterior.mean_weights,
@@ -402,7 +402,7 @@ class Inducing(Representation):
 
             seen = remembered.seen(kernel, points)
             weights, reduction = posterior.mean_weights, posterior.reduction
-            return jnp.sum(over_latents(of, *seen, reduction, weights, remembered.white))
+            return jnp.sum(vmap_latents(of, *seen, reduction, weights, remembered.white))
 
         return jax.grad(worth, (0, 1))(posterior.kernel, posterior.points)
 
@@ -411,7 +411,7 @@ class Inducing(Representation):
     ) -> tuple[Any, Marginals]:
         """Derivatives through the rows' blocks in kernel, points and K_mm^-1; marginals of f."""
         precision_of_prior = posterior.prior_precision
-        in_sums = over_latents(
+        in_sums = vmap_latents(
             lambda inverse, weights, reduction: (
                 -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
             ),
@@ -433,7 +433,7 @@ class Inducing(Representation):
                     return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
 
                 return jnp.sum(
-                    over_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
+                    vmap_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
                 )
 
             *here, in_prior = jax.grad(value, (0, 1, 2))(
@@ -491,7 +491,7 @@ class Inducing(Representation):
 
     def prior(self, kernel: LatentKernel) -> Prior:
         """K_mm factorised and inverted, with as much jitter as makes that safe."""
-        jittered = over_latents(jittered_cholesky, latent_grams(kernel, self._points()))
+        jittered = vmap_latents(jittered_cholesky, latent_grams(kernel, self._points()))
         return Prior(jittered.factor, jittered.jitter)
 
     def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:

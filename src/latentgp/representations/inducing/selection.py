@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import cholesky
-from latentgp.representations.latent_axis import latent_diagonals, latent_grams, over_latents
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
 from latentgp.typing import Array
 
 Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
@@ -231,7 +231,7 @@ def _greedy_variance(kernel: LatentKernel, X: Float[Array, "N D"], number: int) 
             return remaining.at[pivot].set(-1.0), factor.at[:, index].set(column)
 
         blocks = latent_grams(kernel, X, X[pivot][None])
-        remaining, factor = over_latents(reduce, blocks, remaining, factor, rounding)
+        remaining, factor = vmap_latents(reduce, blocks, remaining, factor, rounding)
         return remaining, factor, chosen.at[index].set(pivot)
 
     state = (prior, jnp.zeros((*prior.shape, number), X.dtype), jnp.zeros(number, jnp.int32))

@@ -8,7 +8,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.natural_parameters import Memory, Seen, WhiteSites
-from latentgp.representations.latent_axis import latent_grams, over_latents
+from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.typing import Array
 
 
@@ -39,11 +39,11 @@ class Remembered(Module):
         def see(cross, gram, inverse, sites):
             return cross @ inverse.T, jnp.sum(sites.precision * (inverse @ gram @ inverse.T))
 
-        return Seen(*over_latents(see, cross, grams, self.inverse, self.white))
+        return Seen(*vmap_latents(see, cross, grams, self.inverse, self.white))
 
     def memory(self, seen: "Seen", prior: Factor) -> Memory:
         """What is seen says about white inducing variables, given K_mm's factor."""
-        white = over_latents(
+        white = vmap_latents(
             lambda inverse, turn, sites: sites._turned(inverse @ turn),
             prior.inverse,
             seen.turn,
