@@ -178,7 +178,7 @@ def _where_diverged(chains: Chains) -> str:
     return f" (log densities at the {below[0]:.0%} to {below[1]:.0%} quantiles of all draws)"
 
 
-def judge(
+def diagnose(
     *,
     posterior: Any,
     method: Any,

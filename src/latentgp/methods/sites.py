@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.diagnostics import judge
+from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
 from latentgp.inference.setup.priors import search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
@@ -161,7 +161,7 @@ class SiteMethod(Method):
         posterior = Posterior.gaussian(model, settled.posterior, evidence)
         if problem.learn_hyperparameters:
             posterior = calibrated(posterior, data, settled.sites)
-        diagnostics = judge(
+        diagnostics = diagnose(
             posterior=posterior,
             method=self,
             reason=problem.reason,

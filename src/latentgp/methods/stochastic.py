@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.augmentations import NegativeMultinomialPolyaGamma
-from latentgp.diagnostics import judge
+from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.setup.priors import search_bounds
@@ -300,7 +300,7 @@ class Stochastic(Method):
         vector = np.asarray(searched.state.vector)
         ended = Learned(vector, sites, searched.converged, searched.reason)
         settled = Converged(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
-        diagnostics = judge(
+        diagnostics = diagnose(
             posterior=posterior,
             method=self,
             reason=problem.reason,
