@@ -156,7 +156,7 @@ def fit(
         input_names=input_names,
     )
     with rows_over(devices):
-        return method.run(problem.agreed()).warned_before(moved)
+        return method.run(problem.from_first_process()).warned_before(moved)
 
 
 def _chosen(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:

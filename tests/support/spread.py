@@ -28,7 +28,7 @@ import latentgp as lgp  # noqa: E402
 from latentgp.runtime import checkpoint  # noqa: E402
 from latentgp.runtime.mesh import ROWS as ROWS_AXIS  # noqa: E402
 from latentgp.runtime.mesh import summed_in_pairs  # noqa: E402
-from latentgp.runtime.processes import agreed  # noqa: E402
+from latentgp.runtime.processes import broadcast_from_first  # noqa: E402
 
 ROWS, TOLD = 480, {}
 DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
@@ -117,7 +117,7 @@ def what_is_agreed():
         "double": jax.numpy.arange(3.0) / (3 + PROCESS),
         "not a number": "left as it is",
     }
-    told = agreed(own)
+    told = broadcast_from_first(own)
     assert told["not a number"] == own["not a number"]
     for name, value in own.items():
         assert np.asarray(told[name]).dtype == np.asarray(value).dtype, name

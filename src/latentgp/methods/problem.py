@@ -20,7 +20,7 @@ from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.processes import agreed
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import Driving
 from latentgp.typing import Array
 
@@ -67,9 +67,9 @@ class Problem:
     checkpoint: str | Path | None
     input_names: Sequence[str] | None
 
-    def agreed(self) -> "Problem":
+    def from_first_process(self) -> "Problem":
         """With the model and the key of the first of several processes."""
-        model, bits = agreed((self.model, jax.random.key_data(self.key)))
+        model, bits = broadcast_from_first((self.model, jax.random.key_data(self.key)))
         key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
         return dataclasses.replace(self, model=model, key=key)
 

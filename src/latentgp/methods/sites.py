@@ -34,8 +34,8 @@ from latentgp.representations import Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import Remembered
 from latentgp.rows.data import Data
-from latentgp.runtime.mesh import number_of_shards, whole
-from latentgp.runtime.processes import agreed
+from latentgp.runtime.mesh import gather, number_of_shards
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.sites.gaussian import GaussianSites
 
 _START_EVALUATIONS = 15
@@ -113,7 +113,9 @@ class SiteMethod(Method):
         """Hyper-parameters at their most probable values, and a Gaussian posterior."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.algorithm(model)
-        ready = agreed(algorithm.representation.initialise(data.X, data.weights, model.kernel, key))
+        ready = broadcast_from_first(
+            algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
+        )
         algorithm = dataclasses.replace(algorithm, representation=ready)
         scale = problem.scales(data)
         space = problem.space(scale)
@@ -156,7 +158,7 @@ class SiteMethod(Method):
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
         settled = settled_sites(algorithm.until_converged(), model, rows, learned)
-        settled = settled._replace(sites=whole(settled.sites))
+        settled = settled._replace(sites=gather(settled.sites))
         evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
         posterior = Posterior.gaussian(model, settled.posterior, evidence)
         if problem.learn_hyperparameters:

@@ -43,8 +43,8 @@ from latentgp.representations.inducing.stream import Remembered
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
-from latentgp.runtime.mesh import number_of_shards, whole
-from latentgp.runtime.processes import agreed, is_same_everywhere, spans_processes
+from latentgp.runtime.mesh import gather, number_of_shards
+from latentgp.runtime.processes import broadcast_from_first, is_same_everywhere, spans_processes
 
 _CANDIDATES = 10_000
 _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
@@ -210,7 +210,9 @@ class Stochastic(Method):
         algorithm = self.algorithm(model)
         own = cast(Inducing, algorithm.representation)
         candidates = source.sample(max(_CANDIDATES, 2 * (own.number or 0)))
-        ready = agreed(own.initialise(candidates.X, candidates.weights, model.kernel, key))
+        ready = broadcast_from_first(
+            own.initialise(candidates.X, candidates.weights, model.kernel, key)
+        )
         few = max(_SAMPLED_ROWS, source.size // _ROWS_A_SAMPLED_ONE)
         sample = RowsInMemory(candidates).sample(few).divisible(number_of_shards())
         algorithm = dataclasses.replace(algorithm, representation=ready)
@@ -294,7 +296,7 @@ class Stochastic(Method):
         latent = dataclasses.replace(latent, deficit=deficit)
         posterior = Posterior.gaussian(model, latent, Evidence(float(bound), kind))
         nothing = jnp.zeros((), jnp.int32)
-        sites = whole(initial_sites(algorithm, model, sample.to_device()))
+        sites = gather(initial_sites(algorithm, model, sample.to_device()))
         if problem.learn_hyperparameters:
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from latentgp.errors import InputError
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
 from latentgp.rows.merging import _distinct
-from latentgp.runtime.mesh import place
+from latentgp.runtime.mesh import shard_rows
 from latentgp.typing import Array
 
 _MERGED_AT_MOST = 200_000
@@ -110,7 +110,7 @@ class Data(eqx.Module):
 
     def to_device(self) -> "Data":
         """The same rows as JAX arrays, over all devices; call it inside the x64 context."""
-        return place(self)
+        return shard_rows(self)
 
     def padded(self, number: int = 1) -> "Data":
         """The same observations in one of few numbers of rows, so that programs serve many sizes.

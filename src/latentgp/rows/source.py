@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.rows.data import Data
-from latentgp.runtime.mesh import ALIGNMENT, place, place_own
+from latentgp.runtime.mesh import ALIGNMENT, shard_own_rows, shard_rows
 from latentgp.typing import Array
 
 Part = TypeVar("Part")
@@ -94,7 +94,7 @@ def refuse_one_side(asked: float, left: int, held: int) -> None:
 
 
 def in_order(data: Data, order: Int[np.ndarray, "K"]) -> Data:
-    """Rows of an order, in memory that a CPU's programs take as it is (`place`).
+    """Rows of an order, in memory that a CPU's programs take as it is (`shard_rows`).
 
     A copy costs little itself; that its memory is met for the first time is what takes long.
     """
@@ -142,7 +142,7 @@ def blocks_of(
     """
     shared = 1 if source.is_everywhere else jax.process_count()
     own = rows // shared
-    put = place if source.is_everywhere else place_own
+    put = shard_rows if source.is_everywhere else shard_own_rows
 
     def cut(column: np.ndarray) -> Any:
         cut = column.reshape(*axes, -1, *column.shape[1:])

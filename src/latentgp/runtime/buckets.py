@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from latentgp.runtime.mesh import number_of_shards, place, whole
+from latentgp.runtime.mesh import gather, number_of_shards, shard_rows
 from latentgp.runtime.x64 import fresh
 
 _BUCKETS = (64, 512, 4096)
@@ -42,7 +42,7 @@ class Buckets:
         for start in range(0, max(size, 1), width):
             piece = jax.tree.map(lambda a, start=start: a[start : start + width], rows)
             piece = jax.tree.map(lambda a: _fill(a, width), piece)
-            pieces.append(place(piece) if shards > 1 else piece)
+            pieces.append(shard_rows(piece) if shards > 1 else piece)
         return cls(pieces, size)
 
     def beside(self, rows: PyTree) -> "Buckets":
@@ -52,7 +52,7 @@ class Buckets:
         for index, piece in enumerate(self.pieces):
             own = jax.tree.map(lambda a, i=index: a[i * width : (i + 1) * width], rows)
             own = jax.tree.map(lambda a: _fill(a, width), own)
-            more.append((piece, place(own) if number_of_shards() > 1 else own))
+            more.append((piece, shard_rows(own) if number_of_shards() > 1 else own))
         return Buckets(more, self.size)
 
     def map(self, function: Callable[..., Any], *arguments: Any, columns: int = 1) -> "Buckets":
@@ -72,7 +72,7 @@ class Buckets:
 
     def to_numpy(self) -> Any:
         """The real rows of all pieces."""
-        joined = jax.tree.map(lambda *parts: np.concatenate(parts), *map(whole, self.pieces))
+        joined = jax.tree.map(lambda *parts: np.concatenate(parts), *map(gather, self.pieces))
         return jax.tree.map(lambda a: a[: self.size], joined)
 
 

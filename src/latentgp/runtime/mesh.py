@@ -110,7 +110,7 @@ def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
     return vector
 
 
-def place(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
+def shard_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
     """Arrays of rows on the devices, cut along an axis whose length the devices divide.
 
     Every process gives all rows, and keeps those of its own devices. On a CPU arrays that are
@@ -128,17 +128,17 @@ def place(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
     return jax.tree.map(put, rows)
 
 
-def place_own(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
+def shard_own_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
     """Arrays on the devices of which every process gives the rows of its own devices."""
     if jax.process_count() == 1:
-        return place(rows, axis, shared=shared)
+        return shard_rows(rows, axis, shared=shared)
     sharding = _sharding(axis)
     return jax.tree.map(
         lambda a: jax.make_array_from_process_local_data(sharding, np.asarray(a)), rows
     )
 
 
-def whole(values: PyTree) -> PyTree:
+def gather(values: PyTree) -> PyTree:
     """NumPy arrays of all there is, on every process; all of them have to ask."""
 
     def fetch(array: Any) -> np.ndarray:

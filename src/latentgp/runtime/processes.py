@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 
 from latentgp.errors import InputError, ProcessLost
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.mesh import ROWS, place_own, summed_rows
+from latentgp.runtime.mesh import ROWS, shard_own_rows, summed_rows
 
 _SECONDS_TO_MEET, _SECONDS_OF_SILENCE = 60, 30
 
@@ -95,7 +95,7 @@ def leave(code: Any = 1) -> NoReturn:
     sys.exit(code)
 
 
-def agreed(values: PyTree) -> PyTree:
+def broadcast_from_first(values: PyTree) -> PyTree:
     """What the first process says, on all of them: clocks, callbacks and roundings differ.
 
     What is no number, nor an array of them, stays as each process has it.
@@ -118,7 +118,7 @@ def _told(said: np.ndarray) -> np.ndarray:
     """The sum of what the processes say, each on a device of its own."""
     devices = {device.process_index: device for device in reversed(jax.devices())}
     with jax.set_mesh(Mesh([devices[i] for i in sorted(devices)], (ROWS,))):
-        return np.asarray(summed_rows(place_own(said[None])).addressable_data(0))
+        return np.asarray(summed_rows(shard_own_rows(said[None])).addressable_data(0))
 
 
 def of_first_process(read: Callable[[], bytes]) -> bytes:
@@ -131,9 +131,11 @@ def of_first_process(read: Callable[[], bytes]) -> bytes:
             found = read()
         except InputError as error:
             refusal = str(error).encode()
-    lengths = agreed(np.array([len(found), len(refusal)]))
+    lengths = broadcast_from_first(np.array([len(found), len(refusal)]))
     found, refusal = (
-        agreed(np.frombuffer(content.ljust(length), np.uint8)).tobytes() if length else b""
+        broadcast_from_first(np.frombuffer(content.ljust(length), np.uint8)).tobytes()
+        if length
+        else b""
         for content, length in zip((found, refusal), lengths, strict=True)
     )
     if refusal:

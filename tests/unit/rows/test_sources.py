@@ -17,7 +17,7 @@ import pytest
 import latentgp as lgp
 from latentgp.rows import RowsInMemory, read_ahead
 from latentgp.rows import source as base
-from latentgp.runtime.mesh import place
+from latentgp.runtime.mesh import shard_rows
 
 KEY = jax.random.key(0)
 
@@ -127,7 +127,7 @@ def test_rows_in_an_order_are_taken_by_a_cpu_as_they_are(x64):
     made = base.in_order(data, order)
     np.testing.assert_array_equal(made.X, X[order])
     np.testing.assert_array_equal(made.side_information["trials"], order)
-    shared, copied = place(made, shared=True), place(made)
+    shared, copied = shard_rows(made, shared=True), shard_rows(made)
     for ours, theirs in zip(*map(jax.tree.leaves, (made, shared)), strict=True):
         assert ours.dtype == theirs.dtype
         assert ours.ctypes.data == theirs.unsafe_buffer_pointer()
@@ -395,7 +395,7 @@ def test_processes_read_every_row_that_counts_in_as_many_blocks(
     frame.loc[1000 - rows :, "count"] = 1.0
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
     source = lgp.FileRows(tmp_path, target="y", weights="count", inputs=["a"])
-    monkeypatch.setattr(base, "place_own", lambda column, axis, shared: column)
+    monkeypatch.setattr(base, "shard_own_rows", lambda column, axis, shared: column)
     monkeypatch.setattr(base.jax, "process_count", lambda: processes)
     parts = [source.part(number, processes) for number in range(processes)]
     own = [list(base.blocks_of(part, (0,), 10 * processes)) for part in parts]

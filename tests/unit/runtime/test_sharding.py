@@ -202,7 +202,7 @@ def test_files_are_read_by_all_devices_or_none(alone, monkeypatch):
     rows = lgp.FileRows(alone[0] / "rows.parquet", target="y")
     model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(Problem, "agreed", lambda problem: problem)
+    monkeypatch.setattr(Problem, "from_first_process", lambda problem: problem)
     with pytest.raises(lgp.InputError, match=r"give devices=jax\.devices"):
         lgp.fit(model, rows, key=jax.random.key(0))
 

@@ -21,7 +21,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.runtime.processes import agreed
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import INTERRUPTED, Driving, ProgressLine
 from latentgp.typing import Array
 
@@ -239,7 +239,7 @@ class BatchDriver:
         over = driving.max_seconds is not None and seconds > driving.max_seconds
         due, heard = driving.checkpoint.is_due(), driving.callback is not None
         # Every message is waited for: all goes in one, and what a callback says in another.
-        bounds, shares, held, held_out, over, due, heard = agreed(
+        bounds, shares, held, held_out, over, due, heard = broadcast_from_first(
             (bounds, shares, np.asarray(info.held), held_out, over, due, heard)
         )
         real = bounds[np.isfinite(bounds)]
@@ -271,7 +271,7 @@ class BatchDriver:
         )
         self._show(progress)
         asked = driving.callback is not None and bool(driving.callback(progress))
-        asked = heard and bool(agreed(asked))
+        asked = heard and bool(broadcast_from_first(asked))
         if due:
             self._save()
         if asked:

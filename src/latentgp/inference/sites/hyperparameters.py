@@ -14,8 +14,8 @@ from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, spr
 from latentgp.inference.sites.search import Driver, EndFit, EndRun, Record
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data
-from latentgp.runtime.mesh import place
-from latentgp.runtime.processes import agreed
+from latentgp.runtime.mesh import shard_rows
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import INTERRUPTED
 from latentgp.sites.gaussian import GaussianSites
 
@@ -70,7 +70,7 @@ def learn(
     first = space.to_vector()
     stored = driver.recall()
     if stored is not None:
-        stored = place(stored)
+        stored = shard_rows(stored)
     runs = _Runs(algorithm, space, bounds, driver)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.one_coefficient_a_row:
@@ -215,7 +215,7 @@ class _Runs:
     def _evaluate(self, vector: Float[np.ndarray, "P"], data: Data, run: int) -> Record:
         algorithm = self._algorithm.rough() if run == THINNED_RUN else self._algorithm
         result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
-        value, bound, gradient = agreed((result.value, result.bound, result.gradient))
+        value, bound, gradient = broadcast_from_first((result.value, result.bound, result.gradient))
         value, gradient = float(value), np.array(gradient)
         seen = [r.value for r in self._driver.records if r.restart == run]
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):

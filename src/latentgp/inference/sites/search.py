@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.runtime.mesh import whole
-from latentgp.runtime.processes import agreed
+from latentgp.runtime.mesh import gather
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import Driving, ProgressLine
 from latentgp.sites.gaussian import GaussianSites
 
@@ -147,7 +147,7 @@ class Driver:
         limit = self.driving.max_seconds
         over = limit is not None and record.seconds > limit
         due = self.driving.checkpoint.is_due()
-        asked, over, due = map(bool, agreed((asked, over, due)))
+        asked, over, due = map(bool, broadcast_from_first((asked, over, due)))
         if due:
             self.save(sites)
         if asked:
@@ -179,7 +179,7 @@ class Driver:
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
             for name in Record._fields
         }
-        tensors = {f"sites.{name}": a for name, a in whole(sites)._asdict().items()}
+        tensors = {f"sites.{name}": a for name, a in gather(sites)._asdict().items()}
         self.driving.checkpoint.write({**columns, **tensors})
 
     def close(self) -> None:
