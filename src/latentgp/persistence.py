@@ -53,14 +53,14 @@ _INTERNAL = {
     "latentgp.representations.dense": "DensePosterior",
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
-    "latentgp.representations.inducing.stream": "Remembered",
+    "latentgp.representations.inducing.stream": "StreamingPrior",
     "latentgp.tables.columns": "CategoryColumn NumberColumn",
     "latentgp.tables.encoder": "TableEncoder",
     "latentgp.tables.notation": "DateNotation NumberNotation",
 }
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
-_FORMER_NAMES: dict[str, str] = {}
+_FORMER_NAMES = {"Remembered": "StreamingPrior"}
 _FORMER_FIELDS: dict[str, dict[str, str]] = {"GibbsSampling": {"alpha": "power"}}
 
 _HEADER = "latentgp"

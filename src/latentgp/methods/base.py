@@ -9,7 +9,7 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.modules import Module
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 
 if TYPE_CHECKING:
     from latentgp.methods.sites import SiteMethod
@@ -47,7 +47,7 @@ class Method(Module):
         return False
 
     @property
-    def streaming_prior(self) -> Remembered | None:
+    def streaming_prior(self) -> StreamingPrior | None:
         """Summary of the data seen so far that the fit starts from; None without any."""
         return None
 
@@ -58,7 +58,7 @@ class Method(Module):
 
     def through_points(
         self,
-        remembered: Remembered | None,
+        remembered: StreamingPrior | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",

@@ -10,7 +10,7 @@ from latentgp.methods.sites import ShortSearch, SiteMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rules.augmentation import AugmentationRule
 
 
@@ -34,7 +34,7 @@ class ExactGP(SiteMethod):
 
     def through_points(
         self,
-        remembered: Remembered | None,
+        remembered: StreamingPrior | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",

@@ -15,7 +15,7 @@ from latentgp.inference.setup.priors import Scales, around, scales, weak_priors
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ class Problem:
     learn_hyperparameters: bool
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None
     frozen: tuple[str, ...]
-    streaming_prior: Remembered | None
+    streaming_prior: StreamingPrior | None
     restarts: int
     max_evaluations: int
     tolerance: float

@@ -32,7 +32,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
@@ -89,12 +89,12 @@ class SiteMethod(Method):
         return self.representation.spreads_rows
 
     @property
-    def streaming_prior(self) -> Remembered | None:
+    def streaming_prior(self) -> StreamingPrior | None:
         return self.representation.streaming_prior
 
     def through_points(
         self,
-        remembered: Remembered | None,
+        remembered: StreamingPrior | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",

@@ -39,7 +39,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
@@ -180,7 +180,7 @@ class Stochastic(Method):
         return self.method.spreads_rows
 
     @property
-    def streaming_prior(self) -> Remembered | None:
+    def streaming_prior(self) -> StreamingPrior | None:
         return self.method.streaming_prior
 
     @property

@@ -23,7 +23,7 @@ from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision, fresh
@@ -251,7 +251,7 @@ class Posterior(eqx.Module):
         return updated(self, data, key=key, n_inducing=n_inducing, selection=selection)
 
     @double_precision
-    def remembered(self) -> Remembered:
+    def remembered(self) -> StreamingPrior:
         """What the rows said, for `Inducing(remembered=...)` on rows to come.
 
         Raises:

@@ -87,7 +87,7 @@ class LatentPosterior(eqx.Module):
 
     @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:
-        """What its rows said, as `Remembered`, apart from the prior that it was said under.
+        """What its rows said, as `StreamingPrior`, apart from the prior that it was said under.
 
         Args:
             log_evidence: of all rows so far, in nats.
@@ -226,7 +226,7 @@ class Representation(Module):
 
     @property
     def streaming_prior(self) -> PyTree | None:
-        """Summary of the data seen so far, a `Remembered`, that counts beside the rows."""
+        """Summary of the data seen so far, a `StreamingPrior`, that counts beside the rows."""
         return None
 
     def sampler(

@@ -17,7 +17,7 @@ from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing.natural_parameters import WhiteSites
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
     block_means,
     latent_diagonals,
@@ -105,7 +105,7 @@ class DensePosterior(LatentPosterior):
             raised=self.raised[:, :, chosen],
         )
 
-    def remembered(self, log_evidence: float) -> Remembered:
+    def remembered(self, log_evidence: float) -> StreamingPrior:
         grams = latent_grams(self.kernel, self.X)
         prior = vmap_latents(jittered_cholesky, grams).factor
 
@@ -116,7 +116,7 @@ class DensePosterior(LatentPosterior):
         white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
-        return Remembered(self.X, prior.inverse, white, constant, signed)
+        return StreamingPrior(self.X, prior.inverse, white, constant, signed)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]

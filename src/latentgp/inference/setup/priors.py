@@ -12,7 +12,7 @@ from latentgp.errors import InputError
 from latentgp.models import LatentGP
 from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 
@@ -42,7 +42,7 @@ class Scales(NamedTuple):
     stretch: Float[np.ndarray, "D"]
 
 
-def scales(model: LatentGP, data: Data, remembered: Remembered | None = None) -> Scales:
+def scales(model: LatentGP, data: Data, remembered: StreamingPrior | None = None) -> Scales:
     """Weighted spreads of the inputs (one if constant) and of the latent functions.
 
     An input's is its standard deviation, unless wild values are the cause of that: then it is

@@ -16,7 +16,7 @@ from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import lower_product
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
     block_means,
     latent_diagonals,
@@ -101,12 +101,12 @@ class InducingPosterior(LatentPosterior):
         """K_mm^-1."""
         return vmap_latents(Factor.inverse_of_product, self.factor)
 
-    def remembered(self, log_evidence: float) -> Remembered:
+    def remembered(self, log_evidence: float) -> StreamingPrior:
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
         own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
         constant = log_evidence - own
-        return Remembered(self.points, self.factor.inverse, white, constant, self.signed)
+        return StreamingPrior(self.points, self.factor.inverse, white, constant, self.signed)
 
     def white_sites(self) -> WhiteSites:
         """What all rows say together, those that are remembered too."""
@@ -190,7 +190,7 @@ def posterior_given(
     statistics: Statistics,
     signed: bool,
     covariance: Covariance,
-    remembered: Remembered | None = None,
+    remembered: StreamingPrior | None = None,
 ) -> InducingPosterior:
     """The optimal q(u) given sites, and the evidence; everything here is M x M.
 

@@ -39,7 +39,7 @@ from latentgp.representations.inducing.posterior import (
     scales_of,
 )
 from latentgp.representations.inducing.selection import Selection, select_points
-from latentgp.representations.inducing.stream import Remembered
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
 from latentgp.representations.samplers import InducingSampler, inducing_sampler
 from latentgp.representations.whitening import Whitening, whitening_from
@@ -146,7 +146,7 @@ class Inducing(Representation):
     selection: Selection = eqx.field(static=True, default="k-means++")
     resemblance: float = eqx.field(static=True, default=0.95)
     covariance: Covariance = eqx.field(static=True, default="full")
-    remembered: Remembered | None = None
+    remembered: StreamingPrior | None = None
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
 
@@ -156,7 +156,7 @@ class Inducing(Representation):
                 f"Inducing needs points, or a positive number of them to choose, got "
                 f"number={self.number}; give for example Inducing(number=200)."
             )
-        if not isinstance(self.remembered, Remembered | None):
+        if not isinstance(self.remembered, StreamingPrior | None):
             raise InputError(
                 f"Inducing.remembered must be what posterior.remembered() gives, got a "
                 f"{type(self.remembered).__name__}."
@@ -471,7 +471,7 @@ class Inducing(Representation):
         return False
 
     @property
-    def streaming_prior(self) -> Remembered | None:
+    def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
 
     @property

@@ -12,7 +12,7 @@ from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.typing import Array
 
 
-class Remembered(Module):
+class StreamingPrior(Module):
     """What rows that are gone said about the latent functions (Bui, Nguyen & Turner 2017).
 
     They said it about g at the points of a posterior: white sites under the prior of that time.
