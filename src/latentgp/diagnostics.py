@@ -29,7 +29,7 @@ _SAMPLED_ROWS = 500
 _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
 _SETTLED = 1e-4
-_DEFICIT_A_ROW = 0.02
+_TRACE_TERM_A_ROW = 0.02
 _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
@@ -52,7 +52,7 @@ class Diagnostics:
         site_change: relative change of the bound in the last site update; zero of `Stochastic`,
             whose steps make their sites anew.
         jitter: added to the diagonal of the factorised prior covariance; units of f squared.
-        deficit: nats of the bound lost to too few inducing points (an estimate from the prior
+        trace_term: nats of the bound lost to too few inducing points (an estimate from the prior
             variance that they leave).
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
@@ -66,7 +66,7 @@ class Diagnostics:
     site_updates: int
     site_change: float
     jitter: float
-    deficit: float
+    trace_term: float
     seconds: float
     warnings: tuple[str, ...]
 
@@ -228,10 +228,10 @@ def diagnose(
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
-    deficit, jitter = float(settled.posterior.deficit), float(settled.posterior.jitter)
-    if deficit > max(1.0, _DEFICIT_A_ROW * data.total_weight):
+    trace_term, jitter = float(settled.posterior.trace_term), float(settled.posterior.jitter)
+    if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
         warnings.append(
-            f"The inducing points leave about {deficit:,.0f} nats of the bound; "
+            f"The inducing points leave about {trace_term:,.0f} nats of the bound; "
             "use more of them if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
@@ -263,7 +263,7 @@ def diagnose(
         site_updates=updates,
         site_change=change,
         jitter=jitter,
-        deficit=deficit,
+        trace_term=trace_term,
         seconds=seconds,
         warnings=tuple(warnings),
     )

@@ -61,7 +61,12 @@ _INTERNAL = {
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")
 _FORMER_NAMES = {"Remembered": "StreamingPrior"}
-_FORMER_FIELDS: dict[str, dict[str, str]] = {"GibbsSampling": {"alpha": "power"}}
+_FORMER_FIELDS: dict[str, dict[str, str]] = {
+    "DensePosterior": {"deficit": "trace_term"},
+    "Diagnostics": {"deficit": "trace_term"},
+    "GibbsSampling": {"alpha": "power"},
+    "InducingPosterior": {"deficit": "trace_term"},
+}
 
 _HEADER = "latentgp"
 _REGISTERED: dict[str, Any] = {}

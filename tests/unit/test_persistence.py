@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
 from latentgp import InputError, persistence
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.tables.model import TableModel
 
 _generator = np.random.default_rng(0)
@@ -88,6 +89,12 @@ def test_a_field_is_found_under_its_former_name():
     written = {"object": "latentgp.GibbsSampling", "fields": {"alpha": 0.5, "draws": 20}}
     method = persistence._decode(written, {})
     assert (method.power, method.draws) == (0.5, 20)
+    regressor = lgp.load(FILES / "regressor.latentgp")
+    assert regressor.posterior_.latent.trace_term == regressor.diagnostics_.trace_term == 0
+
+
+def test_a_class_is_found_under_its_former_name():
+    assert persistence._resolve("latentgp.Remembered") is StreamingPrior
 
 
 def answers(estimator):

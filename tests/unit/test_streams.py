@@ -99,7 +99,7 @@ def test_a_dense_posterior_goes_on_exactly_where_points_are_its_rows():
     np.testing.assert_allclose(float(stream.log_evidence), float(whole.log_evidence), rtol=1e-4)
 
 
-def test_what_other_points_cannot_express_is_the_deficit():
+def test_what_other_points_cannot_express_is_the_trace_term():
     model, data = regression()
     first, second = halves(data)
     posterior = fitted(model, first, lgp.CollapsedVI(lgp.Inducing(points=data.X[:60])))
@@ -108,7 +108,7 @@ def test_what_other_points_cannot_express_is_the_deficit():
         fitted(model, second, lgp.CollapsedVI(lgp.Inducing(points=points, remembered=remembered)))
         for points in (data.X[:60], data.X[30:45])
     ]
-    losses = [float(fit.latent.deficit) for fit in fits]
+    losses = [float(fit.latent.trace_term) for fit in fits]
     assert losses[1] > losses[0] + 10
     assert float(fits[1].log_evidence) < float(fits[0].log_evidence)
 

@@ -289,11 +289,11 @@ class Stochastic(Method):
         algorithm = dataclasses.replace(
             algorithm, representation=inference.representation(searched.state)
         )
-        bound, deficit = -latent.kl, latent.deficit
+        bound, trace_term = -latent.kl, latent.trace_term
         for block in blocks_of(source, (0,), plan.rows_a_round):
             worth, lost = bound_of_rows(algorithm, model, latent, block)
-            bound, deficit = bound + worth, deficit + lost
-        latent = dataclasses.replace(latent, deficit=deficit)
+            bound, trace_term = bound + worth, trace_term + lost
+        latent = dataclasses.replace(latent, trace_term=trace_term)
         posterior = Posterior.gaussian(model, latent, Evidence(float(bound), kind))
         nothing = jnp.zeros((), jnp.int32)
         sites = gather(initial_sites(algorithm, model, sample.to_device()))

@@ -52,14 +52,14 @@ class LatentPosterior(eqx.Module):
         kl: KL divergence from the prior to the posterior of the coefficients, in nats.
         jitter: what was added to the diagonal of the prior covariance that was factorised; the
             most for any latent function.
-        deficit: nats of the bound lost to prior variance that the coefficients cannot express
+        trace_term: nats of the bound lost to prior variance that the coefficients cannot express
             at the rows; zero for an exact representation.
     """
 
     log_evidence: eqx.AbstractVar[Float[Array, ""]]
     kl: eqx.AbstractVar[Float[Array, ""]]
     jitter: eqx.AbstractVar[Float[Array, ""]]
-    deficit: eqx.AbstractVar[Float[Array, ""]]
+    trace_term: eqx.AbstractVar[Float[Array, ""]]
 
     @abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:

@@ -60,7 +60,7 @@ class DensePosterior(LatentPosterior):
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
-    deficit: Float[Array, ""]
+    trace_term: Float[Array, ""]
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return block_means(latent_grams(self.kernel, self.X, X), self.weights)
@@ -297,7 +297,7 @@ def _conditioned(
         log_evidence=jnp.sum(solved.log_evidence),
         kl=jnp.sum(solved.kl),
         jitter=jnp.zeros((), K.dtype),
-        deficit=jnp.zeros((), K.dtype),
+        trace_term=jnp.zeros((), K.dtype),
     )
 
 

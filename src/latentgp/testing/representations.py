@@ -118,7 +118,10 @@ def _check_agreement(
         atol=1e-7,
     )
     require(posterior.kl >= 0, f"{name}: the KL is negative, {posterior.kl}.")
-    require(posterior.deficit >= -1e-6, f"{name}: the deficit is negative, {posterior.deficit}.")
+    require(
+        posterior.trace_term >= -1e-6,
+        f"{name}: the trace term is negative, {posterior.trace_term}.",
+    )
     new = _elsewhere(X)
     mean, variance = posterior.marginals(new)
     prior = latent_diagonals(kernel, new).T
@@ -178,7 +181,7 @@ def _check_against_dense(
     what = "differs from dense linear algebra"
     require_equal(posterior.log_evidence, total, f"{name}: the log evidence {what}", rtol=1e-8)
     require_equal(posterior.kl, divergence, f"{name}: the KL {what}", rtol=1e-6)
-    require_equal(posterior.deficit, 0.0, f"{name}: the deficit", atol=1e-6)
+    require_equal(posterior.trace_term, 0.0, f"{name}: the trace term", atol=1e-6)
     require_equal(mean, np.stack(means, 1), f"{name}: the mean {what}", atol=1e-6)
     variance_tolerance = 1e-6 * scale
     require_equal(

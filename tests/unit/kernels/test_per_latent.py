@@ -204,7 +204,7 @@ class TestEqualParts:
             for kernel in (KERNEL, lgp.PerLatent(KERNEL, KERNEL))
         )
         np.testing.assert_allclose(own.bound, shared.bound, rtol=1e-10)
-        for name in ("log_evidence", "kl", "jitter", "deficit"):
+        for name in ("log_evidence", "kl", "jitter", "trace_term"):
             one, other = (getattr(s.posterior, name) for s in (own, shared))
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
         for one, other in zip(

@@ -378,11 +378,11 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
 def bound_of_rows(
     algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """What rows contribute to the bound of a posterior and to its deficit, in nats."""
+    """What rows contribute to the bound of a posterior and to its trace term, in nats."""
     precision = posterior.prior_precision
 
     def add(carry, chunk, real):
-        bound, deficit = carry
+        bound, trace_term = carry
         blocks, prior = kernel_blocks(model.kernel, posterior.points, chunk.X)
         marginals = posterior.block_marginals(blocks, prior).shifted(prior_mean(model, chunk))
         none = GaussianSites.none(marginals.mean)
@@ -390,7 +390,7 @@ def bound_of_rows(
         terms = jnp.where(real, sites.expected(marginals), 0.0)
         left = residuals(precision, blocks, prior)
         lost = 0.5 * jnp.sum(jnp.where(real, sites.precision.T * left, 0.0))
-        return (bound + jnp.sum(terms), deficit + lost), None
+        return (bound + jnp.sum(terms), trace_term + lost), None
 
     zero = jnp.zeros((), data.X.dtype)
     return scan_rows(add, (zero, zero), data, columns=len(posterior.points))[0]

@@ -59,7 +59,7 @@ class InducingPosterior(LatentPosterior):
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
-    deficit: Float[Array, ""]
+    trace_term: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
@@ -227,13 +227,13 @@ def posterior_given(
         prior = Prior(factor_of_prior, jitters)
         rows = white.precision if memory is None else white.precision - memory.white.precision
         loss = 0.5 * jnp.sum(statistics.loss - jnp.trace(rows, axis1=1, axis2=2))
-        deficit = loss
+        trace_term = loss
         if memory is not None:
-            loss, deficit = loss - memory.constant, deficit + memory.lost
+            loss, trace_term = loss - memory.constant, trace_term + memory.lost
     else:
         prior, white = known, WhiteSites.of(statistics, known.factor)
         factor = white.factor()
-        loss, deficit = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
+        loss, trace_term = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
     posterior = posterior_of_white(
         kernel,
         points,
@@ -245,7 +245,7 @@ def posterior_given(
         memory=memory,
     )
     log_evidence = posterior.log_evidence - loss
-    return dataclasses.replace(posterior, log_evidence=log_evidence, deficit=deficit)
+    return dataclasses.replace(posterior, log_evidence=log_evidence, trace_term=trace_term)
 
 
 def half_reduction(root: Float[Array, "M M"], inverse: Float[Array, "M M"]) -> Float[Array, "M M"]:
@@ -266,7 +266,7 @@ def posterior_of_white(
 ) -> InducingPosterior:
     """The posterior given `WhiteSites`: their linear terms, and the factor of I + A.
 
-    Its log evidence is that of these sites alone, and the deficit what earlier rows lose, of
+    Its log evidence is that of these sites alone, and the trace term what earlier rows lose, of
     which `memory` is the part of the sites.
     """
 
@@ -300,6 +300,6 @@ def posterior_of_white(
         log_evidence=jnp.sum(log_evidence),
         kl=jnp.sum(kl) - known,
         jitter=jnp.max(prior.jitter),
-        deficit=jnp.zeros((), linear.dtype) if memory is None else memory.lost,
+        trace_term=jnp.zeros((), linear.dtype) if memory is None else memory.lost,
         signed=signed,
     )
