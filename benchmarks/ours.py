@@ -39,7 +39,7 @@ from latentgp.inference.sites.search import Driver, EndFit, Progress, Record
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.runtime.blas_threads import one_blas_thread
-from latentgp.runtime.progress import Driving
+from latentgp.runtime.progress import RunControl
 from latentgp.sites.gaussian import GaussianSites
 
 KEY = jax.random.key(0)
@@ -246,7 +246,7 @@ class TracedDriver(Driver):
         data: lgp.Data,
         scores: Callable[[lgp.Posterior], Result],
     ):
-        super().__init__(max_evaluations=200, driving=Driving(perf_counter()))
+        super().__init__(max_evaluations=200, control=RunControl(perf_counter()))
         self._algorithm, self._space = algorithm, space
         self._all, self._thinned = data, thinned(data)
         self._current = None
@@ -304,7 +304,7 @@ def traced(
             )
 
         started = perf_counter()
-        run(Driver(max_evaluations=1, driving=Driving(perf_counter())))
+        run(Driver(max_evaluations=1, control=RunControl(perf_counter())))
         compile_seconds = perf_counter() - started
         driver = TracedDriver(problem, algorithm, space, data, scores)
         driver.show_last(run(driver))

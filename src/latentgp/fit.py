@@ -26,7 +26,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
-from latentgp.runtime.progress import Callback, Driving
+from latentgp.runtime.progress import Callback, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 from latentgp.validation import (
@@ -151,7 +151,7 @@ def fit(
         restarts=restarts,
         max_evaluations=max_evaluations,
         tolerance=tolerance,
-        driving=Driving(started, callback, max_seconds, verbose),
+        control=RunControl(started, callback, max_seconds, verbose),
         checkpoint=checkpoint,
         input_names=input_names,
     )

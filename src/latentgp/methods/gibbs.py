@@ -19,7 +19,7 @@ from latentgp.posteriors.chains import Chains
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
-from latentgp.runtime.progress import Driving
+from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 
@@ -105,7 +105,7 @@ class GibbsSampling(SamplingMethod):
         data: Data,
         watched: Int[np.ndarray, "W"],
         key: Key[Array, ""],
-        driving: Driving,
+        control: RunControl,
     ) -> Chains:
         rule = AugmentationRule(augmentation=self.augmentation)
         algorithm = Gibbs(
@@ -126,7 +126,7 @@ class GibbsSampling(SamplingMethod):
             thin=self.thin,
             watched=watched,
             key=key,
-            driving=driving,
+            control=control,
         )
 
     def starting_method(self) -> SiteMethod:

@@ -21,7 +21,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import Driving
+from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 
@@ -44,7 +44,7 @@ class Problem:
         restarts: further runs from random starts.
         max_evaluations: of the bound, each run.
         tolerance: nats a row by which an iteration must raise the bound.
-        driving: callback, limit of time, progress line.
+        control: callback, limit of time, progress line.
         checkpoint: the file that is kept up to date; None for none.
         input_names: names of the input columns, for warnings.
     """
@@ -63,7 +63,7 @@ class Problem:
     restarts: int
     max_evaluations: int
     tolerance: float
-    driving: Driving
+    control: RunControl
     checkpoint: str | Path | None
     input_names: Sequence[str] | None
 
@@ -81,7 +81,7 @@ class Problem:
     @property
     def seconds(self) -> float:
         """Since the fit began."""
-        return time.perf_counter() - self.driving.started
+        return time.perf_counter() - self.control.started
 
     def scales(self, data: Data) -> Scales:
         """Scales of some of the rows, and of the data seen so far."""
@@ -102,9 +102,9 @@ class Problem:
             return space
         return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
 
-    def driving_with(
+    def control_with(
         self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any
-    ) -> Driving:
+    ) -> RunControl:
         """Callback and limits, with a checkpoint that the same problem alone can resume from.
 
         Args:
@@ -114,7 +114,7 @@ class Problem:
             settings: further ones, by the name that a refusal gives them.
         """
         if self.checkpoint is None:
-            return self.driving
+            return self.control
         # NumPyro flattens a prior in the order of a set, another in every process: go by name.
         priors = [
             (prior_path, type(prior).__name__, name, np.asarray(getattr(prior, name)).tolist())
@@ -132,4 +132,4 @@ class Problem:
             "another method": digest(settings_of),
         }
         named = {name: f"{value}" for name, value in made_with.items()}
-        return self.driving._replace(checkpoint=Checkpoint(self.checkpoint, named))
+        return self.control._replace(checkpoint=Checkpoint(self.checkpoint, named))

@@ -24,7 +24,7 @@ from latentgp.posteriors.sampled import sampled_posterior
 from latentgp.representations import Representation
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.runtime.progress import Driving
+from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 
@@ -73,7 +73,7 @@ class SamplingMethod(Method):
         data: Data,
         watched: Int[np.ndarray, "W"],
         key: Key[Array, ""],
-        driving: Driving,
+        control: RunControl,
     ) -> Chains:
         """Draw the chains, starting around the hyper-parameters of the space's model.
 
@@ -83,7 +83,7 @@ class SamplingMethod(Method):
             data: the rows, on the device.
             watched: rows whose latents are kept draw by draw.
             key: random key.
-            driving: callback, limit, progress line, checkpoint.
+            control: callback, limit, progress line, checkpoint.
         """
         sampler = self.sampler(WhiteTarget.of(space, representation, data))
         return run_chains(
@@ -94,7 +94,7 @@ class SamplingMethod(Method):
             thin=self.thin,
             watched=watched,
             key=key,
-            driving=driving,
+            control=control,
         )
 
     @abstractmethod
@@ -114,7 +114,7 @@ class SamplingMethod(Method):
         space = problem.space(scale)
         self.check(model, space.size > 0)
         ready = self.representation.initialise(data.X, data.weights, model.kernel, key)
-        driving = problem.driving_with(self, self, space)
+        control = problem.control_with(self, self, space)
         if space.size:
             start = dataclasses.replace(self.starting_method(), representation=ready)
             rows = data.padded(number_of_shards()).to_device()
@@ -124,7 +124,7 @@ class SamplingMethod(Method):
         numbers = self.chains * self.draws * model.likelihood.latent_size
         counting = np.flatnonzero(problem.origin >= 0)
         watched = counting[watched_rows(len(counting), numbers)]
-        chains = self.sample(ready, space, data.to_device(), problem.origin[watched], key, driving)
+        chains = self.sample(ready, space, data.to_device(), problem.origin[watched], key, control)
         posterior = sampled_posterior(space, chains, watched, problem.given.select(watched))
         diagnostics = judge_chains(
             method=self,

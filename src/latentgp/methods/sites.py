@@ -121,7 +121,7 @@ class SiteMethod(Method):
         space = problem.space(scale)
         bounds = search_bounds(space, scale)
         rows = data.padded(number_of_shards()).to_device()
-        driving = problem.driving_with(
+        control = problem.control_with(
             self,
             algorithm,
             space,
@@ -132,7 +132,7 @@ class SiteMethod(Method):
         short, most = self.short_search, problem.max_evaluations
         driver = Driver(
             max_evaluations=most if short is None else min(most, short.evaluations),
-            driving=driving,
+            control=control,
         )
         learned = None
         if space.size:
@@ -195,7 +195,7 @@ def start_of_search(
         restarts=0,
         tolerance=_START_TOLERANCE,
         driver=Driver(
-            max_evaluations=_START_EVALUATIONS, driving=problem.driving._replace(callback=None)
+            max_evaluations=_START_EVALUATIONS, control=problem.control._replace(callback=None)
         ),
         key=problem.key,
     )

@@ -232,7 +232,7 @@ class Stochastic(Method):
             self.patience,
             columns=max(sample.X.shape[1], len(ready.points) * seen.likelihood.latent_size),
         )
-        driving = problem.driving_with(
+        control = problem.control_with(
             self,
             algorithm,
             space,
@@ -279,7 +279,7 @@ class Stochastic(Method):
             source,
             plan,
             key=key,
-            driving=driving,
+            control=control,
             view=view,
             held_out=None if held_out is None else partial(_mean_log_density, held_out),
         )

@@ -20,7 +20,7 @@ _SILENT_SECONDS, _SECONDS_A_LINE = 1.0, 10.0
 INTERRUPTED = "it was interrupted"
 
 
-class Driving(NamedTuple):
+class RunControl(NamedTuple):
     """How a loop is watched, limited and kept.
 
     Attributes:

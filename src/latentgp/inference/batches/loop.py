@@ -22,7 +22,7 @@ from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import INTERRUPTED, Driving, ProgressLine
+from latentgp.runtime.progress import INTERRUPTED, ProgressLine, RunControl
 from latentgp.typing import Array
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
@@ -174,7 +174,7 @@ class BatchDriver:
         source: of the rows.
         plan: how the rows are cut, and when to stop.
         key: random key.
-        driving: limits, callback, progress line, checkpoint.
+        control: limits, callback, progress line, checkpoint.
         view: makes of a state what a callback is shown.
         held_out: gives the mean log density of held-out targets, if there are any.
     """
@@ -186,17 +186,17 @@ class BatchDriver:
         plan: Plan,
         *,
         key: Key[Array, ""],
-        driving: Driving,
+        control: RunControl,
         view: Callable[[Any], Any] | None = None,
         held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
-        self.driving, self._line = driving, ProgressLine(driving.verbose)
+        self.control, self._line = control, ProgressLine(control.verbose)
         self.view, self.held_out = view or (lambda state: state), held_out
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
         self._state: Any
-        self._started = driving.started
+        self._started = control.started
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
@@ -234,10 +234,10 @@ class BatchDriver:
 
     def _report(self, state: Any, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
-        driving, bounds, shares = self.driving, np.asarray(info.bound), np.asarray(info.share)
+        control, bounds, shares = self.control, np.asarray(info.bound), np.asarray(info.share)
         held_out, seconds = self._score(state), time.perf_counter() - self._started
-        over = driving.max_seconds is not None and seconds > driving.max_seconds
-        due, heard = driving.checkpoint.is_due(), driving.callback is not None
+        over = control.max_seconds is not None and seconds > control.max_seconds
+        due, heard = control.checkpoint.is_due(), control.callback is not None
         # Every message is waited for: all goes in one, and what a callback says in another.
         bounds, shares, held, held_out, over, due, heard = broadcast_from_first(
             (bounds, shares, np.asarray(info.held), held_out, over, due, heard)
@@ -270,14 +270,14 @@ class BatchDriver:
             partial(self.view, state),
         )
         self._show(progress)
-        asked = driving.callback is not None and bool(driving.callback(progress))
+        asked = control.callback is not None and bool(control.callback(progress))
         asked = heard and bool(broadcast_from_first(asked))
         if due:
             self._save()
         if asked:
             return "the callback asked for it"
         if over:
-            return f"max_seconds={driving.max_seconds:g} were over"
+            return f"max_seconds={control.max_seconds:g} were over"
         return self._stop_if_still()
 
     def _score(self, state: Any) -> float:
@@ -324,7 +324,7 @@ class BatchDriver:
             rounds = [Round(*row[:4], *map(int, row[4:])) for row in table]
             return rounds, state_in(stored, state)
 
-        found = self.driving.checkpoint.read(understand)
+        found = self.control.checkpoint.read(understand)
         if found is None:
             return state
         self.rounds, recalled = found
@@ -333,10 +333,10 @@ class BatchDriver:
 
     def _save(self) -> None:
         """Write the checkpoint, whole or not at all."""
-        if not self.rounds or self.driving.checkpoint.path is None:
+        if not self.rounds or self.control.checkpoint.path is None:
             return
         rounds = np.array(self.rounds, np.float64)
-        self.driving.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
+        self.control.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
 
     def _show(self, progress: BatchProgress) -> None:
         self._line.show(

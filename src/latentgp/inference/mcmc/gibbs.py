@@ -23,7 +23,7 @@ from latentgp.representations import Representation
 from latentgp.representations.samplers import SiteSampler
 from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
-from latentgp.runtime.progress import Driving
+from latentgp.runtime.progress import RunControl
 from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -303,7 +303,7 @@ def run_gibbs(
     thin: int,
     watched: Int[np.ndarray, "W"],
     key: Key[Array, ""],
-    driving: Driving,
+    control: RunControl,
 ) -> Chains:
     """Run chains from over-dispersed starts.
 
@@ -316,7 +316,7 @@ def run_gibbs(
         thin: sweeps a draw that is kept.
         watched: rows whose latents are kept.
         key: random key.
-        driving: callback, limit, progress line, checkpoint.
+        control: callback, limit, progress line, checkpoint.
     """
     started = time.perf_counter()
     key_init, key_run = jax.random.split(key)
@@ -359,7 +359,7 @@ def run_gibbs(
         states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *after)
         return (states, slow, moments), draw, {"acceptance_rate": np.concatenate(acceptance)}
 
-    sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, driving)
+    sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, control)
     columns, statistics = sampled.joined(draws)
     last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
     return Chains(

@@ -19,7 +19,7 @@ from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.posteriors.chains import Chains
 from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
-from latentgp.runtime.progress import Driving, ProgressLine
+from latentgp.runtime.progress import ProgressLine, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
@@ -106,7 +106,7 @@ def collect(
     start: Callable[[], Any],
     pieces: int,
     piece_size: int,
-    driving: Driving,
+    control: RunControl,
 ) -> Sampled:
     """Run pieces one after another until all are made, or a callback or the clock ends it.
 
@@ -116,11 +116,11 @@ def collect(
         start: gives the state where the chains start.
         pieces: how many.
         piece_size: sweeps a piece.
-        driving: callback, limit, progress line, checkpoint.
+        control: callback, limit, progress line, checkpoint.
     """
-    line = ProgressLine(driving.verbose)
-    line.show("sampling: getting ready", time.perf_counter() - driving.started)
-    sampled = _recalled(driving.checkpoint, start) or Sampled(start(), 0, (), ())
+    line = ProgressLine(control.verbose)
+    line.show("sampling: getting ready", time.perf_counter() - control.started)
+    sampled = _recalled(control.checkpoint, start) or Sampled(start(), 0, (), ())
     first, began = sampled.pieces, time.perf_counter()
     try:
         for index in range(first, pieces):
@@ -130,7 +130,7 @@ def collect(
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             sampled = Sampled(state, index + 1, draws, statistics)
-            seconds = time.perf_counter() - driving.started
+            seconds = time.perf_counter() - control.started
             progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, seconds)
             made = index + 1 - first
             rest = (time.perf_counter() - began) / made * (pieces - index - 1)
@@ -139,10 +139,10 @@ def collect(
                 f"about {rest:.0f} s left",
                 seconds,
             )
-            wants_end = driving.callback is not None and driving.callback(progress)
-            late = driving.max_seconds is not None and seconds > driving.max_seconds
-            if driving.checkpoint.is_due():
-                _save(driving.checkpoint, sampled)
+            wants_end = control.callback is not None and control.callback(progress)
+            late = control.max_seconds is not None and seconds > control.max_seconds
+            if control.checkpoint.is_due():
+                _save(control.checkpoint, sampled)
             if (wants_end or late) and sampled.draws:
                 break
     except KeyboardInterrupt:  # what was drawn is kept
@@ -150,7 +150,7 @@ def collect(
             raise
     finally:
         line.close()
-        _save(driving.checkpoint, sampled)
+        _save(control.checkpoint, sampled)
     return sampled
 
 
@@ -226,7 +226,7 @@ def run_chains(
     thin: int,
     watched: Int[np.ndarray, "W"],
     key: Key[Array, ""],
-    driving: Driving,
+    control: RunControl,
 ) -> Chains:
     """Run chains of a sampler side by side.
 
@@ -238,7 +238,7 @@ def run_chains(
         thin: steps a draw that is kept.
         watched: rows whose latents are kept.
         key: random key.
-        driving: callback, limit, progress line, checkpoint.
+        control: callback, limit, progress line, checkpoint.
     """
     started = time.perf_counter()
     key_init, key_run = jax.random.split(key)
@@ -262,7 +262,7 @@ def run_chains(
         return after, None if index < cold else kept, told
 
     start = partial(_start, sampler, keys)
-    sampled = collect(piece, start, cold + warm, number * thin, driving)
+    sampled = collect(piece, start, cold + warm, number * thin, control)
     columns, statistics = sampled.joined(draws)
     last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
     whitening = _whitening(sampler, last)

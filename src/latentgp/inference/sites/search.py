@@ -15,7 +15,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import Driving, ProgressLine
+from latentgp.runtime.progress import ProgressLine, RunControl
 from latentgp.sites.gaussian import GaussianSites
 
 
@@ -62,15 +62,15 @@ class Driver:
 
     Args:
         max_evaluations: of each run.
-        driving: limits, callback, progress line, checkpoint.
+        control: limits, callback, progress line, checkpoint.
     """
 
-    def __init__(self, *, max_evaluations: int, driving: Driving):
+    def __init__(self, *, max_evaluations: int, control: RunControl):
         self.max_evaluations = max_evaluations
-        self.driving, self._line = driving, ProgressLine(driving.verbose)
+        self.control, self._line = control, ProgressLine(control.verbose)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
-        self._started = driving.started
+        self._started = control.started
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives the sites that it had come to."""
@@ -84,7 +84,7 @@ class Driver:
             ]
             return records, sites
 
-        found = self.driving.checkpoint.read(understand)
+        found = self.control.checkpoint.read(understand)
         if found is None:
             return None
         self.records, sites = found
@@ -120,7 +120,7 @@ class Driver:
             if record.restart == run or self._made(run) < limit:
                 raise InputError(
                     "The search does not go the way of the checkpoint "
-                    f"{self.driving.checkpoint.path} (another version of a library, or another "
+                    f"{self.control.checkpoint.path} (another version of a library, or another "
                     "machine?); remove it to start afresh."
                 )
         if self._made(run) >= limit:
@@ -143,10 +143,10 @@ class Driver:
             record.restart,
         )
         self._show(progress)
-        asked = self.driving.callback is not None and bool(self.driving.callback(progress))
-        limit = self.driving.max_seconds
+        asked = self.control.callback is not None and bool(self.control.callback(progress))
+        limit = self.control.max_seconds
         over = limit is not None and record.seconds > limit
-        due = self.driving.checkpoint.is_due()
+        due = self.control.checkpoint.is_due()
         asked, over, due = map(bool, broadcast_from_first((asked, over, due)))
         if due:
             self.save(sites)
@@ -170,7 +170,7 @@ class Driver:
     def save(self, sites: GaussianSites | None) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""
         if (
-            self.driving.checkpoint.path is None
+            self.control.checkpoint.path is None
             or sites is None
             or len(self.records) == self._recalled
         ):
@@ -180,7 +180,7 @@ class Driver:
             for name in Record._fields
         }
         tensors = {f"sites.{name}": a for name, a in gather(sites)._asdict().items()}
-        self.driving.checkpoint.write({**columns, **tensors})
+        self.control.checkpoint.write({**columns, **tensors})
 
     def close(self) -> None:
         """Take the progress line away."""
