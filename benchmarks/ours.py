@@ -35,7 +35,7 @@ from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn, thinned
 from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
-from latentgp.inference.sites.search import Driver, EndFit, Progress, Record
+from latentgp.inference.sites.search import EndFit, Progress, Record, Search
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.runtime.blas_threads import one_blas_thread
@@ -235,7 +235,7 @@ def sparse_bound(problem: Problem) -> Result:
     return result | scores(problem.y_test, law.mean, law.variance)
 
 
-class TracedDriver(Driver):
+class TracedSearch(Search):
     """Shows the trace every evaluation, with the rows and sites that the search has at hand."""
 
     def __init__(
@@ -291,7 +291,7 @@ def traced(
         bounds = search_bounds(space, scale)
         data = rows.to_device()
 
-        def run(driver: Driver) -> Learned:
+        def run(search: Search) -> Learned:
             return learn(
                 algorithm,
                 space,
@@ -299,17 +299,17 @@ def traced(
                 bounds=bounds,
                 restarts=0,
                 tolerance=1e-6,
-                driver=driver,
+                search=search,
                 key=KEY,
             )
 
         started = perf_counter()
-        run(Driver(max_evaluations=1, control=RunControl(perf_counter())))
+        run(Search(max_evaluations=1, control=RunControl(perf_counter())))
         compile_seconds = perf_counter() - started
-        driver = TracedDriver(problem, algorithm, space, data, scores)
-        driver.show_last(run(driver))
-        evaluations = len(driver.records)
-        return driver.trace.result() | {
+        search = TracedSearch(problem, algorithm, space, data, scores)
+        search.show_last(run(search))
+        evaluations = len(search.records)
+        return search.trace.result() | {
             "compile_seconds": compile_seconds,
             "evaluations": evaluations,
         }

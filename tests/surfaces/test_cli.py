@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import latentgp
 from latentgp import cli
-from latentgp.inference.sites import search as driver
+from latentgp.inference.sites import search
 from latentgp.tables import prediction as table_prediction
 from latentgp.tables.model import TableModel
 
@@ -457,13 +457,13 @@ def interrupted(*_, **__):
 
 
 def test_a_search_that_is_stopped_leaves_what_was_learned(run, house, tmp_path, monkeypatch):
-    evaluate, calls = driver.Driver.report, []
+    evaluate, calls = search.Search.report, []
 
     def third_time(*given):
         calls.append(1)
         return interrupted() if len(calls) == 3 else evaluate(*given)
 
-    monkeypatch.setattr(driver.Driver, "report", third_time)
+    monkeypatch.setattr(search.Search, "report", third_time)
     fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
     code, out, _ = run(*fit)
     assert code == 0

@@ -10,7 +10,7 @@ import sklearn.metrics
 import latentgp as lgp
 from latentgp.errors import InputError
 from latentgp.evaluation.comparison import interval_coverages
-from latentgp.inference.sites import search as driver
+from latentgp.inference.sites import search
 from latentgp.posteriors.posterior import Posterior
 from latentgp.tables.model import TableModel
 from latentgp.tables.start import settle
@@ -100,7 +100,7 @@ def test_the_start_of_a_fit_in_batches_leaves_no_settings(tmp_path):
 def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path, monkeypatch):
     frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
-    report, calls = driver.Driver.report, []
+    report, calls = search.Search.report, []
 
     def second_time(*given):
         calls.append(1)
@@ -108,7 +108,7 @@ def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path,
             raise KeyboardInterrupt
         return report(*given)
 
-    monkeypatch.setattr(driver.Driver, "report", second_time)
+    monkeypatch.setattr(search.Search, "report", second_time)
     with pytest.raises(KeyboardInterrupt):
         TableModel.fit_files(tmp_path / "rows.csv", "y", n_inducing=5, batch_size=20)
     assert len(calls) == 2

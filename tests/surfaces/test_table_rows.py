@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.cli.app import app
-from latentgp.inference.batches.loop import BatchDriver
+from latentgp.inference.batches.loop import BatchSearch
 from latentgp.rows.pieces import TableFiles
 from latentgp.tables import TableEncoder, once, read_table, split_target
 from latentgp.tables.model import TableModel
@@ -456,7 +456,7 @@ class TestCommandLine:
         folder = write(table(3000), tmp_path / "rows")
         common = ["fit", folder, "--target", "amount", "--n-inducing", 25, "--batch-size", 100]
         common += ["--epochs", 5, "--out"]
-        report, rounds = BatchDriver._report, []
+        report, rounds = BatchSearch._report, []
 
         def interrupted(*arguments):
             rounds.append(1)
@@ -464,7 +464,7 @@ class TestCommandLine:
                 raise KeyboardInterrupt
             return report(*arguments)
 
-        monkeypatch.setattr(BatchDriver, "_report", interrupted)
+        monkeypatch.setattr(BatchSearch, "_report", interrupted)
         resumed = [*common, tmp_path / "two", "--checkpoint", tmp_path / "state"]
         first = self.run(*resumed)
         assert first.exit_code == 0

@@ -21,7 +21,7 @@ from latentgp.inference.sites.profiled_bound import (
     initial_sites,
     model_at,
 )
-from latentgp.inference.sites.search import Driver
+from latentgp.inference.sites.search import Search
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
@@ -130,7 +130,7 @@ class SiteMethod(Method):
             padded_rows=rows.size,
         )
         short, most = self.short_search, problem.max_evaluations
-        driver = Driver(
+        search = Search(
             max_evaluations=most if short is None else min(most, short.evaluations),
             control=control,
         )
@@ -151,7 +151,7 @@ class SiteMethod(Method):
                 second=second,
                 restarts=problem.restarts,
                 tolerance=problem.tolerance,
-                driver=driver,
+                search=search,
                 key=key,
             )
             if short is not None and most >= short.evaluations:
@@ -169,14 +169,14 @@ class SiteMethod(Method):
             reason=problem.reason,
             data=data,
             learned=learned,
-            records=driver.records,
+            records=search.records,
             space=space,
             bounds=bounds,
             settled=settled,
             seconds=problem.seconds,
             input_names=problem.input_names,
         )
-        return Fit(posterior.model, posterior, History.of(driver.records), diagnostics)
+        return Fit(posterior.model, posterior, History.of(search.records), diagnostics)
 
 
 def start_of_search(
@@ -194,7 +194,7 @@ def start_of_search(
         bounds=bounds,
         restarts=0,
         tolerance=_START_TOLERANCE,
-        driver=Driver(
+        search=Search(
             max_evaluations=_START_EVALUATIONS, control=problem.control._replace(callback=None)
         ),
         key=problem.key,

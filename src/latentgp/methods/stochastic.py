@@ -195,7 +195,7 @@ class Stochastic(Method):
             prior_of_some,
             some_classes,
         )
-        from latentgp.inference.batches.loop import BatchDriver, Plan
+        from latentgp.inference.batches.loop import BatchSearch, Plan
         from latentgp.inference.batches.natural_gradient import (
             BatchInference,
             StochasticInference,
@@ -274,7 +274,7 @@ class Stochastic(Method):
         def view(state: Any) -> Posterior:
             return Posterior.gaussian(*inference.posterior_at(state), Evidence(float("nan"), kind))
 
-        driver = BatchDriver(
+        search = BatchSearch(
             inference,
             source,
             plan,
@@ -284,7 +284,7 @@ class Stochastic(Method):
             held_out=None if held_out is None else partial(_mean_log_density, held_out),
         )
         vector = jnp.asarray(space.to_vector())
-        searched = driver.run(begun(inference, vector, latent))
+        searched = search.run(begun(inference, vector, latent))
         model, latent = inference.posterior_at(searched.state)
         algorithm = dataclasses.replace(
             algorithm, representation=inference.representation(searched.state)

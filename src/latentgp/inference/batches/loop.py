@@ -166,7 +166,7 @@ class Searched(NamedTuple):
     reason: str
 
 
-class BatchDriver:
+class BatchSearch:
     """Runs the search.
 
     Args:

@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from latentgp.errors import InputError
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, spread_sites
-from latentgp.inference.sites.search import Driver, EndFit, EndRun, Record
+from latentgp.inference.sites.search import EndFit, EndRun, Record, Search
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
@@ -57,7 +57,7 @@ def learn(
     second: Float[np.ndarray, "P"] | None = None,
     restarts: int,
     tolerance: float,
-    driver: Driver,
+    search: Search,
     key: Key[jax.Array, ""],
 ) -> Learned:
     """Maximise the bound plus log prior over hyper-parameters.
@@ -68,10 +68,10 @@ def learn(
     result worse.
     """
     first = space.to_vector()
-    stored = driver.recall()
+    stored = search.recall()
     if stored is not None:
         stored = shard_rows(stored)
-    runs = _Runs(algorithm, space, bounds, driver)
+    runs = _Runs(algorithm, space, bounds, search)
     try:
         if data.size > _THINNED_FROM and not algorithm.representation.one_coefficient_a_row:
             start, sites = runs.on_thinned_rows(first, data, stored)
@@ -79,7 +79,7 @@ def learn(
         else:
             start, sites = first, initial_sites(algorithm, space.model, data)
             first_step = _FIRST_STEP
-        if stored is not None and driver.has_reached(0):
+        if stored is not None and search.has_reached(0):
             sites = stored
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
         further = [] if second is None else [second]
@@ -92,17 +92,17 @@ def learn(
         pass
     except KeyboardInterrupt:
         # What was learned is kept, if anything was.
-        if jax.process_count() > 1 or not driver.records:
+        if jax.process_count() > 1 or not search.records:
             raise
-        runs.endings[driver.records[-1].restart] = False, INTERRUPTED
+        runs.endings[search.records[-1].restart] = False, INTERRUPTED
     except BaseException:
         if jax.process_count() == 1:  # of several each has a part of the sites
-            driver.save(runs.sites)
+            search.save(runs.sites)
         raise
     finally:
-        driver.close()
-    driver.save(runs.sites)
-    best = driver.best()
+        search.close()
+    search.save(runs.sites)
+    best = search.best()
     converged, reason = runs.endings.get(best.restart, (False, INTERRUPTED))
     return Learned(best.vector, runs.sites, converged, reason)
 
@@ -123,13 +123,13 @@ class _Runs:
         algorithm: SiteInference,
         space: ParameterSpace,
         bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
-        driver: Driver,
+        search: Search,
     ):
         self.endings: dict[int, tuple[bool, str]] = {}
         self.sites: Any = None  # GaussianSites once a run has begun
         self._algorithm, self._space = algorithm, space
         self._lower, self._upper = bounds
-        self._driver = driver
+        self._search = search
 
     def one(
         self,
@@ -153,7 +153,7 @@ class _Runs:
 
         def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
             nonlocal unit
-            known = self._driver.replay(vector, run, at_most)
+            known = self._search.replay(vector, run, at_most)
             record = known or self._evaluate(vector, data, run)
             unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
             return -record.value / unit, -record.gradient / unit
@@ -195,10 +195,10 @@ class _Runs:
         """Where a run on a part of the rows, weighted to count as all, ends; sites for all rows."""
         part = thinned(data)
         sites = initial_sites(self._algorithm, self._space.model, part)
-        if stored is not None and not self._driver.has_reached(0):
+        if stored is not None and not self._search.has_reached(0):
             sites = stored
         self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
-        vector = self._driver.best(THINNED_RUN).vector
+        vector = self._search.best(THINNED_RUN).vector
         model = self._space.to_model(jnp.asarray(vector))
         return vector, spread_sites(self._algorithm, model, part, self.sites, data)
 
@@ -208,7 +208,7 @@ class _Runs:
         The curvature of the bound grows with the rows: over their weight it is what there is to be
         gained, in nats.
         """
-        best = self._driver.best(run)
+        best = self._search.best(run)
         ahead = np.clip(best.vector + np.sign(best.gradient), self._lower, self._upper)
         return float(np.sum(np.where(ahead != best.vector, best.gradient, 0.0) ** 2))
 
@@ -217,7 +217,7 @@ class _Runs:
         result = evaluate(algorithm, self._space, jnp.asarray(vector), data, self.sites)
         value, bound, gradient = broadcast_from_first((result.value, result.bound, result.gradient))
         value, gradient = float(value), np.array(gradient)
-        seen = [r.value for r in self._driver.records if r.restart == run]
+        seen = [r.value for r in self._search.records if r.restart == run]
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             if not seen:
                 raise InputError(
@@ -230,4 +230,4 @@ class _Runs:
             # Sites of a point that the search will leave at once would only mislead the next.
             self.sites = result.sites
         record = Record(vector.copy(), value, float(bound), gradient, 0.0, run)
-        return self._driver.report(record, self.sites)
+        return self._search.report(record, self.sites)

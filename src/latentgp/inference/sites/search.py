@@ -57,7 +57,7 @@ class EndFit(Exception):
     """Raised inside a run when a callback or a limit asks for the end of the whole search."""
 
 
-class Driver:
+class Search:
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
     Args:
