@@ -188,7 +188,7 @@ def diagnose(
     records: Sequence[Any],
     space: ParameterSpace,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
-    settled: Converged,
+    converged: Converged,
     seconds: float,
     passed_over: int = 0,
     input_names: Sequence[str] | None = None,
@@ -197,14 +197,14 @@ def diagnose(
     warnings = []
     astray = []
     if method.reads_batches and records:
-        astray = _went_astray(records, float(settled.bound), data.total_weight)
+        astray = _went_astray(records, float(converged.bound), data.total_weight)
     if learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = "allow more, or continue from the model it returned"
         if learned.reason == NO_STEP:
             advice = "look for a kernel or likelihood with kinks, or start from other values"
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
-    updates = int(settled.updates)
+    updates = int(converged.updates)
     if passed_over > _PASSED_OVER * updates:
         warnings.append(
             f"{passed_over} of {updates} steps on batches changed nothing, as they led to no "
@@ -212,13 +212,13 @@ def diagnose(
             "kernel or likelihood whose derivatives are no numbers."
         )
     warnings += astray
-    change = float(settled.change)
+    change = float(converged.change)
     if not change <= _SETTLED:
         warnings.append(
             f"The sites still change the bound by {change:.1e} (relative); start from other "
             "hyper-parameters, or look for rows that contradict each other."
         )
-    improper = int(settled.improper_cavities)
+    improper = int(converged.improper_cavities)
     if improper:
         warnings.append(
             f"{improper} row(s) kept a site that says more about f than all rows together, which "
@@ -228,7 +228,7 @@ def diagnose(
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
     warnings += [*_about_noise(posterior, data), *_without_moments(posterior.model.likelihood)]
     warnings += _wild_inputs(data, input_names)
-    trace_term, jitter = float(settled.posterior.trace_term), float(settled.posterior.jitter)
+    trace_term, jitter = float(converged.posterior.trace_term), float(converged.posterior.jitter)
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
         warnings.append(
             f"The inducing points leave about {trace_term:,.0f} nats of the bound; "
@@ -244,7 +244,7 @@ def diagnose(
             f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
             "length-scale."
         )
-    precisions = np.asarray(settled.sites.precision)
+    precisions = np.asarray(converged.sites.precision)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(

@@ -31,7 +31,7 @@ def robust(kernel=KERNEL):
     return lgp.LatentGP(kernel, lgp.StudentT(0.2, 3.0))
 
 
-def settled(method, model, data):
+def converged(method, model, data):
     """The posterior at the sites' optimum to the last digits."""
     algorithm = method.algorithm(model)
     points = algorithm.representation.initialise(
@@ -75,7 +75,7 @@ def assert_same(one, other, *, mean_and_variance=1e-6):
 )
 def test_sparse_with_every_row_is_dense(x64, dense, sparse, model, y):
     data = lgp.Data(X, y)
-    assert_same(settled(dense, model, data), settled(sparse, model, data))
+    assert_same(converged(dense, model, data), converged(sparse, model, data))
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_sparse_with_every_row_is_dense(x64, dense, sparse, model, y):
 )
 def test_every_method_is_exact_for_gaussian_noise(x64, method):
     data = lgp.Data(X, SMOOTH)
-    assert_same(settled(lgp.ExactGP(), regression(), data), settled(method, regression(), data))
+    assert_same(converged(lgp.ExactGP(), regression(), data), converged(method, regression(), data))
 
 
 @pytest.mark.parametrize("method", [lgp.AugmentedVI(FEW), lgp.VariationalInference(FEW)])
 def test_every_sparse_method_is_the_collapsed_bound_for_gaussian_noise(x64, method):
     data, model = lgp.Data(X, SMOOTH), regression()
-    assert_same(settled(lgp.CollapsedVI(FEW), model, data), settled(method, model, data))
+    assert_same(converged(lgp.CollapsedVI(FEW), model, data), converged(method, model, data))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def stochastic_bound(mu, Sigma, Z, noise_variance):
 
 def test_collapsed_bound_is_the_stochastic_bound_at_the_optimal_q(x64):
     noise_variance, Z = 0.3, np.asarray(FEW.points)
-    collapsed = settled(lgp.CollapsedVI(FEW), regression(), lgp.Data(X, SMOOTH)).bound
+    collapsed = converged(lgp.CollapsedVI(FEW), regression(), lgp.Data(X, SMOOTH)).bound
     Kmm, Kmn = (np.asarray(KERNEL.gram(Z, points)) for points in (Z, X))
     inverse = np.linalg.inv(Kmm)
     Sigma = np.linalg.inv(inverse + inverse @ Kmn @ Kmn.T @ inverse / noise_variance)
@@ -172,7 +172,7 @@ def test_the_augmented_bound_rises_and_stays_below_the_evidence(x64, amplitude):
         bounds.append(float(info.bound))
     assert np.diff(bounds).min() >= -1e-13
     assert bounds[-1] - bounds[0] > 1e-6
-    tighter = float(settled(lgp.VariationalInference(), model, data).bound)
+    tighter = float(converged(lgp.VariationalInference(), model, data).bound)
     assert bounds[-1] < tighter < evidence
     assert evidence - tighter < 0.02 * amplitude
 
@@ -199,7 +199,7 @@ def test_polya_gamma_fixed_point_is_that_of_jaakkola_and_jordan(x64):
         method="BFGS",
         options={"gtol": 1e-9},
     )
-    ours = settled(lgp.AugmentedVI(), classification(), lgp.Data(X, BINARY))
+    ours = converged(lgp.AugmentedVI(), classification(), lgp.Data(X, BINARY))
     np.testing.assert_allclose(ours.bound, -found.fun, rtol=1e-10)
     mean, variance = ours.posterior.marginals(X)
     c = np.exp(found.x)
@@ -228,7 +228,7 @@ def test_the_variational_fixed_point_is_stationary_for_the_elbo(x64):
         )
         return jnp.sum(expected) - divergence
 
-    ours = settled(lgp.VariationalInference(), classification(), lgp.Data(points, BINARY[:5]))
+    ours = converged(lgp.VariationalInference(), classification(), lgp.Data(points, BINARY[:5]))
     mean = ours.posterior.mean(points)[:, 0]
     root = jnp.linalg.cholesky(ours.posterior.covariance(points)[0])
     value, slopes = jax.value_and_grad(elbo, (0, 1))(mean, root)
@@ -256,7 +256,7 @@ def test_a_diagonal_covariance_is_the_best_of_its_family(x64):
 
     diagonal = lgp.Inducing(points=Z, covariance="diagonal")
     data = lgp.Data(X, BINARY)
-    ours = settled(lgp.VariationalInference(diagonal), classification(), data)
+    ours = converged(lgp.VariationalInference(diagonal), classification(), data)
     mean = ours.posterior.white_mean[0]
     deviation = jnp.diagonal(ours.posterior.white_root[0])
     value, slopes = jax.value_and_grad(elbo, (0, 1))(mean, deviation)
@@ -264,7 +264,7 @@ def test_a_diagonal_covariance_is_the_best_of_its_family(x64):
     np.testing.assert_allclose(np.stack(slopes), 0.0, atol=1e-6)
     away = jax.grad(elbo, (0, 1))(mean + 0.1, 1.1 * deviation)
     assert all(np.abs(slope).max() > 1e-2 for slope in away)
-    full = settled(lgp.VariationalInference(lgp.Inducing(points=Z)), classification(), data)
+    full = converged(lgp.VariationalInference(lgp.Inducing(points=Z)), classification(), data)
     assert ours.bound < full.bound - 1e-3
 
 
@@ -282,8 +282,8 @@ METHODS = {
 def test_a_weight_is_a_number_of_copies(x64, case):
     method, model, y = METHODS[case]
     counts = np.array([1, 2, 0, 1, 3, 1, 1, 0, 1, 1, 2])
-    weighted = settled(method, model, lgp.Data(X, y, weights=counts))
-    copied = settled(method, model, lgp.Data(np.repeat(X, counts, axis=0), np.repeat(y, counts)))
+    weighted = converged(method, model, lgp.Data(X, y, weights=counts))
+    copied = converged(method, model, lgp.Data(np.repeat(X, counts, axis=0), np.repeat(y, counts)))
     assert_same(weighted, copied)
 
 
@@ -308,8 +308,8 @@ def test_a_fit_with_weights_is_a_fit_with_copies():
 @pytest.mark.parametrize("representation", [lgp.Dense(), FEW], ids=["dense", "sparse"])
 def test_the_quadrature_bound_is_the_tighter_one(x64, representation):
     data = lgp.Data(X, BINARY)
-    augmented = settled(lgp.AugmentedVI(representation), classification(), data)
-    variational = settled(lgp.VariationalInference(representation), classification(), data)
+    augmented = converged(lgp.AugmentedVI(representation), classification(), data)
+    variational = converged(lgp.VariationalInference(representation), classification(), data)
     assert 0 < variational.bound - augmented.bound < 1
 
 
@@ -318,7 +318,7 @@ def test_a_row_where_the_latent_is_known_does_no_harm(x64):
     points = np.concatenate([X[:5], np.zeros((1, 2))])
     model, data = classification(kernel=lgp.Linear()), lgp.Data(points, BINARY[:6])
     for method in (lgp.VariationalInference(), lgp.AugmentedVI()):
-        assert np.isfinite(settled(method, model, data).bound)
+        assert np.isfinite(converged(method, model, data).bound)
 
 
 def test_known_noise_variance_adds_to_the_learned_one(x64):
@@ -327,7 +327,7 @@ def test_known_noise_variance_adds_to_the_learned_one(x64):
     covariance = np.asarray(KERNEL.gram(X, X)) + np.diag(0.3 + known)
     expected = multivariate_normal(np.zeros(len(X)), covariance).logpdf(SMOOTH)
     for method in (lgp.ExactGP(), lgp.CollapsedVI(ROWS), lgp.VariationalInference()):
-        np.testing.assert_allclose(settled(method, regression(), data).bound, expected, rtol=1e-8)
+        np.testing.assert_allclose(converged(method, regression(), data).bound, expected, rtol=1e-8)
 
 
 def test_laplace_equals_scikit_learn(x64):
@@ -357,7 +357,7 @@ def test_laplace_equals_scikit_learn(x64):
 
 def test_laplace_ends_at_a_mode_of_what_is_not_log_concave(x64):
     model, data = robust(1.4 * lgp.RBF(2.0)), lgp.Data(X, OUTLIER)
-    found = settled(lgp.Laplace(), model, data)
+    found = converged(lgp.Laplace(), model, data)
     K = np.asarray(model.kernel.gram(X, X))
     f = np.asarray(found.posterior.mean(X))[:, 0]
 
@@ -377,8 +377,8 @@ def test_laplace_ends_at_a_mode_of_what_is_not_log_concave(x64):
 @pytest.mark.parametrize(("model", "y"), [(classification(), BINARY), (robust(), OUTLIER)])
 def test_a_power_towards_zero_is_variational(x64, model, y):
     data = lgp.Data(X, y)
-    limit = settled(lgp.VariationalInference(), model, data)
-    errors = [abs(settled(EP(power=p), model, data).bound - limit.bound) for p in (0.1, 0.01)]
+    limit = converged(lgp.VariationalInference(), model, data)
+    errors = [abs(converged(EP(power=p), model, data).bound - limit.bound) for p in (0.1, 0.01)]
     assert errors[1] < 0.2 * errors[0]
     assert errors[1] < 5e-3
 
@@ -390,7 +390,7 @@ def test_expectation_propagation_is_nearest_to_the_evidence(x64):
     f = nodes @ np.linalg.cholesky(np.asarray(model.kernel.gram(X[:3], X[:3]))).T
     truth = np.log(weights @ np.exp(-np.logaddexp(0, (1 - 2 * BINARY[:3]) * f).sum(axis=1)))
     evidence = {
-        type(method).__name__: float(settled(method, model, data).bound)
+        type(method).__name__: float(converged(method, model, data).bound)
         for method in (EP(), lgp.VariationalInference(), lgp.Laplace())
     }
     errors = {name: abs(value - truth) for name, value in evidence.items()}
@@ -439,7 +439,7 @@ def test_expectation_propagation_of_great_counts_is_near_laplace(x64):
     """Neighbours say something of each other, and each row all the more of itself."""
     y = np.round(np.exp(7.0 + SMOOTH))
     model = lgp.LatentGP(KERNEL, lgp.Poisson(), lgp.ConstantMean(7.0))
-    one, other = (settled(method, model, lgp.Data(X, y)) for method in (EP(), lgp.Laplace()))
+    one, other = (converged(method, model, lgp.Data(X, y)) for method in (EP(), lgp.Laplace()))
     np.testing.assert_allclose(one.bound, other.bound, rtol=1e-4)
 
 
@@ -474,7 +474,7 @@ def test_sparse_power_ep_of_gaussian_noise_has_its_closed_form(x64, power):
     total = Q + np.diag(power * left + 0.3)
     truth = multivariate_normal(np.zeros(len(X)), total).logpdf(SMOOTH)
     truth -= 0.5 * (1 - power) / power * np.sum(np.log1p(power * left / 0.3))
-    np.testing.assert_allclose(settled(EP(FEW, power=power), model, data).bound, truth, rtol=1e-8)
+    np.testing.assert_allclose(converged(EP(FEW, power=power), model, data).bound, truth, rtol=1e-8)
 
 
 @pytest.mark.parametrize("representation", [lgp.Dense(signed=True), ROWS.configured_for(**SIGNED)])
@@ -590,7 +590,7 @@ def test_laplace_ends_at_a_mode_under_narrow_noise_with_outliers(x64, scale):
 def test_laplace_of_tied_latents_is_accelerated(x64):
     targets = np.stack([SMOOTH, SMOOTH[::-1], SMOOTH**2], axis=1)
     likelihood = lgp.LinearCoregionalisation([[1.0, 0.5], [0.3, -1.0], [1.0, 1.0]], 0.1)
-    ours = settled(lgp.Laplace(), lgp.LatentGP(KERNEL, likelihood), lgp.Data(X, targets))
+    ours = converged(lgp.Laplace(), lgp.LatentGP(KERNEL, likelihood), lgp.Data(X, targets))
     assert int(ours.updates) < 60
 
 

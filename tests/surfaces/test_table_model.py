@@ -13,7 +13,7 @@ from latentgp.evaluation.comparison import interval_coverages
 from latentgp.inference.sites import search
 from latentgp.posteriors.posterior import Posterior
 from latentgp.tables.model import TableModel
-from latentgp.tables.start import settle
+from latentgp.tables.start import choose_task
 
 ROWS = 60
 _generator = np.random.default_rng(0)
@@ -165,9 +165,9 @@ class TestWhatARowCarries:
         ],
     )
     def test_it_says_what_was_left_open(self, name, task, likelihood, law):
-        settled = settle(pd.Series(self.VISITS, name="y"), task, likelihood, {name: "c"}, None)
-        assert settled[:2] == law
-        assert any(name in note or likelihood in note for note in settled.notes)
+        choice = choose_task(pd.Series(self.VISITS, name="y"), task, likelihood, {name: "c"}, None)
+        assert choice[:2] == law
+        assert any(name in note or likelihood in note for note in choice.notes)
 
     @pytest.mark.parametrize(
         ("settings", "says"),

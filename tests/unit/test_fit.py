@@ -15,7 +15,7 @@ from scipy.optimize import OptimizeResult, minimize
 import latentgp as lgp
 from latentgp.inference.sites import hyperparameters, profiled_bound
 from latentgp.methods import sites as sites_methods
-from latentgp.methods.sites import settled_sites
+from latentgp.methods.sites import converged_sites
 from latentgp.methods.stochastic import posterior_of_search
 from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
@@ -454,10 +454,10 @@ def test_sites_that_give_no_posterior_are_made_anew():
     method, model = lgp.VariationalInference(FEW), classification()
     with jax.enable_x64(True):
         algorithm, rows = method.algorithm(model), BINARY_DATA.to_device()
-        good = settled_sites(algorithm, model, rows, None)
+        good = converged_sites(algorithm, model, rows, None)
         wild = good.sites._replace(linear=np.nan * good.sites.linear)
         learned = hyperparameters.Learned(np.zeros(2), wild, True, "")
-        anew = settled_sites(algorithm, model, rows, learned)
+        anew = converged_sites(algorithm, model, rows, learned)
         assert posterior_of_search(algorithm, model, rows, learned) is None
         improper = good.sites._replace(precision=good.sites.precision - 1e6)
         learned = learned._replace(sites=improper)
@@ -473,9 +473,9 @@ def test_batches_of_gaussian_noise_start_at_the_learned_noise():
         sites = profiled_bound.initial_sites(algorithm, first, rows)
         learned = hyperparameters.Learned(np.zeros(2), sites, True, "")
         said = posterior_of_search(algorithm, there, rows, learned)
-        settled = settled_sites(algorithm, there, rows, None).posterior
-    np.testing.assert_allclose(said.white_mean, settled.white_mean, atol=1e-8)
-    np.testing.assert_allclose(said.white_lower, settled.white_lower, atol=1e-8)
+        converged = converged_sites(algorithm, there, rows, None).posterior
+    np.testing.assert_allclose(said.white_mean, converged.white_mean, atol=1e-8)
+    np.testing.assert_allclose(said.white_lower, converged.white_lower, atol=1e-8)
 
 
 def test_batches_start_from_sites_as_they_are_though_negative():
@@ -484,12 +484,12 @@ def test_batches_start_from_sites_as_they_are_though_negative():
     model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0, 1.0]), lgp.StudentT(scale=0.3))
     with jax.enable_x64(True):
         algorithm, rows = lgp.VariationalInference(FEW).algorithm(model), data.to_device()
-        settled = settled_sites(algorithm.until_converged(), model, rows, None)
-        learned = hyperparameters.Learned(np.zeros(2), settled.sites, True, "")
+        converged = converged_sites(algorithm.until_converged(), model, rows, None)
+        learned = hyperparameters.Learned(np.zeros(2), converged.sites, True, "")
         said = posterior_of_search(algorithm, model, rows, learned)
-    assert np.min(settled.sites.precision) < 0
-    np.testing.assert_allclose(said.white_mean, settled.posterior.white_mean, atol=1e-8)
-    np.testing.assert_allclose(said.white_lower, settled.posterior.white_lower, atol=1e-8)
+    assert np.min(converged.sites.precision) < 0
+    np.testing.assert_allclose(said.white_mean, converged.posterior.white_mean, atol=1e-8)
+    np.testing.assert_allclose(said.white_lower, converged.posterior.white_lower, atol=1e-8)
 
 
 @pytest.mark.parametrize("method", [lgp.ExactGP(), IN_BATCHES], ids=["whole", "batches"])

@@ -20,7 +20,7 @@ from latentgp.methods.registry import METHODS
 from latentgp.tables import split_target
 from latentgp.tables.model import TableModel
 from latentgp.tables.scores import distances, uncensored
-from latentgp.tables.start import TASKS, settle
+from latentgp.tables.start import TASKS, choose_task
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, texts_in
 
@@ -118,7 +118,7 @@ def compare(
     split = split_target(frame, target)
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
-    chosen, said, _ = settle(split.target, task, named, sides, order_given)
+    chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
     usual = LIKELIHOODS[chosen] if said == "auto" else (said,)
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
     order = np.random.default_rng(seed).permutation(known)

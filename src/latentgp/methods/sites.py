@@ -157,12 +157,12 @@ class SiteMethod(Method):
             if short is not None and most >= short.evaluations:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
-        settled = settled_sites(algorithm.until_converged(), model, rows, learned)
-        settled = settled._replace(sites=gather(settled.sites))
-        evidence = Evidence(float(settled.bound), algorithm.evidence_kind(model))
-        posterior = Posterior.gaussian(model, settled.posterior, evidence)
+        converged = converged_sites(algorithm.until_converged(), model, rows, learned)
+        converged = converged._replace(sites=gather(converged.sites))
+        evidence = Evidence(float(converged.bound), algorithm.evidence_kind(model))
+        posterior = Posterior.gaussian(model, converged.posterior, evidence)
         if problem.learn_hyperparameters:
-            posterior = calibrated(posterior, data, settled.sites)
+            posterior = calibrated(posterior, data, converged.sites)
         diagnostics = diagnose(
             posterior=posterior,
             method=self,
@@ -172,7 +172,7 @@ class SiteMethod(Method):
             records=search.records,
             space=space,
             bounds=bounds,
-            settled=settled,
+            converged=converged,
             seconds=problem.seconds,
             input_names=problem.input_names,
         )
@@ -206,7 +206,7 @@ def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
     return jax.tree.map(np.asarray, model_at(space, jnp.asarray(learned.vector)))
 
 
-def settled_sites(
+def converged_sites(
     algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
 ) -> Converged:
     """The fixed point of site updates; from the sites of the search if they are of these rows.
@@ -214,17 +214,17 @@ def settled_sites(
     Raises:
         InputError: the log evidence is no number.
     """
-    settled = None
+    converged = None
     if learned is not None and len(learned.sites.linear) == rows.size:
-        settled = converge(algorithm, model, rows, learned.sites)
-    if settled is None or not np.isfinite(settled.bound):
-        settled = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
-    if not np.isfinite(settled.bound):
+        converged = converge(algorithm, model, rows, learned.sites)
+    if converged is None or not np.isfinite(converged.bound):
+        converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
+    if not np.isfinite(converged.bound):
         raise InputError(
             "The log evidence is not a finite number at these hyper-parameters; start from other "
             "values, or change the units of the data."
         )
-    return settled
+    return converged
 
 
 def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Posterior:

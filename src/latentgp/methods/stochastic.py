@@ -29,8 +29,8 @@ from latentgp.methods.result import Fit, History
 from latentgp.methods.sites import (
     SiteMethod,
     calibrated,
+    converged_sites,
     learned_model,
-    settled_sites,
     start_of_search,
 )
 from latentgp.methods.variational import VariationalInference
@@ -255,7 +255,7 @@ class Stochastic(Method):
                 latent = posterior_of_search(algorithm, seen, rows, learned)
             if latent is None:
                 enough = algorithm.rough() if learns else algorithm.until_converged()
-                latent = settled_sites(enough, seen, rows, None).posterior
+                latent = converged_sites(enough, seen, rows, None).posterior
         else:
             looking = dataclasses.replace(self.algorithm(seen), representation=ready)
             latent = prior_of_some(looking, seen)
@@ -301,7 +301,7 @@ class Stochastic(Method):
             posterior = calibrated(posterior, sample, sites)
         vector = np.asarray(searched.state.vector)
         ended = Learned(vector, sites, searched.converged, searched.reason)
-        settled = Converged(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
+        converged = Converged(latent, sites, bound, searched.state.steps, jnp.zeros(()), nothing)
         diagnostics = diagnose(
             posterior=posterior,
             method=self,
@@ -312,7 +312,7 @@ class Stochastic(Method):
             records=searched.rounds,
             space=space,
             bounds=bounds,
-            settled=settled,
+            converged=converged,
             seconds=problem.seconds,
             input_names=problem.input_names,
         )

@@ -58,7 +58,7 @@ SIDES = {
 }
 
 
-class Settled(NamedTuple):
+class TargetChoice(NamedTuple):
     """What kind of target it is and its law, with what was not asked for in words."""
 
     task: Task
@@ -66,13 +66,13 @@ class Settled(NamedTuple):
     notes: list[str]
 
 
-def settle(
+def choose_task(
     target: "pd.Series",
     task: Task | Literal["auto"],
     likelihood: str,
     side_columns: Mapping[str, str],
     order: Sequence[str] | None,
-) -> Settled:
+) -> TargetChoice:
     """Decide what was left open, as `TableModel.fit` says.
 
     Raises:
@@ -108,7 +108,7 @@ def settle(
             f"an order belongs to the task ordinal, but the task of {target.name!r} is {task}: "
             "leave the order out, or choose the task ordinal"
         )
-    return Settled(task, likelihood, notes)
+    return TargetChoice(task, likelihood, notes)
 
 
 class Started(NamedTuple):
@@ -146,7 +146,7 @@ def start(
     inputs, notes, side = split.inputs, [], {}
     if split.rows_dropped:
         notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
-    task, likelihood, why = settle(split.target, task, likelihood, side_columns, order)
+    task, likelihood, why = choose_task(split.target, task, likelihood, side_columns, order)
     notes += why
     for name, column in side_columns.items():
         inputs, side[name] = taken_out(inputs, column, name, "give a number in every row")

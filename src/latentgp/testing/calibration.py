@@ -207,9 +207,9 @@ def _settled(
 
     def one(own: tuple[Array, Array]) -> tuple[Array, Array]:
         data = eqx.tree_at(lambda data: data.y, given, own[1])
-        settled = converge(algorithm, model, data, algorithm.init(model, data).sites)
-        mean, variance = settled.posterior.marginals(data.X)
+        converged = converge(algorithm, model, data, algorithm.init(model, data).sites)
+        mean, variance = converged.posterior.marginals(data.X)
         below = ndtr((own[0] - prior_mean(model, data) - mean) / jnp.sqrt(variance))
-        return below, settled.change <= algorithm.tolerance
+        return below, converged.change <= algorithm.tolerance
 
     return jax.lax.map(one, (f, y), batch_size=_AT_ONCE)

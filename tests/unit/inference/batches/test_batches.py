@@ -10,7 +10,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.augmentations import GammaPoissonPolyaGamma
-from latentgp.inference.batches import loop as batch_driver
+from latentgp.inference.batches import loop as batch_loop
 from latentgp.inference.batches.class_subsampling import model_of_some, prior_of_some, some_classes
 from latentgp.inference.batches.loop import Plan
 from latentgp.inference.batches.natural_gradient import StochasticInference
@@ -256,7 +256,7 @@ class Deep(lgp.Kernel):
     ],
 )
 def test_a_bound_that_falls_is_no_end(bounds, ends):
-    assert batch_driver.stands_still(np.array(bounds, float), 5.0, 70.0) == ends
+    assert batch_loop.stands_still(np.array(bounds, float), 5.0, 70.0) == ends
 
 
 @pytest.mark.parametrize(
@@ -389,8 +389,8 @@ def softmax_with_memory(rows):
     data = lgp.Data(data.X, data.y + (data.X[:, 0] > 1))
     model = lgp.LatentGP(model.kernel, lgp.Softmax(3))
     first = lgp.VariationalInference(lgp.Inducing(points=data.X[20:30]))
-    settled = lgp.fit(model, data, key=KEY, method=first, learn_hyperparameters=False)
-    return model, data, settled.posterior.remembered()
+    converged = lgp.fit(model, data, key=KEY, method=first, learn_hyperparameters=False)
+    return model, data, converged.posterior.remembered()
 
 
 def own_kernels(rows):
@@ -691,8 +691,8 @@ def test_held_out_rows_end_the_search():
 
 
 def test_held_out_rows_are_looked_at_once_in_a_hundred_batches_or_an_epoch(monkeypatch):
-    monkeypatch.setattr(batch_driver, "_FEW_BATCHES", 3)
-    monkeypatch.setattr(batch_driver, "_FEW_NUMBERS", 0)
+    monkeypatch.setattr(batch_loop, "_FEW_BATCHES", 3)
+    monkeypatch.setattr(batch_loop, "_FEW_NUMBERS", 0)
     model, data = classification(1000)
     method = lgp.Stochastic(
         lgp.VariationalInference(lgp.Inducing(15)), batch_size=100, epochs=4, held_out=0.1

@@ -96,12 +96,12 @@ def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
     method = lgp.VariationalInference(lgp.Inducing(points=inputs[:20]))
     algorithm = method.algorithm(model)
     start = initial_sites(algorithm, model, data)
-    settled = converge(
+    converged = converge(
         dataclasses.replace(algorithm, tolerance=1e-9, max_updates=500), model, data, start
     )
     # It ends where no step raises the bound any more; a step of 0.02 lowers it by this / 35.
-    assert settled.change < 1e-4
-    assert settled.updates < 200
+    assert converged.change < 1e-4
+    assert converged.updates < 200
 
     def plain(step_size, number):
         rule = dataclasses.replace(algorithm.rule, step_size=step_size)
@@ -109,6 +109,6 @@ def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
         state = stepping.resume(model, data, start)
         return jax.lax.scan(lambda s, _: stepping.step(s, data), state, length=number)[1].bound
 
-    assert settled.bound > plain(0.05, 1000)[-1]
+    assert converged.bound > plain(0.05, 1000)[-1]
     if isinstance(likelihood, lgp.Softmax):  # at the default step plain updates swing
         assert np.min(np.diff(plain(0.7, 50))) < -1e4
