@@ -1,4 +1,4 @@
-"""What a fit says about itself at its end: converged or not, what looks wrong, and the remedy."""
+"""Diagnostics of a finished fit: convergence, warnings, and the remedy for each."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ _EFFECTIVE_A_CHAIN = 100
 
 @dataclasses.dataclass(frozen=True)
 class Diagnostics:
-    """What happened in a fit.
+    """Diagnostics of a fit by sites or batches.
 
     Attributes:
         converged: whether the search for hyper-parameters and the site updates both ended by
@@ -83,7 +83,7 @@ class Diagnostics:
 
 @dataclasses.dataclass(frozen=True)
 class ChainDiagnostics:
-    """What happened in a fit by sampling.
+    """Diagnostics of a fit by Markov chains.
 
     Attributes:
         converged: whether R-hat and the effective sample sizes are good enough to be trusted
@@ -169,7 +169,7 @@ def judge_chains(
 
 
 def _where_diverged(chains: Chains) -> str:
-    """How the log densities of such draws compare with those of all."""
+    """Quantiles of the divergent draws' log densities among those of all draws, in words."""
     density = chains.statistics.get("lp")
     if density is None:
         return ""
@@ -293,7 +293,7 @@ def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
 
 @jax.jit
 def _prior_variances(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
-    """Of each latent function at every row."""
+    """Prior variance of each latent function at every row."""
     return latent_diagonals(kernel, X).T
 
 
@@ -344,7 +344,7 @@ def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
 
 
 def _about_noise(posterior: Any, data: Data) -> list[str]:
-    """What Gaussian noise that was learned says: that it is all, or that it is of another law."""
+    """Warnings about learned Gaussian noise: heavy-tailed residuals, or no signal."""
     likelihood = posterior.model.likelihood
     if not isinstance(likelihood, Gaussian) or data.size < 3:
         return []

@@ -160,7 +160,7 @@ def fit(
 
 
 def _chosen(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
-    """What "auto" means; rows that are read from a source are read in batches."""
+    """The method that "auto" chooses; rows from a source are read in batches."""
     if source is None:
         choice = choose_method(model, rows)
         return choice.in_batches_if_many(rows) if searched else choice

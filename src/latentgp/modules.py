@@ -1,4 +1,4 @@
-"""What models, methods and their parts share: they print as code, and know their arguments.
+"""Base of models, methods and their parts: printed as code, with checked arguments.
 
 A module is written out by its fields: `RBF(lengthscale=[1.9, 92.0], variance=1.0)`.
 """

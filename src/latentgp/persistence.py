@@ -196,7 +196,7 @@ def _registered_function(value: Any) -> str | None:
 
 
 def _fields(value: Any) -> dict[str, Any] | None:
-    """What makes up an object, by name; None if it is not one that can be saved."""
+    """Fields of an object by name; None if it cannot be saved."""
     if isinstance(value, tuple):
         return dict(zip(value._fields, value, strict=True))  # pyright: ignore
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):

@@ -76,7 +76,7 @@ def checked_levels(probabilities: Any) -> Float[np.ndarray, "K"]:
 
 
 def interval_levels(level: Any) -> list[float]:
-    """Where the central interval of a probability ends, as probabilities."""
+    """Probabilities at the ends of the central interval of a level."""
     if np.ndim(level):
         raise InputError(
             f"level must be one number, got {level}; ask once for each, or for quantiles, which "

@@ -1,4 +1,4 @@
-"""What an augmentation is, and which likelihood has one."""
+"""Augmentations: the contract, and which likelihood has one."""
 
 from abc import abstractmethod
 from functools import singledispatch
@@ -71,11 +71,11 @@ class Augmentation(Module):
         return True
 
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
-        """Which latents are updated together, in order; all at once unless overridden."""
+        """Groups of latents updated together, in order; all at once unless overridden."""
         return (tuple(range(likelihood.latent_size)),)
 
     def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
-        """What variance of f the first sites are made for; that of the prior unless overridden."""
+        """Variance of f that the first sites are made for; the prior's unless overridden."""
         return prior
 
     @property

@@ -56,7 +56,7 @@ class Auxiliary(NamedTuple):
 
 
 class LogisticPowers(Augmentation):
-    """What the augmentations by Pólya-Gamma variables share.
+    """Base of the augmentations by Pólya-Gamma variables.
 
     The optimal law of a row's variables: PG(a + b + n, c) with c^2 = E f^2, and counts tilted by
     s~ = exp(-E f / 2) / (2 cosh(c / 2)), the geometric stand-in for E sigmoid(-f). Mean counts

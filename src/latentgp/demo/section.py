@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 class Section(NamedTuple):
-    """What one data set shows.
+    """Results on one data set.
 
     Attributes:
         title: in a few words.
@@ -60,7 +60,7 @@ class Section(NamedTuple):
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """Those of `cells`."""
+        """Headings of `cells`."""
         return ("", self.score, *self.columns, "first fit", "again")
 
     @property
@@ -105,7 +105,7 @@ def quiet() -> Iterator[None]:
 
 
 def behind(nlpd: Float[np.ndarray, "N"], best: Float[np.ndarray, "N"]) -> str:
-    """How far a mean NLPD lies above another of the same rows, with two standard errors."""
+    """Difference of mean NLPD between two models on the same rows, with two standard errors."""
     difference = nlpd - best
     if not difference.any():
         return ""

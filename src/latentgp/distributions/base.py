@@ -1,4 +1,4 @@
-"""What the laws of this room have in common."""
+"""Base of the distributions."""
 
 from abc import abstractmethod
 from typing import Any

@@ -46,7 +46,7 @@ def _log_transform(s: Complex[Array, "*S"], b: Float[Array, "*#S"]) -> Complex[A
 
 
 def _saddle(ratio: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """How far right of the singularity tanh(q) / q = ratio, q = sqrt(s / 2).
+    """Distance s to the right of the singularity where tanh(q) / q = ratio, q = sqrt(s / 2).
 
     Newton's method between the logarithms: the slope goes from -1 to -1/2 only.
     """

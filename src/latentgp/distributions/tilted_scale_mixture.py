@@ -131,7 +131,7 @@ def _shifted(log_phi: Callable[[Array], Array], tilt: Float[Array, "*S"]) -> _Sh
 
 
 class _Search(NamedTuple):
-    """Where a lane's search for the quantile stands, in log(w - start).
+    """State of the search for one quantile, in log(w - start).
 
     Attributes:
         place: the next logarithm to look at.

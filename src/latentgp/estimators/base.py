@@ -1,4 +1,4 @@
-"""What the estimators share: checks, the fit, and how results are kept."""
+"""Base of the estimators: checks, the fit, and its results as attributes."""
 
 import dataclasses
 import inspect
@@ -46,7 +46,7 @@ _MISSING = ("None", "nan", "NaT", "<NA>")
 
 
 class GPEstimator(BaseEstimator):
-    """What the estimators share."""
+    """Base of the estimators."""
 
     # Not by `__init__`, from which scikit-learn reads the parameters.
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -239,7 +239,7 @@ class GPEstimator(BaseEstimator):
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _keep(self, result: Fit, method: Method, reason: str, centre: float, verbose: int) -> None:
-        """What a fit found, as attributes; and what it warns of."""
+        """Keep a fit's results as attributes, and issue its warnings."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
         self.lengthscales_ = lengthscales(self.model_, self.posterior_.latent_inputs())
@@ -325,7 +325,7 @@ def _without_self(signature: inspect.Signature) -> inspect.Signature:
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """What is not None."""
+    """The arguments that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 

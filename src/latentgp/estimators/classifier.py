@@ -48,7 +48,7 @@ MULTICLASS: dict[str, type[ClassLikelihood]] = {
 
 
 class LabelEstimator(ClassifierMixin, GPEstimator):
-    """What estimators of labels share."""
+    """Base of the estimators of labels."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn hyper-parameters and the posterior.

@@ -39,7 +39,7 @@ LIKELIHOODS: dict[Task, tuple[str, ...]] = {
 
 
 class Compared(NamedTuple):
-    """How one likelihood and method did on the held-out rows.
+    """Scores of one likelihood and method on the held-out rows.
 
     Attributes:
         name: of likelihood and method.
@@ -204,7 +204,7 @@ def _name(likelihood: str, method: str) -> str:
 
 
 def _standard_error(values: np.ndarray) -> float:
-    """Of their mean."""
+    """Standard error of the mean."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else _NAN
 
 

@@ -1,4 +1,4 @@
-"""What a kernel is, and the algebra that combines kernels."""
+"""Kernels: the base class, and the algebra that combines them."""
 
 import operator
 from abc import abstractmethod

@@ -37,7 +37,7 @@ class Stationary(Kernel):
         """Correlation at squared scaled distance r^2 >= 0, one at r = 0."""
 
     def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
-        """Those that a length-scale divides, the inputs themselves.
+        """Coordinates that a length-scale divides: the inputs unless overridden.
 
         The same shift of all points must not change their distances.
         """

@@ -1,4 +1,4 @@
-"""What a likelihood is: one factor p(y | f) a row, with defaults by quadrature."""
+"""Likelihoods: one factor p(y | f) a row, with defaults by quadrature."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -40,11 +40,11 @@ class Marginals(NamedTuple):
 
     @classmethod
     def known(cls, f: Float[Array, "N Q"]) -> "Marginals":
-        """Of latents that are known."""
+        """Marginals of known latents: variance zero."""
         return cls(f, jnp.zeros_like(f))
 
     def shifted(self, offset: Float[Array, "N Q"]) -> "Marginals":
-        """Of f + offset."""
+        """Marginals of f + offset."""
         return Marginals(self.mean + offset, self.variance)
 
 
@@ -141,7 +141,7 @@ class Likelihood(Parametrised):
     def latent_centre(
         self, y: Float[Array, "N *P"], weights: Float[Array, "N"] | None, side: SideInformation
     ) -> float | None:
-        """Where the first latent is for typical targets, None if zero will do.
+        """Value of the first latent for typical targets; None if zero will do.
 
         A prior mean that is learned starts there.
         """
@@ -150,7 +150,7 @@ class Likelihood(Parametrised):
     def latent_start(
         self, y: Float[Array, "N *P"], side: SideInformation
     ) -> Float[Array, "N"] | None:
-        """Where the first latent of each row is likely to be, None if zero will do.
+        """Likely value of the first latent at each row; None if zero will do.
 
         The first site updates start there: from where log_prob is exponentially steep they would
         go astray.

@@ -353,7 +353,7 @@ class LogNegativeBinomial(LogRateLikelihood):
         return jnp.where(y >= 0, betainc(r, count + 1, jax.nn.sigmoid(-self._logit(f, side))), 0.0)
 
     def _logit(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, ""]:
-        """Of the success chance, mean / (mean + r)."""
+        """Logit of the success probability mean / (mean + r)."""
         return self.log_exposure(side) + f[0] - jnp.log(self.dispersion)
 
 

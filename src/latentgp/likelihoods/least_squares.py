@@ -118,6 +118,6 @@ class LeastSquares(ClassLikelihood):
         return self.temperature * self.noise_variance
 
     def _log_density(self, squares: Float[Array, "*N"]) -> Float[Array, "*N"]:
-        """Of K indicators with a sum of squared residuals."""
+        """Log density of K indicators with a sum of squared residuals."""
         normaliser = self.classes * jnp.log(2 * jnp.pi * self.noise_variance)
         return -0.5 * (normaliser + squares / self.noise_variance)

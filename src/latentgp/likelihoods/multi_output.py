@@ -120,7 +120,7 @@ class LinearOutputs(Likelihood):
 
     @abstractmethod
     def parts(self, marginals: Marginals) -> Parts:
-        """What the latents are to the outputs."""
+        """Marginals of the latents split by their part in the outputs."""
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return 1.0
@@ -347,7 +347,7 @@ class GPRegressionNetwork(LinearOutputs):
     def _variances(
         self, parts: Parts, g: Float[Array, "N R"], noise: Float[Array, "P"]
     ) -> Float[Array, "N P"]:
-        """Of the outputs given g, in units of scale squared."""
+        """Variances of the outputs given g, in units of scale squared."""
         return jnp.sum(parts.loading_variance * g[:, None] ** 2, axis=2) + noise
 
     def predictive_cdf(

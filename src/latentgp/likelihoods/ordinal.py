@@ -129,7 +129,7 @@ class Ordinal(Likelihood):
     def _probabilities(
         self, mean: Float[Array, "*N"], spread: Float[Array, "*N"]
     ) -> Float[Array, "*N K"]:
-        """Of all classes under f + noise ~ N(mean, spread^2); exact sums to one."""
+        """Probabilities of all classes under f + noise ~ N(mean, spread^2); exact sums to one."""
         z = (jnp.asarray(self.thresholds, mean.dtype) - mean[..., None]) / spread[..., None]
         # Differences on the side where the tails are small lose no digits.
         lower = jnp.concatenate([jnp.full_like(z[..., :1], -jnp.inf), z], axis=-1)

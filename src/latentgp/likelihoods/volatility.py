@@ -139,7 +139,7 @@ class LogNoiseGaussian(Likelihood):
     def _total_variances(
         self, marginals: Marginals
     ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
-        """Of y at nodes of f_2, f_1 integrated out; the nodes' weights."""
+        """Variances of y at nodes of f_2 with f_1 integrated out; the nodes' weights."""
         mean, variance = marginals
         g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         return variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2, weights

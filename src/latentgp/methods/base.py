@@ -1,4 +1,4 @@
-"""What every method is: settings as a value, capabilities, and `run`."""
+"""Methods: settings as a value, capabilities, and `run`."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Method(Module):
-    """How a model is fitted: which algorithm, with which settings. It holds no data.
+    """An inference algorithm with its settings; it holds no data.
 
     A new method is a subclass with a `run`, and one line in `latentgp.methods.registry`. What it
     can do is said by attributes, never asked by its type.

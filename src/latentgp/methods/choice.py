@@ -1,4 +1,4 @@
-"""What `method="auto"` means for a model and a number of rows."""
+"""Choice of the method for a model and a number of rows: `method="auto"`."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 
 
 def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
-    """What `method="auto"` means for a model and a number of rows.
+    """Choose the method for a model and a number of rows, as `method="auto"` does.
 
     Args:
         model: the model.
@@ -87,5 +87,5 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
 
 
 def usual_number_of_points(model: LatentGP) -> int:
-    """How many inducing points "auto" takes: enough to matter, few enough to be fast."""
+    """Number of inducing points that "auto" takes."""
     return 500 if sites_are_known(model.likelihood) else 200

@@ -1,4 +1,4 @@
-"""What is to be fitted, prepared once by `fit` for every method alike."""
+"""The inference problem, prepared once by `fit` for every method alike."""
 
 import dataclasses
 import time
@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def rows(self) -> RowSource:
-        """Where all rows come from, also those in memory."""
+        """Source of all rows, also of those in memory."""
         return self.source or RowsInMemory(self.data)
 
     @property

@@ -1,4 +1,4 @@
-"""What a fit gives back."""
+"""Results of a fit."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, records: Sequence[Any] = ()) -> "History":
-        """Of records that have these fields; empty without any."""
+        """History of records that have these fields; empty without any."""
         return cls(*(np.array([getattr(r, name) for r in records]) for name in cls._fields))
 
 

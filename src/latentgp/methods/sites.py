@@ -81,7 +81,7 @@ class SiteMethod(Method):
 
     @property
     def short_search(self) -> ShortSearch | None:
-        """How much of a search hyper-parameters are learned by; None for the whole one."""
+        """Limits of the search for hyper-parameters; None for the full search."""
         return None
 
     @property

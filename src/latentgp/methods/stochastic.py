@@ -155,7 +155,7 @@ class Stochastic(Method):
 
     @property
     def steps(self) -> Schedule:
-        """How far natural parameters go."""
+        """Schedule of the natural-gradient step sizes."""
         if self.schedule is not None:
             return self.schedule
         return RobbinsMonro() if self.classes is None else RobbinsMonro(0.51, 1.0)
@@ -333,7 +333,7 @@ def posterior_of_search(
 
 
 def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
-    """Of held-out targets under a posterior."""
+    """Mean log predictive density of held-out targets, in nats."""
     predictive = posterior.predict(held_out.X, **held_out.side_information)
     return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
 

@@ -66,7 +66,7 @@ class Network(Module):
 
 
 def with_networks(value: Any) -> Any:
-    """What a field holds, with a `Network` in place of each network in it."""
+    """A field's value with a `Network` in place of each network in it."""
     if isinstance(value, tuple | list) and not hasattr(value, "_fields"):
         return type(value)(with_networks(part) for part in value)
     is_network = isinstance(value, eqx.Module) and not isinstance(value, Module)

@@ -82,7 +82,7 @@ class ParameterSpace(eqx.Module):
 
     @property
     def supports(self) -> dict[str, constraints.Constraint]:
-        """Where each free parameter lives, its prior considered, by path."""
+        """Support of each free parameter, its prior considered, by path."""
         known = parameters(self.model)
         return {path: self._narrowed.get(path, known[path].support) for path in self.paths}
 
@@ -108,7 +108,7 @@ class ParameterSpace(eqx.Module):
 
     @property
     def size(self) -> int:
-        """How many numbers the unconstrained vector has."""
+        """Length of the unconstrained vector."""
         return sum(math.prod(shape) for _, _, shape in self._layout())
 
     def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:

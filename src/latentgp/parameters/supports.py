@@ -1,4 +1,4 @@
-"""Where a parameter lives once it has a prior: in the supports of both."""
+"""Support of a parameter under its prior: the intersection of both supports."""
 
 from typing import Any
 

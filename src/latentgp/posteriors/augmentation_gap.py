@@ -1,4 +1,4 @@
-"""How far an augmented bound is from the one it stands in for."""
+"""The gap between an augmented bound and the bound without augmentation."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -43,7 +43,7 @@ class AugmentationGap(NamedTuple):
 def augmentation_gap(
     posterior: Posterior, data: Data, *, augmentation: Augmentation | None = None
 ) -> AugmentationGap:
-    """What the augmentation of the likelihood costs: E_q log p(y | f) less the augmented bound.
+    """Gap of the augmented bound: E_q log p(y | f) less its augmented counterpart.
 
     It is E_q(f) KL(q(w) || p(w | y, f)) at the best q(w) (Galy-Fajou et al. 2020, 5.2), so the
     bound without augmentation is the augmented one plus the gap, and never less. Any Gaussian

@@ -1,4 +1,4 @@
-"""What a posterior is made of: weighted components, each a model and a Gaussian of coefficients.
+"""Components of a posterior: each a model and a Gaussian of coefficients, with a weight.
 
 One for Gaussian sites, one a draw for Markov chains and particles (without a covariance), a few for
 mixtures. Rows come first in what they give: means of shape (N, K, Q) for K components.
@@ -30,7 +30,7 @@ _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
 
 class Law(eqx.Module):
-    """What the components say of a target given its latent functions.
+    """Predictive distribution of a target given marginals under each component.
 
     Attributes:
         likelihood: shared, or with a leading axis of components in every leaf.

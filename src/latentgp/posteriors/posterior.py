@@ -34,7 +34,7 @@ _PATH_COLUMNS = 2048
 
 
 class Posterior(eqx.Module):
-    """What is known about the latent functions after the data: weighted components.
+    """Posterior of the latent functions: weighted components.
 
     Attributes:
         components: one Gaussian, a mixture, or draws, each with a model.
@@ -60,14 +60,14 @@ class Posterior(eqx.Module):
 
     @classmethod
     def gaussian(cls, model: LatentGP, latent: LatentPosterior, evidence: Evidence) -> "Posterior":
-        """Of one Gaussian."""
+        """Posterior of a single Gaussian component."""
         return cls(OneGaussian(model, latent), evidence)
 
     @classmethod
     def mixture(
         cls, posteriors: "Sequence[Posterior]", weights: Any, evidence: Evidence | None = None
     ) -> "Posterior":
-        """Of several posteriors of one likelihood, by weights that need not sum to one.
+        """Mixture of posteriors of one likelihood, by weights that need not sum to one.
 
         Raises:
             InputError: weights that are not as many, negative or all zero; other likelihoods.
@@ -252,7 +252,7 @@ class Posterior(eqx.Module):
 
     @double_precision
     def remembered(self) -> StreamingPrior:
-        """What the rows said, for `Inducing(remembered=...)` on rows to come.
+        """Summary of the data for streaming updates, as `Inducing(remembered=...)` takes it.
 
         Raises:
             InputError: the posterior is no single Gaussian.

@@ -130,7 +130,7 @@ class Predictive:
 
 
 def marginals_of(components: Components, X: Float[np.ndarray, "N D"]) -> Marginals:
-    """Those of the latent functions under all components together."""
+    """Marginals of the latent functions under the mixture of all components."""
     predictive = Predictive(components, X, {})
     return Marginals(predictive.latent_mean, predictive.latent_variance)
 

@@ -17,7 +17,7 @@ from latentgp.typing import Array
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class PurePosterior:
-    """What `posterior.as_jax()` gives: the prior mean is in, units are those of the user.
+    """Posterior as pure JAX, from `posterior.as_jax()`: prior mean included, users' units.
 
     It is a pytree: close over it, or pass it to a function under `jax.jit`. Computations are in the
     precision of the inputs: make these inside `jax.enable_x64(True)` where single precision will

@@ -1,4 +1,4 @@
-"""How latent functions are represented: from Gaussian sites to a Gaussian posterior.
+"""Representations of the latent functions: from Gaussian sites to a Gaussian posterior.
 
 Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent
 have Q first ((Q, M), (Q, M, M)), arrays a row have N first ((N, Q)). What follows from the kernel
@@ -87,7 +87,7 @@ class LatentPosterior(eqx.Module):
 
     @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:
-        """What its rows said, as `StreamingPrior`, apart from the prior that it was said under.
+        """Summary of the data, a `StreamingPrior`: the likelihood's part, without the prior.
 
         Args:
             log_evidence: of all rows so far, in nats.
@@ -151,7 +151,7 @@ class Representation(Module):
         return self
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
-        """What passes over the same rows under the same kernel can share.
+        """Quantities shared by passes over the same rows under the same kernel.
 
         `condition` and `update_sites` take it in place of X, which it is where nothing is kept. A
         subclass whose own of these read X must give X here.
@@ -232,7 +232,7 @@ class Representation(Module):
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> "SiteSampler":
-        """What draws the coefficients given sites, for samplers.
+        """Sampler of the coefficients given sites.
 
         Args:
             kernel: its hyper-parameters are held.

@@ -244,7 +244,7 @@ class Dense(Representation):
 
 
 class _Solved(NamedTuple):
-    """What sites of one latent function make of its prior."""
+    """Posterior of one latent function given its sites."""
 
     weights: Float[Array, "N"]
     raised: Float[Array, "S N"]
@@ -309,7 +309,7 @@ def _with_negative(
     factor: Factor,
     positive: _Solved,
 ) -> _Solved:
-    """What rows of negative precision -n make of the posterior N(m, S) given all others.
+    """Condition the posterior N(m, S) on rows of negative precision -n.
 
     With C = I - n^1/2 S n^1/2 the covariance is S + S n^1/2 C^-1 n^1/2 S. It is proper, and C
     positive definite, exactly where K^-1 + W is; elsewhere everything here is NaN.

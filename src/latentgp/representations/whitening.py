@@ -36,7 +36,7 @@ class Whitening(eqx.Module):
     jitter: Float[Array, ""]
 
     def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
-        """Those of g given white coefficients."""
+        """Conditional marginals of g given white coefficients."""
         mean = vmap_latents(lambda features, v: v @ features, self.features, white).T
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
         return Marginals(mean, variance)

@@ -1,4 +1,4 @@
-"""Where rows come from, a block at a time: arrays, or files larger than memory."""
+"""Sources of rows, read a block at a time: arrays, or files larger than memory."""
 
 from latentgp.rows.from_files import FileRows
 from latentgp.rows.in_memory import RowsInMemory

@@ -89,7 +89,7 @@ def check_not_traced(name: str, values: Any) -> None:
 
 
 def rows_named(chosen: Bool[np.ndarray, "N"]) -> str:
-    """Where a mask is true, for messages: how many rows, and the first of them."""
+    """Rows where a mask is true, for messages: how many, and the first of them."""
     rows = np.flatnonzero(chosen)
     named = ", ".join(map(str, rows[:_ROWS_NAMED])) + (" ..." if len(rows) > _ROWS_NAMED else "")
     return f"{len(rows)} row(s), counted from 0: {named}"

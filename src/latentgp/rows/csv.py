@@ -28,7 +28,7 @@ CODE = r"0\d{2,}"  # of a post, say: as a number it would lose its zeros
 
 
 class Header(NamedTuple):
-    """How a CSV file begins.
+    """Header of a CSV file.
 
     Attributes:
         names: of its columns; one without a name is called as pandas calls it.
@@ -92,7 +92,7 @@ def batches_of(
 
 
 class Contents(NamedTuple):
-    """What a CSV file has.
+    """Contents of a CSV file.
 
     Attributes:
         rows: how many.

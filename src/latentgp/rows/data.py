@@ -58,7 +58,7 @@ class Data(eqx.Module):
 
     @property
     def total_weight(self) -> float:
-        """How many rows these count as."""
+        """Sum of the weights: the number of rows these count as."""
         return float(self.size if self.weights is None else self.weights.sum())
 
     def select(self, index: Any) -> "Data":

@@ -31,7 +31,7 @@ Made = TypeVar("Made")
 
 
 class _Own(NamedTuple):
-    """What of some rows that were read belongs to a source.
+    """Rows of a batch that belong to a source.
 
     Attributes:
         batch: what was read.
@@ -86,7 +86,7 @@ class FileSource(RowSource):
     def _weights(
         self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]
     ) -> Float[np.ndarray, "N"]:
-        """How often rows of given numbers in their file count, by the deciding columns."""
+        """Weights of rows, given by number in their file, by the deciding columns."""
 
     @abstractmethod
     def _convert(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
@@ -99,7 +99,7 @@ class FileSource(RowSource):
         self.size, self.total_weight = int(self._counts.sum()), float(worth[:, 1].sum())
 
     def _worth(self, piece: Piece) -> tuple[float, float]:
-        """How many rows of a piece are of this source, and what they count as."""
+        """Number of rows of a piece that are in this source, and their total weight."""
         if not self._deciding:
             rows = np.sum(self._wanted(piece.before, piece.rows))
             return rows, rows
@@ -302,7 +302,7 @@ def _refuse_text(files: TableFiles, name: str) -> None:
 
 
 def _first_text(files: TableFiles, name: str) -> str:
-    """Where in a column of text there is one that is no number, in words."""
+    """The first entry of a column of text that is not a number, in words."""
     import pandas as pd
 
     for piece in files.pieces:
@@ -323,7 +323,7 @@ def located(
     rows: Int[np.ndarray, "N"],
     path: Path,
 ) -> Made:
-    """What is made of rows; an error names the file and the first row for which it is raised."""
+    """Result of `make`; an error names the file and the first row that raises it."""
     try:
         return make(batch, rows)
     except InputError as error:

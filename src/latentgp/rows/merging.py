@@ -9,7 +9,7 @@ _MULTIPLIERS, _MIXED_AT_ONCE = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), 2**16
 def _distinct(
     table: Float[np.ndarray, "N C"], leading: int
 ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
-    """Where each distinct row first is, and which of them a row is.
+    """Index of the first copy of each distinct row, and which of them each row is.
 
     They are in an order of their own, that of some leading columns where these differ.
     """
@@ -25,7 +25,7 @@ def _distinct(
 def _as_wholes(
     bits: UInt[np.ndarray, "N C"],
 ) -> tuple[Int[np.ndarray, "K"], Int[np.ndarray, "N"]]:
-    """Where each distinct row first is, in the order of their bytes, and which of them a row is."""
+    """The same in the order of the rows' bytes."""
     rows = bits.view(np.dtype((np.void, bits.dtype.itemsize * bits.shape[1])))[:, 0]
     _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
     return first, inverse

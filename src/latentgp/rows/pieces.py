@@ -24,7 +24,7 @@ _Stamp = tuple[int, int]  # size and time of the last change
 
 
 class Piece(NamedTuple):
-    """What is read in one go: a row group of a Parquet file, or a whole CSV file.
+    """Unit of reading: a row group of a Parquet file, or a whole CSV file.
 
     Attributes:
         path: of the file.
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """How many rows each piece of a file has, the types of its columns, and which hold codes."""
+    """Numbers of rows of a file's pieces, types of its columns, and which hold codes."""
 
     rows: list[int]
     types: dict[str, "pa.DataType"]
@@ -86,7 +86,7 @@ class TableFiles:
 
     @cached_property
     def pieces(self) -> list[Piece]:
-        """What is read in one go, in the order of the files."""
+        """Pieces in the order of the files."""
         pieces, before = [], 0
         for path, content in self._contents.items():
             first = 0
@@ -97,7 +97,7 @@ class TableFiles:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.pieces[-1].before + self.pieces[-1].rows
 
     @cached_property
@@ -131,11 +131,11 @@ class TableFiles:
         return [name for name in metadata.get("index_columns", []) if isinstance(name, str)]
 
     def stamps(self) -> list[tuple[str, _Stamp]]:
-        """What tells these files from others, and from what becomes of them."""
+        """Identity of the files: changes whenever one of them does."""
         return [(str(path), _stamp(path)) for path in self.paths]
 
     def layout(self) -> list[tuple[str, int]]:
-        """Where which piece has how many rows, whatever folder they are in."""
+        """Numbers of rows of all pieces by file name, whatever folder they are in."""
         within = self.path if self.path.is_dir() else self.path.parent
         return [(str(piece.path.relative_to(within)), piece.rows) for piece in self.pieces]
 

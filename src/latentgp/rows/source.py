@@ -1,4 +1,4 @@
-"""What a source of rows gives to inference from batches."""
+"""Sources of rows for inference from batches."""
 
 import math
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ class RowSource(ABC):
         return self
 
     def part(self, index: int, count: int) -> "RowSource":
-        """What one of several processes reads, of nearly equal size; all, where all have it."""
+        """Share of the rows for one of several processes, nearly equal; all if in memory."""
         return self
 
     @abstractmethod
@@ -57,7 +57,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def layout(self) -> str:
-        """How the rows lie, in words that are the same wherever the same rows are read."""
+        """Layout of the rows in words: the same wherever the same rows are read."""
 
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:

@@ -13,7 +13,7 @@ from latentgp.typing import Array
 
 
 class SiteRule(eqx.Module):
-    """How the data enter as Gaussian sites, and what updates of these sites seek.
+    """Rule that turns the data into Gaussian sites, and the objective of its updates.
 
     Unless overridden the objective is a lower bound on the log evidence, E log p(y | f) - KL, which
     updates raise.
@@ -43,7 +43,7 @@ class SiteRule(eqx.Module):
 
     @property
     def power(self) -> float:
-        """Of the prior variance given the inducing variables, see `configured_for`; in [0, 1]."""
+        """Power of the prior variance given u, see `configured_for`; in [0, 1]."""
         return 0.0
 
     @property
@@ -62,7 +62,7 @@ class SiteRule(eqx.Module):
         marginals: Marginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
-        """What the rows contribute to the objective, in nats; E log p(y | f) unless overridden.
+        """Terms of the objective by row, in nats; E log p(y | f) unless overridden.
 
         Args:
             sites: of the posterior that is read, with row weights.
@@ -73,7 +73,7 @@ class SiteRule(eqx.Module):
         return target.expected(marginals.shifted(offset))
 
     def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
-        """What updates seek, in nats: the lower bound unless overridden.
+        """Objective of the updates, in nats: the lower bound unless overridden.
 
         Args:
             terms: of the rows, see `terms`.
@@ -84,7 +84,7 @@ class SiteRule(eqx.Module):
     def merit(
         self, objective: Float[Array, ""], squared_step: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """What no update may lower, else it is taken back; the objective unless overridden.
+        """Merit that no accepted update may lower; the objective unless overridden.
 
         Args:
             objective: see `objective`.
@@ -95,7 +95,7 @@ class SiteRule(eqx.Module):
     def change(
         self, merit: Float[Array, ""], rise: Float[Array, ""], step_size: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """How far updates are from standing still: the rise of a full step unless overridden.
+        """Distance from the fixed point: the rise of a full step unless overridden.
 
         Args:
             merit: the greater one of before and after the last update.
@@ -127,7 +127,7 @@ class SiteRule(eqx.Module):
     def improper_cavities(
         self, variance: Float[Array, "N Q"], current: GaussianSites
     ) -> Bool[Array, "N"]:
-        """Which rows keep their sites as their cavities are improper; none unless overridden.
+        """Rows with improper cavities, whose sites are kept; none unless overridden.
 
         Args:
             variance: of f at the rows.
@@ -149,16 +149,16 @@ class SiteRule(eqx.Module):
 
     @property
     def first_updates(self) -> int:
-        """How many updates of each row alone make its first sites."""
+        """Number of updates by which each row alone makes its first sites."""
         return 1
 
     def start(self, likelihood: Likelihood, rows: Rows, prior: Marginals) -> Marginals:
-        """What the first sites are made for: the prior around likely latents unless overridden."""
+        """Marginals for the first sites: the prior around likely latents unless overridden."""
         likely = likelihood.latent_start(rows.y, rows.side)
         return prior if likely is None else prior._replace(mean=prior.mean.at[:, 0].set(likely))
 
     def first(self, sites: GaussianSites, marginals: Marginals) -> GaussianSites:
-        """What the first sites become before there is a posterior; themselves unless overridden.
+        """First sites after adjustment, before there is a posterior; unchanged unless overridden.
 
         Args:
             sites: the first ones.
@@ -167,5 +167,5 @@ class SiteRule(eqx.Module):
         return sites
 
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
-        """Which latents' sites are updated together, in order; all at once unless overridden."""
+        """Groups of latents whose sites are updated together, in order; all at once by default."""
         return (tuple(range(likelihood.latent_size)),)

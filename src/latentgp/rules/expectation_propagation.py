@@ -89,7 +89,7 @@ class MomentRule(SiteRule):
     def _cavity_share(
         self, variance: Float[Array, "N Q"], current: GaussianSites
     ) -> Float[Array, "N Q"]:
-        """What a cavity leaves of the marginal's precision, as a share of it."""
+        """Precision of the cavity as a share of the marginal's."""
         return 1 - self.power * current.precision * variance
 
     @property
@@ -103,7 +103,7 @@ class MomentRule(SiteRule):
         marginals: Marginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
-        """What the posterior's evidence, which is without the sites' constants, lacks."""
+        """Log constants of the sites, which the posterior's evidence leaves out."""
         own = sites.about(offset)
         terms = target.expected(marginals.shifted(offset)) + own.log_constant
         return terms - own.expected(marginals)
@@ -158,5 +158,5 @@ def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N
 
 
 def _rounding(like: Array) -> float:
-    """What differences from one must be above to say anything."""
+    """Rounding error of differences from one."""
     return 1e3 * float(jnp.finfo(like.dtype).eps)

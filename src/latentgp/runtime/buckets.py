@@ -28,7 +28,7 @@ class Buckets:
 
     @classmethod
     def of(cls, rows: PyTree, columns: int = 1) -> "Buckets":
-        """Of NumPy arrays that share their first axis.
+        """Buckets of NumPy arrays that share their first axis.
 
         Args:
             rows: the arrays.

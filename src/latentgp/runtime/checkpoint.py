@@ -1,4 +1,4 @@
-"""What every loop does around its work: limits, callback, progress line, checkpoint."""
+"""Checkpoints: files that long work is saved to and resumed from."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Checkpoint:
             self._made_with = of_first_process(self._checked)
 
     def _checked(self) -> bytes:
-        """What it is made with, if there is a folder to write it into."""
+        """Description of the problem, once the folder is known to exist."""
         assert self.path is not None
         if not self.path.parent.is_dir():
             raise InputError(
@@ -56,7 +56,7 @@ class Checkpoint:
         return self._made_with
 
     def _found(self) -> bytes:
-        """What the file holds; nothing if there is none yet."""
+        """Contents of the file; empty if there is none yet."""
         assert self.path is not None
         try:
             found = self.path.read_bytes()
@@ -75,7 +75,7 @@ class Checkpoint:
         )
 
     def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
-        """What is in the file, None if there is no file.
+        """Read the file; None if there is none.
 
         Raises:
             InputError: it cannot be read, or was made with something else.
@@ -99,7 +99,7 @@ class Checkpoint:
         return content
 
     def _differs(self, made_with: bytes) -> str:
-        """How what a file was made with differs, in words; nothing if it does not."""
+        """Difference between the file's description and this problem's, in words; or empty."""
         then, now = json.loads(made_with), json.loads(self._made_with)
         others = [name for name in now if then.get(name) != now[name]]
         if others and others[0].startswith("another "):

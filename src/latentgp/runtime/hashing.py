@@ -34,7 +34,7 @@ def digest(*values: Any) -> str:
 
 
 def _parts(value: Any, inside: frozenset[int]) -> Iterator[bytes]:
-    """What a value is made of, down to its bytes; `inside` are those that it is a part of."""
+    """Parts of a value, down to its bytes; `inside` are those that it is a part of."""
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         array = np.asarray(value)
         yield f"{array.dtype} {array.shape}".encode()

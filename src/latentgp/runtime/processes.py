@@ -96,7 +96,7 @@ def leave(code: Any = 1) -> NoReturn:
 
 
 def broadcast_from_first(values: PyTree) -> PyTree:
-    """What the first process says, on all of them: clocks, callbacks and roundings differ.
+    """Broadcast the first process's values to all: clocks, callbacks and roundings differ.
 
     What is no number, nor an array of them, stays as each process has it.
     """
@@ -122,7 +122,7 @@ def _told(said: np.ndarray) -> np.ndarray:
 
 
 def of_first_process(read: Callable[[], bytes]) -> bytes:
-    """What the first process reads, on all of them; so is the `InputError` it may raise."""
+    """Read in the first process and broadcast the result, or the `InputError` raised."""
     if jax.process_count() == 1:
         return read()
     found, refusal = b"", b""

@@ -21,7 +21,7 @@ INTERRUPTED = "it was interrupted"
 
 
 class RunControl(NamedTuple):
-    """How a loop is watched, limited and kept.
+    """Control of a run: callback, limits, progress line, checkpoint.
 
     Attributes:
         started: when the fit began, of `time.perf_counter`.

@@ -21,7 +21,7 @@ _CACHED = 1 << 18
 
 
 def chunk_size(columns: int, *, in_cache: bool = False) -> int:
-    """How many rows a chunk has when each row needs `columns` numbers."""
+    """Number of rows in a chunk when each row needs `columns` numbers."""
     if in_cache:
         return max(1, _CACHED // max(columns, 1))
     return max(_MINIMAL_CHUNK, min(_MAXIMAL_CHUNK, _BLOCK_SIZE // max(columns, 1)))

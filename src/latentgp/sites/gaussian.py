@@ -86,7 +86,7 @@ class GaussianSites(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What a site rule sees of the data: targets, weights, side information; no inputs."""
+    """Rows as a site rule needs them: targets, weights, side information; no inputs."""
 
     y: Float[Array, "N *P"]
     weights: Float[Array, "N"] | None

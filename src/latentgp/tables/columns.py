@@ -1,4 +1,4 @@
-"""How one column becomes numbers, the same way at training and prediction."""
+"""Encoding of single columns as numbers, the same at training and prediction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_CATEGORIES = 30
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How one column becomes a number, with a second 0/1 column where training had gaps.
+    """Encoding of a column as a number, with a 0/1 column for gaps if training had any.
 
     Attributes:
         name: the column.
@@ -118,7 +118,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """How one column of categories becomes 0/1 columns, one a category.
+    """Encoding of a column of categories as 0/1 columns, one a category.
 
     Attributes:
         name: the column.

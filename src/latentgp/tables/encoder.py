@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """What was learned from a training table about turning such tables into numbers.
+    """Encoding of tables as numbers, learned from a training table.
 
     Made by `TableEncoder.fit`, never changed afterwards. Constant columns, columns without a value,
     identifiers (text that differs in every row, or whole numbers that do and are called `id`, say)

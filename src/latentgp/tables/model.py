@@ -244,7 +244,7 @@ class TableModel:
 
     @classmethod
     def _made(cls, started: Started, target: str, sides: dict[str, str]) -> Self:
-        """Of an estimator that is fitted now."""
+        """Model of an estimator that has just been fitted."""
         return cls(
             *(started.estimator, started.encoder, target, started.notes, sides),
             notation=started.notation,
@@ -259,7 +259,7 @@ class TableModel:
 
     @property
     def task(self) -> Task:
-        """What is predicted: a number, a count, a class, or an ordered one."""
+        """Kind of target: a number, a count, a class, or an ordered class."""
         return next(task for task, kind in ESTIMATORS.items() if isinstance(self.estimator, kind))
 
     def predict(
@@ -326,7 +326,7 @@ class TableModel:
     def encoded(
         self, frame: "pd.DataFrame", tell: Tell = warn
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Of rows whose target is known: inputs, targets, what the likelihood reads a row.
+        """Inputs, targets and side information of rows whose target is known.
 
         Args:
             frame: the rows.

@@ -1,4 +1,4 @@
-"""How text writes numbers and dates: decimal commas, thousands, currencies, percent, days first."""
+"""Notation of numbers and dates in text: decimal commas, thousands, currencies, percent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Order = Literal["year, month, day", "day, month, year", "month, day, year"]
 
 @dataclass(frozen=True)
 class NumberNotation:
-    """How a column of text writes its numbers.
+    """Notation of the numbers in a column of text.
 
     Attributes:
         decimal: what stands before a fraction; the other of the two may group thousands, as spaces
@@ -74,7 +74,7 @@ class NumberNotation:
 
 @dataclass(frozen=True)
 class DateNotation:
-    """How a column of text writes its dates, other than ISO 8601 does.
+    """Notation of the dates in a column of text, other than ISO 8601.
 
     Attributes:
         order: in which day, month and year come.
@@ -115,7 +115,7 @@ Notation = NumberNotation | DateNotation
 
 
 class Recognised(NamedTuple):
-    """How a column is written, and what could be meant otherwise; None and empty if nothing."""
+    """Notation of a column, and its ambiguities in words; None and empty if nothing."""
 
     notation: Notation | None
     doubt: str = ""
@@ -162,7 +162,7 @@ def plain(values: pd.Series, notation: Notation | None) -> pd.Series:
 
 
 def resemblance(known: pd.Series) -> str:
-    """What text that could not be read looks like, in words to follow a comma; empty if nothing."""
+    """Likely meaning of text that could not be read, to follow a comma; empty if none."""
     texts = [str(value) for value in known]
     if len(set(texts)) <= _FEW_CATEGORIES or are_codes(texts):
         return ""

@@ -26,7 +26,7 @@ _LARGE_BYTES, _LARGE_NUMBERS = 50_000_000, 10_000_000
 
 
 class PredictionProgress(NamedTuple):
-    """What a callback is told after every part.
+    """Progress of a prediction, passed to the callback after every part.
 
     Attributes:
         rows: predicted so far, those of an earlier run included.
@@ -164,7 +164,7 @@ def _remove(parts: Path) -> None:
 
 
 def _aside(parts: Path) -> Path:
-    """Where the folder of parts is while it is made and removed."""
+    """Temporary name of the folder of parts while it is made or removed."""
     return parts.with_name(parts.name + ".partial")
 
 

@@ -86,7 +86,7 @@ class Part(NamedTuple):
     batch: "pa.RecordBatch"
 
     def convert(self, convert: Callable[["pd.DataFrame"], Made]) -> Made:
-        """What is made of the rows, whose index numbers them in their file; errors name the row."""
+        """Result of `convert` on the rows, indexed by number in their file; errors name the row."""
         rows = self.first + np.arange(self.batch.num_rows)
         return located(lambda *of: convert(_frame(*of)), self.batch, rows, self.path)
 

@@ -19,7 +19,7 @@ _QUANTILES = 99  # which give a CRPS to 5e-4 of itself, of Gaussian and of heavy
 
 
 def uncensored(side: Mapping[str, np.ndarray], rows: int) -> Bool[np.ndarray, "N"]:
-    """Which rows have seen their target itself, not only a time until which it was to come."""
+    """Mask of the rows whose target was observed and not censored."""
     return np.asarray(side.get("censored", np.zeros(rows))) == 0
 
 
@@ -59,7 +59,7 @@ def distances(
     predictive: Predictive,
     seen: Bool[np.ndarray, "N"],
 ) -> dict[str, float]:
-    """How far off predictions were, by name; of numbers with the CRPS, of counts the deviance."""
+    """Errors of predictions by name: the CRPS for numbers, the deviance for counts."""
     y, mean = y[seen], predictive.mean[seen]
     scores = {
         "root mean squared error": metrics.root_mean_squared_error(y, mean),

@@ -43,7 +43,7 @@ TASKS: dict[str, Task] = {
 
 
 class Side(NamedTuple):
-    """What a number of each row says of the target, and predictions without it."""
+    """Side information of a task, and its value where predictions lack it."""
 
     task: Task
     likelihood: str
@@ -59,7 +59,7 @@ SIDES = {
 
 
 class TargetChoice(NamedTuple):
-    """What kind of target it is and its law, with what was not asked for in words."""
+    """Task and likelihood for a target, with notes on whatever was chosen automatically."""
 
     task: Task
     likelihood: str
@@ -199,7 +199,7 @@ def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
 
 
 def sides_of(frame: "pd.DataFrame", columns: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """What the likelihood reads of each row, by its name for it."""
+    """Side information by the likelihood's names."""
     return {
         name: taken_out(frame, column, name, "give a number in every row")[1]
         for name, column in columns.items()

@@ -38,7 +38,7 @@ class SplitTable(NamedTuple):
 
 
 class TaskGuess(NamedTuple):
-    """What kind of target a column is.
+    """Guess of the kind of target that a column is.
 
     Attributes:
         task: "classification", "ordinal", "count" or "regression".

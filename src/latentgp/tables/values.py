@@ -1,4 +1,4 @@
-"""What a column holds: numbers, text, dates, categories, and what counts as missing."""
+"""Contents of a column: numbers, text, dates, categories, and missing values."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
 
 
 def doubt_of(values: pd.Series) -> str:
-    """What may be wrong with a column of numbers as an input, in words; empty if nothing.
+    """Doubt about a numeric column as an input, in words; empty if there is none.
 
     Whole numbers in steps of one size may number the rows, or be the time of a series.
     """
@@ -260,7 +260,7 @@ def texts_in(values: pd.Series) -> pd.Series:
 
 
 def rows_listed(rows: pd.Index) -> str:
-    """How many rows these are, and what the table's index calls the first of them."""
+    """Number of rows, and the table's label of the first of them."""
     names = listed([str(row) for row in rows], quoted=False)
     return f"{len(rows)} row{'s' if len(rows) > 1 else ''} (index {names})"
 

@@ -1,4 +1,4 @@
-"""What every augmentation must satisfy."""
+"""Conformance suite of augmentations."""
 
 from collections.abc import Mapping
 from typing import Any

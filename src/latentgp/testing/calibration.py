@@ -43,7 +43,7 @@ class Shares(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """Where true latent functions are in their marginal posteriors.
+    """Ranks of true latent functions in their marginal posteriors.
 
     Attributes:
         below: posterior probability of a latent below the true one, for R replications; uniform
@@ -65,12 +65,12 @@ class Calibration(NamedTuple):
         return self.below[np.isfinite(self.below).all(axis=(1, 2))]
 
     def coverage(self) -> Shares:
-        """How many true latents the central intervals of 50, 90 and 95 % hold."""
+        """Coverage of the central intervals of 50, 90 and 95 %."""
         off = 2 * np.abs(self.known - 0.5)
         return _shares(off[..., None] <= np.array(LEVELS))
 
     def histogram(self, bins: int = _BINS) -> Shares:
-        """How many true latents have a rank in each of equal bins: the rank histogram."""
+        """Rank histogram: number of true latents in each of equal bins."""
         bin_of = np.minimum((bins * self.known).astype(int), bins - 1)
         return _shares(bin_of[..., None] == np.arange(bins))
 
@@ -203,7 +203,7 @@ def _settled(
     f: Float[Array, "R N Q"],
     y: Float[Array, "R N *P"],
 ) -> tuple[Float[Array, "R N Q"], Bool[Array, "R"]]:
-    """What `fit` does to each data set, compiled once for all."""
+    """The fit of one data set, compiled once for all."""
 
     def one(own: tuple[Array, Array]) -> tuple[Array, Array]:
         data = eqx.tree_at(lambda data: data.y, given, own[1])

@@ -1,4 +1,4 @@
-"""What every kernel must satisfy."""
+"""Conformance suite of kernels."""
 
 import jax
 import jax.numpy as jnp

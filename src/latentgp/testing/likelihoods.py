@@ -1,4 +1,4 @@
-"""What every likelihood must satisfy."""
+"""Conformance suite of likelihoods."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What every method must satisfy on a model that it can be used on."""
+"""Conformance suite of methods, on a model that they can be used on."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What the conformance suites share: comparisons in sentences, and derivatives by differences."""
+"""Tools of the conformance suites: comparisons in sentences, derivatives by differences."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

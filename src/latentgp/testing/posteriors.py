@@ -1,4 +1,4 @@
-"""What the posterior of every method must satisfy, whatever it is made of."""
+"""Conformance suite of posteriors, of whatever method."""
 
 import tempfile
 from pathlib import Path

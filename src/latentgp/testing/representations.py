@@ -1,4 +1,4 @@
-"""What every representation of the latent functions must satisfy."""
+"""Conformance suite of representations of the latent functions."""
 
 from typing import Any
 
@@ -107,7 +107,7 @@ def _elsewhere(X: np.ndarray) -> np.ndarray:
 def _check_agreement(
     posterior: LatentPosterior, kernel: LatentKernel, X: np.ndarray, sites: GaussianSites, name: str
 ) -> None:
-    """What holds whatever the coefficients are."""
+    """Properties that hold whatever the coefficients are."""
     marginals = posterior.marginals(X)
     nats = jnp.sum(sites._replace(log_constant=0 * sites.log_constant).expected(marginals))
     require_equal(
@@ -330,7 +330,7 @@ def _check_sharing(
 def _check_kept(
     representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
 ) -> None:
-    """What is kept for passes over the rows of one latent function tells them what inputs tell."""
+    """Kept blocks of one latent function give the same as inputs."""
     kept = representation.kept(kernel, X, 1)
     if kept is X:
         return

@@ -1,4 +1,4 @@
-"""What every rule that makes sites must satisfy."""
+"""Conformance suite of rules that make sites."""
 
 from collections.abc import Mapping
 from typing import Any

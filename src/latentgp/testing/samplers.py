@@ -1,4 +1,4 @@
-"""What every method that samples must satisfy."""
+"""Conformance suite of methods that sample."""
 
 import dataclasses
 import tempfile

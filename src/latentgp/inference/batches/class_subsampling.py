@@ -41,7 +41,7 @@ from latentgp.typing import Array
 
 
 class ClassesState(NamedTuple):
-    """What is carried from batch to batch.
+    """State of inference with subsampled classes.
 
     Attributes:
         looked_at: the state of the classes that the last step looked at.
@@ -63,7 +63,7 @@ class ClassesState(NamedTuple):
 
     @property
     def steps(self) -> Int[Array, ""]:
-        """How many there were."""
+        """Number of steps so far."""
         return self.looked_at.steps
 
 
@@ -190,7 +190,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
 
 @jax.jit
 def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
-    """What is believed before any row, of the classes looked at."""
+    """Prior of the sampled classes, as a posterior without data."""
     assert isinstance(algorithm.representation, Inducing)
     points = jnp.asarray(algorithm.representation.points)
     nothing = no_rows(model.likelihood.latent_size, points)

@@ -31,7 +31,7 @@ _FALL_A_ROW, _FALL = 0.01, 4.0  # nats; standard errors
 
 
 class Round(NamedTuple):
-    """What a round told.
+    """Record of one round of batches.
 
     Attributes:
         bound: mean of its steps' estimates, in nats.
@@ -63,12 +63,12 @@ class Round(NamedTuple):
 
     @property
     def restart(self) -> int:
-        """There are none."""
+        """Always 0: a search by batches has no restarts."""
         return 0
 
 
 class BatchProgress(NamedTuple):
-    """What a callback is told after every round.
+    """Progress of a search by batches, passed to the callback after every round.
 
     Attributes:
         steps: so far.
@@ -91,7 +91,7 @@ class BatchProgress(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How the rows are cut, and when the search ends.
+    """Sizes of batches and rounds, and limits of the search.
 
     Attributes:
         epochs: at most so many passes over the rows.
@@ -142,16 +142,16 @@ class Plan(NamedTuple):
 
     @property
     def rows_a_round(self) -> int:
-        """Of all its batches, on all devices together."""
+        """Number of rows in all batches of a round, on all devices together."""
         return self.round_size * self.batch_size
 
     def rounds_of(self, rows: int) -> int:
-        """Of an epoch of so many rows."""
+        """Number of rounds in an epoch of so many rows."""
         return math.ceil(rows / self.rows_a_round)
 
 
 class Searched(NamedTuple):
-    """Where a search ended.
+    """Result of a search by batches.
 
     Attributes:
         state: the last one.
@@ -281,7 +281,7 @@ class BatchSearch:
         return self._stop_if_still()
 
     def _score(self, state: Any) -> float:
-        """Of held-out targets, now or when it was last taken."""
+        """Score of the held-out targets, at this state or when it was last computed."""
         if self.held_out is None:
             return float("nan")
         if len(self.rounds) % self.plan.scored_every:

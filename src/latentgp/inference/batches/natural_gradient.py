@@ -45,7 +45,7 @@ _ADAM = optax.scale_by_adam(b2=_SECOND_MOMENT)
 
 
 class BatchState(NamedTuple):
-    """What is carried from batch to batch.
+    """State of natural-gradient inference from batches.
 
     Attributes:
         vector: hyper-parameters, unconstrained.
@@ -69,7 +69,7 @@ class BatchState(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """What a step tells.
+    """Information about one step.
 
     Attributes:
         bound: an unbiased estimate of the bound before the step, in nats.
@@ -83,7 +83,7 @@ class BatchInfo(NamedTuple):
 
 
 class BatchRead(NamedTuple):
-    """What a batch that counts as all rows says about a state.
+    """Bound, gradients and natural parameters estimated from a batch weighted as all rows.
 
     Attributes:
         bound: in nats.
@@ -99,7 +99,7 @@ class BatchRead(NamedTuple):
 
 
 class BatchInference(eqx.Module):
-    """What the loop over batches asks of an algorithm; its states have `vector` and `steps`."""
+    """Interface of an algorithm for the batch loop; its states have `vector` and `steps`."""
 
     @abstractmethod
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
@@ -187,7 +187,7 @@ class StochasticInference(BatchInference):
         return after, BatchInfo(read.bound, share, held)
 
     def read(self, state: BatchState, batch: Data) -> BatchRead:
-        """What a batch, weighted to count as all rows, says about a state."""
+        """Bound, gradients and natural parameters from a batch weighted to count as all rows."""
         model, pull_model = jax.vjp(self.space.to_model, state.vector)
         posterior = self.posterior(state, model)
         learning = self._learns(state)
@@ -248,7 +248,7 @@ class StochasticInference(BatchInference):
         return bool(state.vector.size) or self.point_scale is not None
 
     def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
-        """What follows derivatives: of hyper-parameters, and of points where these move."""
+        """Parameters updated by gradients: hyper-parameters, and inducing points if learned."""
         return vector, None if self.point_scale is None else points
 
     def _moved(
@@ -306,7 +306,7 @@ class StochasticInference(BatchInference):
         return there, jnp.where(share > _LEAST_SHARE, share, 0.0), held
 
     def posterior(self, state: BatchState, model: LatentGP) -> InducingPosterior:
-        """What a state believes, given the model at its hyper-parameters."""
+        """Posterior at a state, given the model at its hyper-parameters."""
         representation = self.representation(state)
         return posterior_of_white(
             model.kernel,
@@ -378,7 +378,7 @@ def run_batches(inference: BatchInference, state: Any, block: Data) -> tuple[Any
 def bound_of_rows(
     algorithm: SiteInference, model: LatentGP, posterior: InducingPosterior, data: Data
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """What rows contribute to the bound of a posterior and to its trace term, in nats."""
+    """Contributions of rows to the bound of a posterior and to its trace term, in nats."""
     precision = posterior.prior_precision
 
     def add(carry, chunk, real):

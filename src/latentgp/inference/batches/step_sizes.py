@@ -1,4 +1,4 @@
-"""How far a step on a batch of rows goes towards what the batch alone would say."""
+"""Step sizes of natural-gradient steps on batches."""
 
 from abc import abstractmethod
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ class Schedule(Module):
 
     @abstractmethod
     def init(self, like: PyTree) -> Any:
-        """What is carried from step to step, given what natural parameters look like."""
+        """Initial state of the schedule, given natural parameters of the right shapes."""
 
     @abstractmethod
     def share(self, state: Any, difference: PyTree) -> tuple[Float[Array, ""], Any]:

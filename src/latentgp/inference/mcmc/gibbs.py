@@ -55,7 +55,7 @@ class GibbsState(NamedTuple):
 
 
 class GibbsInfo(NamedTuple):
-    """What is reported of a sweep: the share of accept-reject steps that were accepted."""
+    """Information about a sweep: the acceptance rate of its Metropolis-Hastings steps."""
 
     acceptance: Float[Array, ""]
 
@@ -212,7 +212,7 @@ class Gibbs(eqx.Module):
         return jnp.asarray(few)
 
     def _masks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of the vector belong to the likelihood, and which do not."""
+        """Masks of the vector: entries that belong to the likelihood, and all others."""
         labels = [label for label, _ in self.space.entries()]
         in_likelihood = np.array([label.startswith("likelihood") for label in labels], bool)
         return in_likelihood, ~in_likelihood

@@ -27,7 +27,7 @@ _PIECE = 50  # draws of each chain in a compiled call
 
 
 class Draw(NamedTuple):
-    """What is kept of a state.
+    """The part of a state that is kept as a draw.
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,).
@@ -41,7 +41,7 @@ class Draw(NamedTuple):
 
 
 class ChainProgress(NamedTuple):
-    """What a callback is told now and then.
+    """Progress of the chains, passed to the callback.
 
     Attributes:
         sweeps: made by every chain so far, the warm-up's included.
@@ -76,7 +76,7 @@ def in_groups(function: Callable[..., Any], parts: Sequence[Any], *, at_once: bo
 
 
 class Sampled(NamedTuple):
-    """How far chains have come.
+    """Chains so far: their state, and the draws kept.
 
     Attributes:
         state: of all chains.
@@ -167,7 +167,7 @@ def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
 
 
 def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | None:
-    """What the checkpoint holds, if there is one; of the start only shapes are looked at."""
+    """Contents of the checkpoint, None without one; `start` gives the shapes of the state."""
 
     def understand(stored: dict[str, np.ndarray]) -> Sampled:
         draws, statistics = (), ()
@@ -206,7 +206,7 @@ class Sampler(eqx.Module):
 
     @abstractmethod
     def position(self, state: Any) -> Position:
-        """Where a chain is."""
+        """Position of a chain."""
 
     @abstractmethod
     def moved(self, state: Any, position: Position) -> Any:

@@ -19,7 +19,7 @@ from latentgp.typing import Array
 
 
 class NUTSPosition(NamedTuple):
-    """Where a trajectory is.
+    """Position of a trajectory.
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
@@ -108,7 +108,7 @@ class NUTSSampler(Sampler):
         return NUTSState(hmc, state.settings)
 
     def log_density(self, position: NUTSPosition) -> Float[Array, ""]:
-        """Of coefficients and hyper-parameters, and of the auxiliary variables given them."""
+        """Log density of coefficients, hyper-parameters and auxiliary variables."""
         at = Position(position.vector, position.white)
         total = self.target(at)
         if self.copies is None:

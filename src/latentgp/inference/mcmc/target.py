@@ -75,7 +75,7 @@ class WhiteTarget(eqx.Module):
         return self.representation.whitening(model.kernel, self.data.X)
 
     def conditional(self, model: LatentGP, white: Float[Array, "Q M"]) -> Marginals:
-        """Those of f at the rows given the coefficients."""
+        """Conditional marginals of f at the rows given the coefficients."""
         return self.whitening(model).conditional(white).shifted(prior_mean(model, self.data))
 
     def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:

@@ -1,1 +1,1 @@
-"""What precedes inference: default priors, initial models, residuals of a first fit."""
+"""Preparation of inference: default priors, initial models, residuals of a first fit."""

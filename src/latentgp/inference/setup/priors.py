@@ -113,7 +113,7 @@ def robust_spread(
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
-    """Which columns vary by more than the rounding of their values."""
+    """Mask of the columns that vary by more than the rounding of their values."""
     half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
     return half > _ROUNDING * np.max(np.abs(columns), axis=0)
 

@@ -1,4 +1,4 @@
-"""What residuals of a fit with Gaussian noise say about its law, in NumPy on few rows.
+"""Residuals of a fit with Gaussian noise, tested for heavy tails; NumPy on few rows.
 
 A fit compiles nothing for it.
 """
@@ -37,7 +37,7 @@ class Residuals(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """How many rows of equal weight tell as much."""
+        """Effective number of rows: as many of equal weight are as informative."""
         return float(self.weights.sum() ** 2 / np.sum(self.weights**2))
 
 

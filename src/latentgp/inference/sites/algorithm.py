@@ -31,7 +31,7 @@ _ROUGH_TOLERANCE = 1e-3
 
 
 class SiteState(NamedTuple):
-    """What is carried from update to update."""
+    """State of site inference."""
 
     model: LatentGP
     sites: GaussianSites
@@ -39,7 +39,7 @@ class SiteState(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What one update reads of the posterior that it starts from, and makes of its sites.
+    """Posterior before one update, its objective, and the new sites.
 
     Attributes:
         posterior: given the sites that are updated.
@@ -55,7 +55,7 @@ class Read(NamedTuple):
 
 
 class SiteInfo(NamedTuple):
-    """What is reported of an update: the bound of the posterior it started from, in nats."""
+    """Information about an update: the bound of the posterior before it, in nats."""
 
     bound: Float[Array, ""]
 
@@ -181,7 +181,7 @@ class SiteInference(eqx.Module):
         return SiteState(model, sites, posterior), Read(state.posterior, bound, merit, whole)
 
     def evidence_kind(self, model: LatentGP) -> EvidenceKind:
-        """What the log evidence is."""
+        """Kind of the log evidence: exact, a lower bound or an approximation."""
         if self.representation.evidence_is_exact and self.rule.sites_are_fixed(model.likelihood):
             return "exact"
         is_bound = (
@@ -192,7 +192,7 @@ class SiteInference(eqx.Module):
     def new_sites(
         self, model: LatentGP, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
-        """What the rule makes of a belief; `current` and the result with row weights."""
+        """Sites that the rule makes of marginals; `current` and the result with row weights."""
         sites = self.rule.sites(model.likelihood, rows, marginals, current.unweighted(rows.weights))
         return sites.weighted(rows.weights)
 
@@ -213,7 +213,7 @@ class SiteInference(eqx.Module):
 
 
 def rows_of(data: Data) -> Rows:
-    """What a site rule sees of the data."""
+    """The part of the data that a site rule needs."""
     return Rows(data.y, data.weights, data.side_information)
 
 

@@ -61,7 +61,7 @@ def accelerated(
     *,
     signed: bool = False,
 ) -> GaussianSites:
-    """Where the secant through past updates has the smallest residual, and a step from there.
+    """Anderson-accelerated step: the secant with the smallest residual, then a step from there.
 
     Anderson (1965, 4.1). Without history it is a damped step. Precisions stay at zero or above
     unless they are signed.
@@ -81,7 +81,7 @@ def accelerated(
 
 
 def residual_norm(update: Update) -> Float[Array, ""]:
-    """How far a plain update goes, squared: about twice the KL divergence of its marginals."""
+    """Squared length of a plain update: about twice the KL divergence between its marginals."""
     return jnp.sum(_white(update, _residual(update)) ** 2)
 
 

@@ -17,7 +17,7 @@ _SHORTEST_STEP = 0.02
 
 
 class Ascended(NamedTuple):
-    """Where site updates came to.
+    """Result of site updates.
 
     Attributes:
         best: the one from the highest merit.
@@ -34,7 +34,7 @@ class Ascended(NamedTuple):
 
     @property
     def next_sites(self) -> GaussianSites:
-        """Where more updates may start."""
+        """Sites from which further updates may start."""
         return self.best.update.sites.damped(self.best.update.target, self.step_size)
 
 

@@ -33,7 +33,7 @@ NO_STEP = "no step along the gradient raised the bound any more"
 
 
 class Learned(NamedTuple):
-    """Where the search ended.
+    """Result of the search for hyper-parameters.
 
     Attributes:
         vector: the best point of all runs, unconstrained.
@@ -192,7 +192,7 @@ class _Runs:
     def on_thinned_rows(
         self, start: Float[np.ndarray, "P"], data: Data, stored: GaussianSites | None
     ) -> tuple[Float[np.ndarray, "P"], GaussianSites]:
-        """Where a run on a part of the rows, weighted to count as all, ends; sites for all rows."""
+        """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
         sites = initial_sites(self._algorithm, self._space.model, part)
         if stored is not None and not self._search.has_reached(0):

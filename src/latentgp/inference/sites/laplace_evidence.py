@@ -115,7 +115,7 @@ def _with_ties(
     move: Callable[[Float[Array, "N Q"]], Float[Array, "N Q"]],
     along: Float[Array, "N Q"],
 ) -> Float[Array, "N Q"]:
-    """What to move linear terms along where the likelihood ties the latents of a row together.
+    """Direction of the linear terms where the likelihood couples the latents of a row.
 
     The mode then moves by (I + K H)^-1 with the whole second derivative -H of log p(y | f), while
     sites know the diagonal W of H: s is replaced by the solution of s' = s - (H - W) S s', S the

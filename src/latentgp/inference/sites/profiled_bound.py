@@ -54,7 +54,7 @@ def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Gaus
 def posterior_given_sites(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> LatentPosterior:
-    """Of known sites."""
+    """Posterior given sites."""
     return algorithm.resume(model, data, sites).posterior
 
 
@@ -135,7 +135,7 @@ def slope_at(
 def _slope_at_fixed_point(
     algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
 ) -> tuple[Float[Array, ""], LatentGP]:
-    """Of the bound, or of the approximate evidence, where it is stationary in the sites."""
+    """Gradient of the bound (or approximate evidence) where it is stationary in the sites."""
     posterior, bound, _, update = ascended.best
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
@@ -184,7 +184,7 @@ def converge(
 
 @jax.jit
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
-    """How many rows kept their sites."""
+    """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
 

@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What a callback is told after every evaluation.
+    """Progress of the search, passed to the callback after every evaluation.
 
     Attributes:
         evaluations: so far, all restarts together.

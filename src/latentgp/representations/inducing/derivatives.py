@@ -88,7 +88,7 @@ class BlockRead(NamedTuple):
 
 
 def slope_of_trace(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M M"]:
-    """Of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
+    """Derivative of tr(A) / 2 in K_mm, A = L^-1 P L^-T."""
     return -0.5 * factor.inverse.T @ precision @ factor.inverse
 
 
@@ -124,7 +124,7 @@ def slope_of_held(
     held: WhiteSites,
     rows: WhiteSites,
 ) -> Float[Array, "M M"]:
-    """Of that bound in k(Z, Z'), Z' other points that see what is held about g at Z.
+    """Derivative of that bound in k(Z, Z'), where fixed sites for g are at other points Z'.
 
     It is H (S D S - S r m' - m r' S) + l r' S, l the linear term that is held, D = P - H.
     """
@@ -150,7 +150,7 @@ def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Fl
 def slope_of_precisions(
     factor: Factor, white_lower: Float[Array, "M M"], white_root: Float[Array, "M M"]
 ) -> Float[Array, "M M"]:
-    """Of -sum_j log(1 + A_jj) / 2 in K_mm, through dL = L Phi(L^-1 dK L^-T) (Murray 2016, 8)."""
+    """Derivative of -sum_j log(1 + A_jj) / 2 in K_mm, dL = L Phi(L^-1 dK L^-T) (Murray 2016, 8)."""
     inner = jnp.diagonal(white_root)[:, None] ** 2 * without_prior(white_lower)
     inner = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
     return 0.5 * factor.inverse.T @ (inner + inner.T) @ factor.inverse

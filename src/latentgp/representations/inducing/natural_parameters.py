@@ -1,4 +1,4 @@
-"""What rows say together about inducing variables: sums, white sites, what is remembered."""
+"""Natural parameters of inducing variables: sums over rows, white sites, streaming memory."""
 
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class Statistics(NamedTuple):
 
 
 class WhiteSites(NamedTuple):
-    """What rows say together about white inducing variables: exp(linear'v - v' precision v / 2).
+    """Gaussian factor of white inducing variables v: exp(linear'v - v' precision v / 2).
 
     Attributes:
         linear: shape (Q, M).
@@ -54,7 +54,7 @@ class WhiteSites(NamedTuple):
 
     @classmethod
     def of(cls, statistics: Statistics, prior: Factor) -> "WhiteSites":
-        """Of sums over rows, given the factor of K_mm."""
+        """White sites from sums over rows, given the factor of K_mm."""
 
         def whitened(inverse, products, linear):
             return cls(inverse @ linear, congruence(inverse, products))
@@ -69,7 +69,7 @@ class WhiteSites(NamedTuple):
         precision: Float[Array, "Q B"],
         prior: Factor,
     ) -> "WhiteSites":
-        """Of rows with these kernel blocks and sites, given the factor of K_mm.
+        """White sites of rows with these kernel blocks and sites, given the factor of K_mm.
 
         A is a Gram matrix, whatever the rounding, where that of `of` has lost it once rounding in
         the sums, times K_mm^-1, is more than one.
@@ -101,7 +101,7 @@ class WhiteSites(NamedTuple):
         return vmap_latents(carry, self, inverse, new.lower)
 
     def moved(self, old: Factor, new: Factor, cross: Float[Array, "#Q M O"]) -> "WhiteSites":
-        """What is said about g at other points, seen through these.
+        """The same factor of g, projected on other inducing points.
 
         Args:
             old: of K at the other points, which made `self` white.
@@ -117,12 +117,12 @@ class WhiteSites(NamedTuple):
         )
 
     def _turned(self, turn: Float[Array, "M O"]) -> "WhiteSites":
-        """Of one latent, about other white variables whose mean is turn' v."""
+        """White sites of one latent for white variables whose mean is turn' v."""
         A = turn @ self.precision @ turn.T
         return WhiteSites(turn @ self.linear, 0.5 * (A + A.T))
 
     def plus(self, other: "WhiteSites") -> "WhiteSites":
-        """What both say."""
+        """Product of both factors."""
         return WhiteSites(*map(jnp.add, self, other))
 
     def keeps_half(self, other: "WhiteSites") -> Bool[Array, ""]:
@@ -135,13 +135,13 @@ class WhiteSites(NamedTuple):
         return jnp.all(jnp.isfinite(vmap_latents(lower, self.precision, other.precision)))
 
     def factor(self) -> Factor:
-        """Of I + A, shapes (Q, M, M)."""
+        """Factor of I + A, shapes (Q, M, M)."""
         identity = jnp.eye(self.linear.shape[1], dtype=self.linear.dtype)
         return vmap_latents(lambda A: cholesky(identity + A), self.precision)
 
 
 class Memory(NamedTuple):
-    """What earlier rows say about white inducing variables: exp(constant) times a factor.
+    """Factor of white inducing variables from earlier rows: exp(constant) times white sites.
 
     Attributes:
         white: the factor.
@@ -165,7 +165,7 @@ class Memory(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What is remembered through other points.
+    """Streaming prior projected on other inducing points.
 
     Attributes:
         turn: k(Z, earlier points) L^-T, so that its product with K_mm^-1 u is the mean of what was

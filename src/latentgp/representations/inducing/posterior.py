@@ -82,7 +82,7 @@ class InducingPosterior(LatentPosterior):
     def variance_left(
         self, prior: Float[Array, "B"], block: Float[Array, "M B"], product: Float[Array, "M B"]
     ) -> Float[Array, "B"]:
-        """Of one latent function's prior variances at rows; `product` is reduction times block."""
+        """Posterior variances of one latent at rows; `product` is reduction times block."""
         # Rows of negative precision can leave more variance than the prior has.
         top = jnp.inf if self.signed else prior
         return jnp.clip(prior - sum_over_first(product * block), 0.0, top)
@@ -109,7 +109,7 @@ class InducingPosterior(LatentPosterior):
         return StreamingPrior(self.points, self.factor.inverse, white, constant, self.signed)
 
     def white_sites(self) -> WhiteSites:
-        """What all rows say together, those that are remembered too."""
+        """White sites of all rows, those of the streaming prior included."""
         identity = jnp.eye(self.white_mean.shape[1], dtype=self.white_mean.dtype)
 
         def sites(mean, lower):
@@ -151,12 +151,12 @@ class Prior(NamedTuple):
 def kernel_blocks(
     kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
 ) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
-    """What the kernel says about some rows: k(Z, X), and the prior variances."""
+    """Kernel blocks of some rows: k(Z, X), and the prior variances."""
     return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
 
 
 def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
-    """What jitter is relative to, for each Gram matrix."""
+    """Scale that the jitter of each Gram matrix is relative to."""
     return jnp.mean(jnp.diagonal(grams, axis1=1, axis2=2), axis=1)
 
 

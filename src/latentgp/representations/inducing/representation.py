@@ -55,7 +55,7 @@ _KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
 
 
 class KeptBlocks(NamedTuple):
-    """What the kernel says about rows that are read many times.
+    """Kernel blocks of rows that are read many times.
 
     Attributes:
         blocks: k(Z, X).
@@ -99,7 +99,7 @@ class Projected(NamedTuple):
 
 
 class RowsRead(NamedTuple):
-    """What is read of a batch of rows.
+    """Sums over a batch of rows.
 
     Attributes:
         white: what the rows say together about white inducing variables.
@@ -305,7 +305,7 @@ class Inducing(Representation):
         learning: bool = True,
         moving: bool = False,
     ) -> RowsRead:
-        """What rows say together, and derivatives of the bound: in one pass, of one message.
+        """White sites of a batch and derivatives of the bound: one pass, one reduction.
 
         Derivatives are of the bound of the posterior, which is prior times something that is held
         as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
@@ -358,7 +358,7 @@ class Inducing(Representation):
         return RowsRead(white, sums, in_kernel, places)
 
     def _slope_of_evidence(self, posterior: InducingPosterior) -> Float[Array, "Q M M"]:
-        """Of the log evidence in K_mm, sums over raw blocks held."""
+        """Derivative of the log evidence in K_mm, sums over raw blocks held fixed."""
         if self.covariance == "full":
             in_determinant = 0.5 * posterior.reduction
         else:
@@ -495,7 +495,7 @@ class Inducing(Representation):
         return Prior(jittered.factor, jittered.jitter)
 
     def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:
-        """What earlier rows say about white inducing variables, if they are remembered."""
+        """Factor of white inducing variables from earlier rows; None without a streaming prior."""
         if self.remembered is None:
             return None
         return self.remembered.memory(self.remembered.seen(kernel, self._points()), prior)
@@ -564,7 +564,7 @@ class Inducing(Representation):
 def _blocks_of(
     kernel: LatentKernel, points: Float[Array, "M D"], rows: RowsOrBlocks
 ) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
-    """Of a chunk of rows; those that are kept are there already."""
+    """Kernel blocks of a chunk of rows; taken as they are if kept."""
     return rows if isinstance(rows, KeptBlocks) else kernel_blocks(kernel, points, rows)
 
 

@@ -13,7 +13,7 @@ from latentgp.typing import Array
 
 
 class StreamingPrior(Module):
-    """What rows that are gone said about the latent functions (Bui, Nguyen & Turner 2017).
+    """Summary of the data seen so far, for streaming updates (Bui, Nguyen & Turner 2017).
 
     They said it about g at the points of a posterior: white sites under the prior of that time.
 
@@ -42,7 +42,7 @@ class StreamingPrior(Module):
         return Seen(*vmap_latents(see, cross, grams, self.inverse, self.white))
 
     def memory(self, seen: "Seen", prior: Factor) -> Memory:
-        """What is seen says about white inducing variables, given K_mm's factor."""
+        """The factor of white inducing variables that `seen` implies, given K_mm's factor."""
         white = vmap_latents(
             lambda inverse, turn, sites: sites._turned(inverse @ turn),
             prior.inverse,
