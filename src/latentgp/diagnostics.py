@@ -28,7 +28,7 @@ _AT_A_BOUND = 1e-2
 _SAMPLED_ROWS = 500
 _LARGE_JITTER = 1e-5
 _UNRESOLVED = 1e12
-_SETTLED = 1e-4
+_CONVERGED = 1e-4
 _TRACE_TERM_A_ROW = 0.02
 _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
@@ -72,7 +72,7 @@ class Diagnostics:
 
     @property
     def verdict(self) -> str:
-        """The whole story in a few lines."""
+        """State of convergence and all warnings, in a few lines."""
         state = "Converged" if self.converged else "Not converged"
         lines = [
             f"{state} after {self.evaluations} evaluations and {self.seconds:.1f} s "
@@ -111,8 +111,8 @@ class ChainDiagnostics:
 
     @property
     def verdict(self) -> str:
-        """The whole story in a few lines."""
-        state = "Chains agree" if self.converged else "Chains are not to be trusted yet"
+        """State of convergence and all warnings, in a few lines."""
+        state = "Chains agree" if self.converged else "Chains have not converged"
         lines = [
             f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
             f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
@@ -130,7 +130,7 @@ def judge_chains(
     summary: ChainSummary,
     seconds: float,
 ) -> ChainDiagnostics:
-    """Look at chains."""
+    """Diagnose Markov chains: convergence, effective sample sizes, divergences."""
     number = len(chains.f)
     needed = _EFFECTIVE_A_CHAIN * number
     warnings = []
@@ -138,14 +138,14 @@ def judge_chains(
         warnings.append("One chain cannot show whether it has converged; run at least four.")
     if not summary.r_hat <= _R_HAT and number > 1:
         warnings.append(
-            f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains do not agree yet; give a "
-            "longer warmup and more draws."
+            f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains have not mixed; raise "
+            "warmup and draws."
         )
     least = min(summary.ess_bulk, summary.ess_tail)
     if not least >= needed:
         warnings.append(
             f"The smallest effective sample size is {least:.0f}, below {needed} "
-            f"({_EFFECTIVE_A_CHAIN} a chain); give more draws, or a larger thin."
+            f"({_EFFECTIVE_A_CHAIN} a chain); use more draws, or a larger thin."
         )
     diverged, draws = chains.divergences, chains.f.shape[0] * chains.f.shape[1]
     if diverged:
@@ -193,36 +193,36 @@ def diagnose(
     passed_over: int = 0,
     input_names: Sequence[str] | None = None,
 ) -> Diagnostics:
-    """Look at a finished fit."""
+    """Diagnose a finished fit by sites or batches."""
     warnings = []
     astray = []
     if method.reads_batches and records:
         astray = _went_astray(records, float(converged.bound), data.total_weight)
     if learned is not None and not learned.converged and not astray:
         of = " for hyper-parameters" if space.size else ""
-        advice = "allow more, or continue from the model it returned"
+        advice = "raise the limit, or continue from the fitted model"
         if learned.reason == NO_STEP:
-            advice = "look for a kernel or likelihood with kinks, or start from other values"
+            advice = "check kernel and likelihood for kinks, or start from other values"
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
     updates = int(converged.updates)
     if passed_over > _PASSED_OVER * updates:
         warnings.append(
-            f"{passed_over} of {updates} steps on batches changed nothing, as they led to no "
-            "number or to no proper posterior; start from other hyper-parameters, or look for a "
-            "kernel or likelihood whose derivatives are no numbers."
+            f"{passed_over} of {updates} steps on batches changed nothing: the update "
+            "was not finite, or left the posterior improper; start from other hyper-parameters, "
+            "or check the derivatives of kernel and likelihood for NaN."
         )
     warnings += astray
     change = float(converged.change)
-    if not change <= _SETTLED:
+    if not change <= _CONVERGED:
         warnings.append(
-            f"The sites still change the bound by {change:.1e} (relative); start from other "
-            "hyper-parameters, or look for rows that contradict each other."
+            f"The site updates have not converged: the last one changed the bound by {change:.1e} "
+            "(relative); start from other hyper-parameters, or look for contradictory rows."
         )
     improper = int(converged.improper_cavities)
     if improper:
         warnings.append(
-            f"{improper} row(s) kept a site that says more about f than all rows together, which "
-            "cannot be updated; use a smaller power, or VariationalInference."
+            f"{improper} row(s) kept a site whose cavity is improper, so that it could not be "
+            "updated; use a smaller power, or VariationalInference."
         )
     if learned is not None:
         warnings += _at_bounds(space, learned.vector, bounds, input_names)
@@ -232,7 +232,7 @@ def diagnose(
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
         warnings.append(
             f"The inducing points leave about {trace_term:,.0f} nats of the bound; "
-            "use more of them if time allows."
+            "use more points if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
     sample = data.X[:_SAMPLED_ROWS]
@@ -241,20 +241,20 @@ def diagnose(
     if jitter > _LARGE_JITTER * scale:
         warnings.append(
             f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
-            f"(prior variance {scale:.1e}); look for nearly equal points or a very long "
+            f"(prior variance {scale:.1e}); look for nearly equal inputs or a very long "
             "length-scale."
         )
     precisions = np.asarray(converged.sites.precision)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(
-            f"A row says {sharpness:.0e} times more about f than the prior, more than double "
-            "precision resolves, so predictions may be wrong; give smaller weights or a larger "
-            "noise variance."
+            f"One observation is {sharpness:.0e} times more precise than the prior, beyond double "
+            "precision, so predictions may be inaccurate; use smaller weights or a larger noise "
+            "variance."
         )
     return Diagnostics(
         converged=(learned is None or learned.converged)
-        and change <= _SETTLED
+        and change <= _CONVERGED
         and not (improper or astray),
         method=method,
         reason=reason,
@@ -270,7 +270,7 @@ def diagnose(
 
 
 def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
-    """A sentence if steps on batches led down, or did not move what was to be learned."""
+    """Warning if the bound fell over the batches, or hyper-parameters could not move."""
     advice = (
         "give a smaller learning_rate with more epochs, other inducing points, or all rows at once "
         "(CollapsedVI, VariationalInference)"
@@ -278,8 +278,8 @@ def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
     held, steps = sum(r.held for r in rounds), rounds[-1].steps
     if held > _MOSTLY * steps:
         return [
-            f"Hyper-parameters could not move in {held} of {steps} steps on batches, as there was "
-            f"no proper posterior where they were to go; {advice}."
+            f"Hyper-parameters could not move in {held} of {steps} steps on batches, as the "
+            f"posterior would have been improper; {advice}."
         ]
     window = min(len(rounds), max(_ROUNDS_A_MEAN, len(rounds) // 4))
     means = np.convolve([r.bound for r in rounds], np.full(window, 1 / window), mode="valid")
@@ -310,16 +310,16 @@ def _at_bounds(
             side = "lower" if value - low < _AT_A_BOUND else "upper"
             advice = "the data do not determine it; give it a prior or freeze it"
             if info.role == "lengthscale" and side == "upper":
-                advice = "this input hardly matters"
+                advice = "the function hardly depends on this input"
             if info.path in space.narrowed:
                 advice = "the support of its prior ends there; widen it if other values are likely"
             label += _of_input(label, info, names)
-            sentences.append(f"{label} went to its {side} search bound: {advice}.")
+            sentences.append(f"{label} is at its {side} search bound: {advice}.")
     return sentences
 
 
 def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> str:
-    """Whose length-scale an entry is, if its input has a name."""
+    """The name of the input that a length-scale belongs to, in parentheses; or empty."""
     if names is None or info.role != "lengthscale" or label == info.path:
         return ""
     place = int(label.rpartition("[")[2][:-1])
@@ -327,7 +327,7 @@ def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> s
 
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
-    """A sentence for every input column with values far from all others."""
+    """Warnings about input columns with outliers."""
     spread, stretch = robust_spread(data.X, data.weights)
     sentences = []
     for column in np.flatnonzero(stretch > 1).tolist():
@@ -337,8 +337,8 @@ def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
         distance = np.abs(values - middle)
         sentences.append(
             f"{name} has {np.sum(distance > WILD * spread[column])} value(s) far from all others, "
-            f"such as {values[np.argmax(distance)]:.6g} where {middle:.4g} is usual: drop or fill "
-            "these rows if they stand for what is missing, or take a logarithm of the column."
+            f"such as {values[np.argmax(distance)]:.6g} where {middle:.4g} is usual; drop or fill "
+            "these rows if the values mark missing data, or take the logarithm of the column."
         )
     return sentences
 
@@ -355,14 +355,14 @@ def _about_noise(posterior: Any, data: Data) -> list[str]:
     sentences = heavy_tails(residuals_of(posterior, data, rows, mean[: len(rows)]))
     if float(np.var(mean)) <= _NOISE_RATIO * float(likelihood.noise_variance):
         sentences.append(
-            "No signal was found: the model calls nearly all variation in y noise; check the "
+            "No signal was found: the model explains nearly all variation in y as noise; check the "
             "inputs, or start from another length-scale."
         )
     return sentences
 
 
 def _without_moments(likelihood: Likelihood) -> list[str]:
-    """A sentence if the law of the noise has no variance."""
+    """Warning if the noise distribution has no variance."""
     if not isinstance(likelihood, StudentShape):
         return []
     freedom = float(likelihood.degrees_of_freedom)
@@ -372,7 +372,7 @@ def _without_moments(likelihood: Likelihood) -> list[str]:
     if freedom <= 1:
         none, instead = (
             "mean and no variance",
-            f"the median (what is called mean is that), {instead}",
+            f"the median (reported as the mean), {instead}",
         )
     return [
         f"Student-t noise of {freedom:.2g} degrees of freedom has no {none}, so predicted standard "

@@ -1,4 +1,4 @@
-"""Slips in kernels and likelihoods of one's own, said in a sentence before a fit traces them."""
+"""Checks of user-defined kernels and likelihoods, before a fit traces them."""
 
 import dataclasses
 from collections.abc import Callable, Iterator

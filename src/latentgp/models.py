@@ -13,7 +13,7 @@ class LatentGP(Module):
 
     Args:
         kernel: shared by the latent functions, or a `PerLatent` with one for each.
-        likelihood: says how many latent functions there are.
+        likelihood: sets the number of latent functions.
         mean: prior mean, zero unless given; `PerLatentMean` has one for each latent function.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Posteriors that go on with further rows when the earlier ones are gone."""
+"""Streaming updates of posteriors: further rows, without the earlier ones."""
 
 from jaxtyping import Key
 

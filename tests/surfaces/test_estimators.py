@@ -730,7 +730,7 @@ def test_a_constant_column_leaves_every_length_scale_in_its_place():
 def test_an_input_that_hardly_matters_is_named():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.uniform(0, 3, (80, 2)), columns=["dose", "noise"])
-    with pytest.warns(UserWarning, match=r"lengthscale\[1\] \(of 'noise'\) went to its upper"):
+    with pytest.warns(UserWarning, match=r"lengthscale\[1\] \(of 'noise'\) is at its upper"):
         GPRegressor(priors=None, random_state=0).fit(frame, np.sin(2 * frame["dose"]))
 
 

@@ -116,7 +116,7 @@ def check_completely_monotone(likelihood: CompletelyMonotone) -> None:
     is no Laplace transform of a law, and sites made of it would be no bound.
 
     Raises:
-        InputError: says which condition fails, and where.
+        InputError: a condition fails; the message names it, and where.
 
     Example:
         >>> from latentgp import StudentT

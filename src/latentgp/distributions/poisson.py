@@ -17,7 +17,7 @@ _LOG_FACTORIALS = gammaln(np.arange(10) + 1.0)
 
 @jax.jit
 def sample_poisson(key: Key[Array, ""], rate: Float[Array, "*S"]) -> Float[Array, "*S"]:
-    """Poisson counts of the rates, zero at rate zero, NaN where the rate is no number.
+    """Poisson counts of the rates, zero at rate zero, NaN where the rate is NaN.
 
     Example:
         >>> sample_poisson(jax.random.key(0), jnp.array([0.0, 3.0, 1e9])).shape

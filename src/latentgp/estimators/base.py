@@ -138,7 +138,7 @@ class GPEstimator(BaseEstimator):
         return self
 
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
-        """Go on with further rows, those so far being gone.
+        """Update the posterior with further rows; earlier rows are not needed.
 
         As in a first fit, what is known to be a constant is taken off the targets meanwhile.
         """

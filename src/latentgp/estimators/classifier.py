@@ -95,7 +95,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         return self._update_model(data, learn_hyperparameters)
 
     def _rows(self, X: Any, y: Any, weights: Float[np.ndarray, "N"] | None) -> Data:
-        """With the labels' numbers; any will do for rows of weight zero, which say nothing."""
+        """With the labels' numbers; any will do for rows of weight zero."""
         y = np.asarray(y)
         self.numbered(y if weights is None else y[weights > 0])
         target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))

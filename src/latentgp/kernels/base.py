@@ -133,7 +133,7 @@ class Sum(Kernel):
 
 
 class Product(MultipliesParts, Kernel):
-    """Product of kernels: two points are alike when every part says so."""
+    """Product of kernels: points are similar if they are so under every factor."""
 
     parts: tuple[Kernel, ...]
 

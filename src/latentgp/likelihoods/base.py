@@ -63,12 +63,13 @@ class Likelihood(Parametrised):
         is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
         is_log_concave: whether log_prob is concave in each latent, for every y and whatever the
             parameters; false where it is not known.
-        is_jointly_log_concave: whether log_prob is so in all of several latents together.
-        is_location: whether y - c given f is y given f with c taken from the first latent.
-        is_positive: whether no y is impossible whatever f.
-        has_own_kernels: whether a kernel for each latent is what it is for, though they are alike.
-        is_continuous: whether log_prob has no steps in f, so that its gradient says where to go.
-        is_smooth: whether log_prob has two derivatives in f that say something about it.
+        is_jointly_log_concave: whether log_prob is concave in all latents jointly.
+        is_location: whether p(y given f) depends on y - f_1 only, so that shifting y shifts the
+            first latent.
+        is_positive: whether p(y given f) > 0 for every y and f.
+        has_own_kernels: whether each latent is to have its own kernel although all have one role.
+        is_continuous: whether log_prob is continuous in f, so that its gradient is informative.
+        is_smooth: whether log_prob has two informative derivatives in f.
         calibrated_parameters: names of those that `calibrated` sets and no search learns.
     """
 
@@ -98,7 +99,7 @@ class Likelihood(Parametrised):
     ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
         """Mean and variance of y given f, one row."""
         raise InputError(
-            f"{type(self).__name__} does not say its conditional_moments(f, side); "
+            f"{type(self).__name__} does not define conditional_moments(f, side); "
             "write that method to predict the mean and variance of y."
         )
 
@@ -107,7 +108,7 @@ class Likelihood(Parametrised):
     ) -> Float[Array, "*P"]:
         """A draw of y given f, one row."""
         raise InputError(
-            f"{type(self).__name__} does not say how to sample(key, f, side); "
+            f"{type(self).__name__} does not define sample(key, f, side); "
             "write that method to draw targets."
         )
 
@@ -116,14 +117,14 @@ class Likelihood(Parametrised):
     ) -> Float[Array, "*P"]:
         """Probability of a target (of each output) of at most y given f, one row."""
         raise InputError(
-            f"{type(self).__name__} does not say its cdf(y, f, side); "
+            f"{type(self).__name__} does not define cdf(y, f, side); "
             "write that method to predict quantiles of y."
         )
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         """Probabilities of the classes given f, one row."""
         raise InputError(
-            f"{type(self).__name__} does not say its class_probabilities(f, side); "
+            f"{type(self).__name__} does not define class_probabilities(f, side); "
             "write that method to predict classes."
         )
 

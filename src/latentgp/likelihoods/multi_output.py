@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 class LinearOutputs(Likelihood):
     """y = centre + scale (L g + noise), noise ~ N(0, diag(noise_variance)), g latent functions.
 
-    A missing output is NaN and says nothing.
+    A missing output is NaN and is left out.
 
     Args:
         mixing: what L is, or is around; learned, shape (P, R).
@@ -120,7 +120,7 @@ class LinearOutputs(Likelihood):
 
     @abstractmethod
     def parts(self, marginals: Marginals) -> Parts:
-        """Marginals of the latents split by their part in the outputs."""
+        """The outputs as R independent functions and their loadings, given marginals of f."""
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         return 1.0

@@ -56,7 +56,7 @@ class ClassLikelihood(Likelihood):
 
 
 class MulticlassLikelihood(ClassLikelihood):
-    """p(y | f) = exp(t_y) / sum_k exp(t_k); a subclass says the `terms` t."""
+    """p(y | f) = exp(t_y) / sum_k exp(t_k); a subclass defines the `terms` t."""
 
     @abstractmethod
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:

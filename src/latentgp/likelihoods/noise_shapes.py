@@ -44,7 +44,7 @@ class NoiseShape(CompletelyMonotone):
     def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]] | None:
         """Precisions p and weights with which e is sum_j weight_j N(0, 1 / p_j), to rounding.
 
-        Then a predictive law is a mixture of normals too. None where the tails say enough.
+        Then a predictive law is a mixture of normals too. None where the tails suffice.
         """
         return None
 

@@ -19,7 +19,7 @@ class Method(Module):
     """An inference algorithm with its settings; it holds no data.
 
     A new method is a subclass with a `run`, and one line in `latentgp.methods.registry`. What it
-    can do is said by attributes, never asked by its type.
+    can do is stated by attributes; its type is never tested.
 
     Attributes:
         needs_augmentation: only likelihoods with an augmentation can be fitted.

@@ -34,7 +34,7 @@ class EllipticalSlice(SamplingMethod):
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that are thrown away.
-        thin: steps a draw that is kept.
+        thin: keeps every `thin`-th state.
         representation: `Dense()` or `Inducing(...)`.
 
     Raises:

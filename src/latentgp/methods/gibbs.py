@@ -34,7 +34,7 @@ class GibbsSampling(SamplingMethod):
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that are thrown away.
-        thin: sweeps a draw that is kept.
+        thin: keeps every `thin`-th state.
         augmentation: which one, where a likelihood has several; None is the registered one.
         hyperparameters: how they are updated in a sweep where they are learned: "slice" or
             "metropolis".

@@ -29,7 +29,7 @@ class NUTS(SamplingMethod):
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that adapt its step size and masses.
-        thin: steps a draw that is kept.
+        thin: keeps every `thin`-th state.
         augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).

@@ -36,7 +36,7 @@ class SamplingMethod(Method):
         samples_hyperparameters: chains draw hyper-parameters too; else these are held.
         draws: kept of each chain.
         warmup: sweeps of each chain that are thrown away.
-        thin: sweeps a draw that is kept.
+        thin: keeps every `thin`-th state.
     """
 
     samples_hyperparameters: ClassVar[bool] = True

@@ -212,7 +212,7 @@ def converged_sites(
     """The fixed point of site updates; from the sites of the search if they are of these rows.
 
     Raises:
-        InputError: the log evidence is no number.
+        InputError: the log evidence is not finite.
     """
     converged = None
     if learned is not None and len(learned.sites.linear) == rows.size:

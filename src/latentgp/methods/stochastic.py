@@ -51,26 +51,26 @@ _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
 
 
 class Stochastic(Method):
-    """A method on batches of rows, for data of which a pass is dear or that do not fit in memory.
+    """Stochastic variational inference on batches, for data that are large or exceed memory.
 
-    The search starts where a short one ends on a sample of the rows. Natural parameters of q(u) go
-    towards those of a batch by convex combination, hyper-parameters by Adam (Kingma & Ba 2015) on
-    the bound, what the rows said about u held and no derivative counted for more than five times
-    its root mean square so far. Rows come in another order every epoch.
+    The search starts at the end of a short one on a sample of the rows. Natural parameters of q(u)
+    follow natural gradients, hyper-parameters follow Adam (Kingma & Ba 2015) on the bound, with
+    the likelihood's factor of u held fixed and gradients clipped at five times their root mean
+    square so far. Rows are shuffled every epoch.
 
     Args:
         method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
-        schedule: how far natural parameters go: `RobbinsMonro(...)` or `Adaptive()`. None is
+        schedule: step sizes of the natural gradients: `RobbinsMonro(...)` or `Adaptive()`. None is
             `RobbinsMonro()`, or `RobbinsMonro(0.51, 1)` of the visits to a class with `classes`.
         learning_rate: of Adam at the start.
         decay: steps after which it has halved.
-        classes: how many classes a step looks at, drawn at random; for `AugmentedVI` of
-            `LogisticSoftmax` with very many. The latent functions of the others stay as they are
-            in that step, and the search starts at the prior. None looks at all.
-        learn_points: inducing points follow their derivative as hyper-parameters do, in units of
-            the inputs' standard deviations.
+        classes: number of classes drawn at random for each step; for `AugmentedVI` of
+            `LogisticSoftmax` with very many classes. The other latent functions are unchanged in
+            that step, and the search starts at the prior. None uses all classes.
+        learn_points: learn inducing points by Adam too, in units of the inputs' standard
+            deviations.
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
             quarter of the rounds must be better than as many before it for the search to go on,
             once every row has been read.

@@ -1,6 +1,6 @@
 """The posterior: an immutable result; every question is a view of it.
 
-Names say what is answered: `_f` is about the latent functions, `predict` about y; a `variance`
+Naming: `_f` is about the latent functions, `predict` about y; a `variance`
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 

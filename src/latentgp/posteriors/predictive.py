@@ -87,7 +87,7 @@ class Predictive:
         """Probability of a target (of each output) of at most y, one y a row.
 
         Raises:
-            InputError: the likelihood does not say its cdf.
+            InputError: the likelihood does not define its cdf.
         """
         return self._ask(_cdf, as_targets(y, self._size))
 

@@ -79,7 +79,7 @@ class LatentPosterior(eqx.Module):
         """The points whose kernel functions make up the posterior mean."""
 
     def without_fillers(self) -> "LatentPosterior":
-        """The same without coefficients of rows that say nothing, such as those that fill up.
+        """The same without the coefficients of uninformative rows, such as padding.
 
         Copies of other rows, they would make the prior at the coefficients singular. In NumPy.
         """
@@ -226,7 +226,7 @@ class Representation(Module):
 
     @property
     def streaming_prior(self) -> PyTree | None:
-        """Summary of the data seen so far, a `StreamingPrior`, that counts beside the rows."""
+        """Summary of the data seen so far, a `StreamingPrior`, that new rows are added to."""
         return None
 
     def sampler(
@@ -240,6 +240,6 @@ class Representation(Module):
             power: of the prior variance given the coefficients, as in `configured_for`.
         """
         raise InputError(
-            f"{type(self).__name__} does not say how to draw its coefficients; use Dense() or "
+            f"{type(self).__name__} has no sampler of its coefficients; use Dense() or "
             "Inducing(...) for sampling, or write its sampler(...)."
         )

@@ -41,7 +41,7 @@ class DensePosterior(LatentPosterior):
     """Posterior with coefficients at the rows, through B = I + W^1/2 K W^1/2 (R&W 2006, 3.27).
 
     Attributes:
-        X: inputs of the rows, shape (N, D); the last ones may be copies that say nothing.
+        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
         weights: K^-1 times the posterior mean, shape (Q, N).
         precision: W, shape (#Q, N), one for all latent functions where these share precisions.
         root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.

@@ -49,7 +49,7 @@ class _Own(NamedTuple):
 class FileSource(RowSource):
     """Rows of files of one kind, of which each process reads a part.
 
-    A subclass says which rows count, and what becomes of the columns. Rows of weight zero are none.
+    A subclass selects the rows and converts the columns. Rows of weight zero are dropped.
 
     Every epoch goes through the pieces (row groups of Parquet, files of CSV) in another order, and
     rows are mixed in a buffer of bounded size.

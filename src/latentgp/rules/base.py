@@ -38,12 +38,12 @@ class SiteRule(eqx.Module):
             likelihood: of the rows.
             rows: targets and side information.
             marginals: of f at the rows.
-            current: the sites that this belief contains, without row weights.
+            current: the sites contained in these marginals, without row weights.
         """
 
     @property
     def power(self) -> float:
-        """Power of the prior variance given u, see `configured_for`; in [0, 1]."""
+        """Power of p(f given u) in the sites, see `configured_for`: 0 variational, 1 FITC."""
         return 0.0
 
     @property
@@ -131,7 +131,7 @@ class SiteRule(eqx.Module):
 
         Args:
             variance: of f at the rows.
-            current: the sites that this belief contains, without row weights.
+            current: the sites contained in these marginals, without row weights.
         """
         return jnp.zeros(len(variance), bool)
 

@@ -21,7 +21,7 @@ CHECKPOINT_SECONDS = 10.0
 
 
 class Checkpoint:
-    """A file that says what it was made with; read again, all of it must be the same.
+    """A file with a description of its problem, which must be the same when it is read.
 
     The first of several processes reads and writes it; what it finds counts for all of them.
 

@@ -1,4 +1,4 @@
-"""Several processes that compute together: joined, told the same, ended together."""
+"""Several processes that compute together: started, synchronised, ended together."""
 
 import os
 import sys
@@ -98,7 +98,7 @@ def leave(code: Any = 1) -> NoReturn:
 def broadcast_from_first(values: PyTree) -> PyTree:
     """Broadcast the first process's values to all: clocks, callbacks and roundings differ.
 
-    What is no number, nor an array of them, stays as each process has it.
+    Values other than numbers and arrays stay as each process has them.
     """
     if jax.process_count() == 1:
         return values
@@ -115,7 +115,7 @@ def broadcast_from_first(values: PyTree) -> PyTree:
 
 
 def _told(said: np.ndarray) -> np.ndarray:
-    """The sum of what the processes say, each on a device of its own."""
+    """Sum of the processes' values, each on a device of its own."""
     devices = {device.process_index: device for device in reversed(jax.devices())}
     with jax.set_mesh(Mesh([devices[i] for i in sorted(devices)], (ROWS,))):
         return np.asarray(summed_rows(shard_own_rows(said[None])).addressable_data(0))
@@ -151,7 +151,7 @@ def spans_processes() -> bool:
 
 
 def is_same_everywhere(describe: Callable[[], str]) -> bool:
-    """Whether all processes say the same of something; all of them get the same answer."""
+    """Whether `describe` gives the same on all processes; all get the same answer."""
     if jax.process_count() == 1:
         return True
     from jax.experimental.multihost_utils import process_allgather

@@ -1,4 +1,4 @@
-"""Gaussian sites: what one row says about one latent, the common currency of inference."""
+"""Gaussian sites: one factor for each row and latent, shared by all site methods."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class GaussianSites(NamedTuple):
     Attributes:
         linear: shape (N, Q), units one over f.
         precision: shape (N, Q), units one over f squared; negative only where a rule says so.
-        log_constant: shape (N,), in nats: what the row contributes apart from f.
+        log_constant: shape (N,), in nats: the row's factor that does not depend on f.
     """
 
     linear: Float[Array, "N Q"]

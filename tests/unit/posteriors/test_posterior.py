@@ -161,11 +161,11 @@ def test_several_latents_have_a_column_each():
     assert posterior.sample_paths(key=KEY, number=3, features=8)(NEW).shape == (3, 6, 2)
     predictive = posterior.predict(NEW)
     assert np.all(np.isfinite(predictive.log_prob(SMOOTH[:6])))
-    with pytest.raises(lgp.InputError, match="does not say its conditional_moments"):
+    with pytest.raises(lgp.InputError, match="does not define conditional_moments"):
         _ = predictive.mean
-    with pytest.raises(lgp.InputError, match="does not say how to sample"):
+    with pytest.raises(lgp.InputError, match="does not define sample"):
         predictive.sample(key=KEY)
-    with pytest.raises(lgp.InputError, match="does not say its cdf"):
+    with pytest.raises(lgp.InputError, match="does not define cdf"):
         predictive.interval()
 
 

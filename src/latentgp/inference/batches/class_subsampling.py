@@ -44,9 +44,9 @@ class ClassesState(NamedTuple):
     """State of inference with subsampled classes.
 
     Attributes:
-        looked_at: the state of the classes that the last step looked at.
-        white: what the rows say about every class, white under the prior of when it was last
-            looked at.
+        looked_at: the state of the classes drawn in the last step.
+        white: the rows' factor for every class, white under the prior of when the class was last
+            drawn.
         inverse: of the factor of that prior.
         mean_weights: with which k(x, Z) gave every class's mean at x then.
     """
@@ -201,7 +201,7 @@ def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterio
 def some_classes(
     inference: StochasticInference, model: LatentGP, key: Key[Array, ""]
 ) -> SomeClassesInference:
-    """The algorithm that draws classes, given that of the classes looked at and the whole model."""
+    """The algorithm that draws classes, from that of the classes drawn and the full model."""
     every, some = model.likelihood.latent_size, inference.space.model.likelihood.latent_size
     inference = eqx.tree_at(lambda i: i.copies, inference, every / some)
     return SomeClassesInference(inference, model, key)

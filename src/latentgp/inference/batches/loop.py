@@ -35,16 +35,16 @@ class Round(NamedTuple):
 
     Attributes:
         bound: mean of its steps' estimates, in nats.
-        share: mean of its steps.
+        share: mean step size of its steps.
         held_out: mean log density of held-out targets when it was last taken, in nats; NaN without
             any.
         seconds: since the fit began.
         steps: so far.
-        epoch: which one it belonged to.
-        passed_over: how many of its steps changed nothing, as they led to no number or to no
-            proper posterior.
-        held: in how many of its steps hyper-parameters stayed, as where they were to go there was
-            no proper posterior.
+        epoch: its number.
+        passed_over: number of its steps that changed nothing, because the update was not finite or
+            the posterior would have been improper.
+        held: number of its steps in which hyper-parameters stayed, because the posterior would have
+            been improper.
     """
 
     bound: float

@@ -4,7 +4,7 @@ Each step reads the marginals of one batch, lets the rule make the rows' sites, 
 to count as all rows. The natural parameters of q(v), v white, go a part of the way towards the
 sites' sums: a natural-gradient step on the bound (Hoffman et al. 2013; Hensman et al. 2013), which
 leaves a proper posterior. The same kernel block gives the derivative of the bound in the
-hyper-parameters, what is said about u held, in closed form on M x M arrays.
+hyper-parameters, the likelihood's factor of u held fixed, in closed form on M x M arrays.
 """
 
 from abc import abstractmethod
@@ -51,11 +51,11 @@ class BatchState(NamedTuple):
         vector: hyper-parameters, unconstrained.
         points: inducing points.
         prior: at these.
-        white: natural parameters of what the rows say about v, white under `prior`.
+        white: natural parameters of the rows' factor of v, white under `prior`.
         factor: of the precision of v that these give.
         schedule: state of the step sizes.
         adam: state of the optimiser of the hyper-parameters and points.
-        steps: how many there were.
+        steps: number of steps so far.
     """
 
     vector: Float[Array, "P"]
@@ -73,8 +73,8 @@ class BatchInfo(NamedTuple):
 
     Attributes:
         bound: an unbiased estimate of the bound before the step, in nats.
-        share: how far natural parameters went towards the batch's.
-        held: whether hyper-parameters, and points, had to stay where they were.
+        share: step size of the natural parameters towards the batch's.
+        held: whether hyper-parameters, and points, could not move.
     """
 
     bound: Float[Array, ""]
@@ -89,7 +89,7 @@ class BatchRead(NamedTuple):
         bound: in nats.
         gradient: of it in the hyper-parameters, with their prior's.
         in_points: of it in the inducing points.
-        white: natural parameters of what the rows say about v.
+        white: natural parameters of the rows' factor of v.
     """
 
     bound: Float[Array, ""]
@@ -103,7 +103,7 @@ class BatchInference(eqx.Module):
 
     @abstractmethod
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
-        """The state that a posterior at some hyper-parameters is the start of."""
+        """Initial state, from a posterior at some hyper-parameters."""
 
     @abstractmethod
     def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
@@ -229,9 +229,9 @@ class StochasticInference(BatchInference):
         vector: Float[Array, "P"],
         points: Float[Array, "M D"],
     ) -> BatchState:
-        """The state at other hyper-parameters and points; what rows say about g stays.
+        """The state at other hyper-parameters and points, the rows' factor of g held fixed.
 
-        The factor of what they say is the old one's.
+        The Cholesky factor is that of the old state.
         """
         there = state._replace(vector=vector, points=points)
         kernel = self.space.to_model(vector).kernel
@@ -244,7 +244,7 @@ class StochasticInference(BatchInference):
         return there._replace(prior=prior, white=white)
 
     def _learns(self, state: BatchState) -> bool:
-        """Whether anything but natural parameters moves."""
+        """Whether hyper-parameters or inducing points are learned."""
         return bool(state.vector.size) or self.point_scale is not None
 
     def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
@@ -259,13 +259,13 @@ class StochasticInference(BatchInference):
         rate: Float[Array, ""],
         ways: tuple[Float[Array, "P"], Float[Array, "M D"] | None],
     ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
-        """The state some of the way on, the share of the way, whether hyper-parameters stayed.
+        """The state after a step, the step size used, and whether hyper-parameters stayed.
 
-        Where rounding, or negative precisions, would leave no proper posterior, hyper-parameters
-        stay as they are, and natural parameters go half as far, until there is one. Nothing moves
-        where even a billionth leads out of the cone, or what the batch says is no number.
-        Negative precisions of rows never take more than half of the posterior's in a step: what is
-        left of hardly any would carry the next mean off.
+        If rounding, or negative precisions, would make the posterior improper, hyper-parameters
+        stay, and the step size is halved until the posterior is proper. The state is unchanged if
+        no step size above 1e-9 keeps the precision positive definite, or if the update is not
+        finite. Negative precisions of rows never take more than half of the posterior's precision
+        in a step: with hardly any left, the next mean would be far off.
         """
         direction, shift = ways
         if self.representation(state).signed:

@@ -55,7 +55,7 @@ class GibbsState(NamedTuple):
 
 
 class GibbsInfo(NamedTuple):
-    """Information about a sweep: the acceptance rate of its Metropolis-Hastings steps."""
+    """Information about a sweep: the acceptance rate of its accept-reject steps."""
 
     acceptance: Float[Array, ""]
 
@@ -313,7 +313,7 @@ def run_gibbs(
         chains: how many, side by side.
         warmup: sweeps of each that are thrown away, at least so many.
         draws: that are kept of each chain.
-        thin: sweeps a draw that is kept.
+        thin: keeps every `thin`-th state.
         watched: rows whose latents are kept.
         key: random key.
         control: callback, limit, progress line, checkpoint.

@@ -235,7 +235,7 @@ def run_chains(
         chains: how many.
         warmup: steps of each after `init` that are thrown away, at least so many.
         draws: that are kept of each chain.
-        thin: steps a draw that is kept.
+        thin: keeps every `thin`-th state.
         watched: rows whose latents are kept.
         key: random key.
         control: callback, limit, progress line, checkpoint.

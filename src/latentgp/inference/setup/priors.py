@@ -47,9 +47,9 @@ def scales(model: LatentGP, data: Data, remembered: StreamingPrior | None = None
 
     An input's is its standard deviation, unless wild values are the cause of that: then it is
     that of a normal law with the same central quantiles. A latent function's is what the
-    likelihood makes of the standard deviation of y. Of rows that go on
-    after others neither is what all rows would give: the points that are remembered then count as
-    much as the new rows, and latent functions are as large as the model says by now.
+    likelihood makes of the standard deviation of y. In streaming updates
+    neither is what all rows would give: the inducing points of the streaming prior then
+    count as much as the new rows, and the latent variance is that of the present model.
 
     Raises:
         InputError: values so large or small that their squares leave double precision.
@@ -157,7 +157,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
 def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
     """The log-normal ones of some priors, around the model's own values.
 
-    For rows that go on after others: what these said about hyper-parameters is nowhere else.
+    For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
     known = parameters(model)
     return {

@@ -21,7 +21,7 @@ _TINY = 0.01
 
 
 class Residuals(NamedTuple):
-    """Targets less what other rows say about them, in standard deviations.
+    """Residuals given the other rows, in standard deviations.
 
     Attributes:
         value: shape (R,).
@@ -37,7 +37,7 @@ class Residuals(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """Effective number of rows: as many of equal weight are as informative."""
+        """Effective number of rows, (sum w)^2 / sum w^2 (Kish)."""
         return float(self.weights.sum() ** 2 / np.sum(self.weights**2))
 
 

@@ -197,7 +197,7 @@ class SiteInference(eqx.Module):
         return sites.weighted(rows.weights)
 
     def sites_alone(self, model: LatentGP, rows: Rows, marginals: Marginals) -> GaussianSites:
-        """Proper sites made of a belief that contains none, each row with itself alone."""
+        """Proper first sites, made from marginals that contain none, each row by itself."""
         mean, variance = marginals
         once = rows._replace(weights=None)
         rule = self.rule.opening(model.likelihood)

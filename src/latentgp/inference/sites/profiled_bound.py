@@ -66,7 +66,7 @@ def spread_sites(
     known_sites: GaussianSites,
     data: Data,
 ) -> GaussianSites:
-    """Sites for rows, from what is believed about the latents given sites of other rows."""
+    """Sites for rows, from the posterior given sites of other rows."""
     posterior = algorithm.resume(model, known, known_sites).posterior
     offset = prior_mean(model, data)
 

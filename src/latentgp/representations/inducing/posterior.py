@@ -41,8 +41,8 @@ class InducingPosterior(LatentPosterior):
         white_mean: shape (Q, M).
         white_lower: Cholesky factor of I + A, shape (Q, M, M).
         white_root: R with S = R' R, shape (Q, M, M).
-        kl: from the prior to this, in nats; where earlier rows are remembered, less the expected
-            log of what they say.
+        kl: KL divergence from the prior, in nats; less the expected log of the streaming prior's
+            factor, if there is one.
         mean_weights: L^-T white_mean, so that the mean at x is k(x, Z) mean_weights.
         reduction: K_mm^-1 - L^-T S L^-1, so that the variance at x is
             k(x, x) - k(x, Z) reduction k(Z, x).

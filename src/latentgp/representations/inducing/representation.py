@@ -102,8 +102,8 @@ class RowsRead(NamedTuple):
     """Sums over a batch of rows.
 
     Attributes:
-        white: what the rows say together about white inducing variables.
-        sums: over the rows, whatever else the update made of them.
+        white: the rows' Gaussian factor of the white inducing variables.
+        sums: of the update's other results over the rows.
         kernel: derivative of the bound in the kernel.
         representation: the same in the inducing points.
     """
@@ -128,8 +128,9 @@ class Inducing(Representation):
         resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
-        remembered: what rows that are gone said, `Posterior.remembered()`: for rows to come. With
-            it take selection="greedy-variance" or "oips", which mind the points so far.
+        remembered: summary of the data seen so far, `Posterior.remembered()`, for streaming
+            updates. Use selection="greedy-variance" or "oips", which take the old inducing
+            points into account.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
@@ -200,7 +201,7 @@ class Inducing(Representation):
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
         if power and self.remembered is not None:
             raise InputError(
-                "Laplace and ExpectationPropagation cannot go on from what earlier rows said; use "
+                "Laplace and ExpectationPropagation have no streaming updates; use "
                 "VariationalInference, AugmentedVI or CollapsedVI."
             )
         if power and self.covariance == "diagonal":
@@ -307,20 +308,20 @@ class Inducing(Representation):
     ) -> RowsRead:
         """White sites of a batch and derivatives of the bound: one pass, one reduction.
 
-        Derivatives are of the bound of the posterior, which is prior times something that is held
-        as a function of u, and unbiased where rows are weighted to count as all. (Of a diagonal
-        covariance they are those with the rows' sites held, the same where these have converged.)
+        The posterior is the prior times a factor of u that is held fixed. Derivatives of its bound
+        are unbiased if rows are weighted to count as all. (With a diagonal covariance the rows'
+        sites are held fixed, which gives the same once they have converged.)
 
         Args:
-            posterior: of whatever was read before.
-            held: what that says about white inducing variables.
+            posterior: before this batch.
+            held: its factor of the white inducing variables.
             data: rows with weights; a row of weight zero does not count.
-            update: makes of a chunk of rows and the marginals of g there sites of g, and
-                sums over the rows.
+            update: gives sites of g, and sums over the rows, for a chunk of rows and the
+                marginals of g there.
             nothing: such sums over no rows.
             learning: whether derivatives are wanted at all; without, they are None.
-            moving: whether derivatives in the inducing points are wanted for what is held staying a
-                function of g, instead of one of the inducing variables.
+            moving: whether derivatives in the inducing points are wanted, with the factor held as a
+                function of g instead of the inducing variables.
         """
 
         def step(carry, chunk, real):
@@ -485,8 +486,8 @@ class Inducing(Representation):
     def _check_forgets(self) -> None:
         if self.remembered is not None:
             raise InputError(
-                "Samplers cannot go on from what earlier rows said; use VariationalInference, "
-                "AugmentedVI or CollapsedVI, or give all rows."
+                "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
+                "CollapsedVI, or give all rows."
             )
 
     def prior(self, kernel: LatentKernel) -> Prior:

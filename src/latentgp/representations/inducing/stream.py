@@ -15,13 +15,14 @@ from latentgp.typing import Array
 class StreamingPrior(Module):
     """Summary of the data seen so far, for streaming updates (Bui, Nguyen & Turner 2017).
 
-    They said it about g at the points of a posterior: white sites under the prior of that time.
+    It is a factor of g at the inducing points of the earlier posterior: white sites under the prior
+    of that time.
 
     Attributes:
         points: shape (O, D).
         inverse: of the factor of K_oo at that time, shape (#Q, O, O).
-        white: about L^-1 g(points).
-        constant: in nats, so that with all this the bound counts the earlier rows too.
+        white: sites of L^-1 g(points).
+        constant: in nats, such that the bound includes the earlier rows.
         signed: whether precisions of rows could be negative.
     """
 

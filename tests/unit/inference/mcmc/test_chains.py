@@ -437,7 +437,7 @@ class TestDiagnostics:
         found = judged(f, divergences)
         assert not found.converged
         assert any(warning in sentence for sentence in found.warnings)
-        assert found.verdict.startswith("Chains are not to be trusted yet")
+        assert found.verdict.startswith("Chains have not converged")
 
     def test_one_divergence_in_thousands_is_said_but_not_held_against_the_chains(self):
         found = judged(self.NOISE, 1)
