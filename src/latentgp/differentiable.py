@@ -1,4 +1,4 @@
-"""The log evidence as a pure function of a model, for `grad`, `jit` and `vmap` of one's own."""
+"""Log evidence as a pure function of a model, for the user's `grad`, `jit` and `vmap`."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def log_evidence(
     *,
     key: Key[Array, ""] | None = None,
 ) -> Float[Array, ""]:
-    """The log evidence of a model, or what a method has in place of it, in nats.
+    """Log evidence of a model, or a method's bound or approximation, in nats.
 
     Constants and the prior mean are in: it is the `log_evidence` of the posterior that `fit` gives
     without learning, as a function that can be differentiated in every parameter of the model,

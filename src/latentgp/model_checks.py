@@ -34,7 +34,7 @@ _OF_MARGINALS = {  # methods of likelihoods, and what they take
 
 @double_precision
 def check_model(model: LatentGP, X: Float[np.ndarray, "N D"]) -> None:
-    """Look a model over before it is fitted: what its own parts return, and hold.
+    """Check the user-defined parts of a model before it is fitted.
 
     Kernels that are not the library's are evaluated at 30 of the rows; all else is shapes only.
 

@@ -1,4 +1,4 @@
-"""The model: what is learned, and nothing about how."""
+"""The model: kernel, likelihood and prior mean."""
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel, PerLatent

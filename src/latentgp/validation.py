@@ -1,4 +1,4 @@
-"""Checks of what a model is given and its posterior asked, shared by all that take them."""
+"""Checks of data and of the arguments of predictions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from latentgp.typing import Array
 
 
 def check_data(likelihood: Likelihood, data: Data) -> None:
-    """Raise InputError, saying what and where, if a likelihood could not have given these rows."""
+    """Raise InputError if the likelihood cannot have generated these rows."""
     side, name = data.side_information, type(likelihood).__name__
     check_side_information(side, likelihood.side_information, name)
     likelihood.check_side_information(side)

@@ -1,4 +1,4 @@
-"""Conjugate representations of likelihoods: one file an augmentation."""
+"""Augmentations of likelihoods: one file each."""
 
 from latentgp.augmentations.automatic import Automatic, check_completely_monotone
 from latentgp.augmentations.base import Augmentation, augmentation_of

@@ -96,7 +96,7 @@ class Augmentation(Module):
 
 @singledispatch
 def augmentation_of(likelihood: Likelihood) -> Augmentation | None:
-    """The augmentation of a likelihood, or None. Register one for a class of your own.
+    """Augmentation of a likelihood, or None; register one for your own class.
 
     Example:
         >>> from latentgp import Bernoulli

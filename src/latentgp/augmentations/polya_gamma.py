@@ -35,7 +35,7 @@ _TINY = 1e-30
 
 
 class Powers(NamedTuple):
-    """Known exponents of the logistic functions, and what does not depend on f.
+    """Exponents of the logistic functions, and the factor that does not depend on f.
 
     Attributes:
         positive: a, exponents of sigmoid(f), shape (N, Q).
@@ -98,7 +98,7 @@ class LogisticPowers(Augmentation):
         return -s * slope, values
 
     def starting_variance(self, prior: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
-        """Zero, because sites made for a wide prior lead to a poor one of the stationary points.
+        """Zero: first sites made for a wide prior lead to a poor stationary point.
 
         There precisions are so small, E f^2 being large, that the data tell next to nothing.
         """
@@ -166,7 +166,7 @@ class LogisticPowers(Augmentation):
 
 
 class PolyaGamma(LogisticPowers):
-    """Known exponents only: Bernoulli, binomial and negative binomial targets.
+    """Augmentation with known exponents: Bernoulli, binomial and negative binomial targets.
 
     For Bernoulli the bound is that of Jaakkola & Jordan (2000), the law of w is PG(1, c) (Wenzel
     et al. 2019, eq. 11).
@@ -196,7 +196,7 @@ class PolyaGamma(LogisticPowers):
 
 @singledispatch
 def known_powers(likelihood: Likelihood, rows: Rows) -> Powers:
-    """The exponents for `PolyaGamma`, by class of likelihood. Register one for your own."""
+    """Exponents for `PolyaGamma`, by class of likelihood; register them for your own class."""
     raise NotImplementedError(type(likelihood).__name__)
 
 

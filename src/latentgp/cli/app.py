@@ -318,7 +318,7 @@ def compare(
 
 @app.command()
 def info(model: ModelFile) -> None:
-    """Say what a model file holds."""
+    """Describe the contents of a model file."""
     from latentgp.cli.report import lengthscales
     from latentgp.parameters.summary import summary
 

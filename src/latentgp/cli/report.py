@@ -1,4 +1,4 @@
-"""Results people look at: tables and pictures of calibration and comparison."""
+"""Reports: tables and figures of calibration and comparison."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,7 @@ def lengthscales(model: "TableModel") -> str:
 
 
 def print_comparison(found: "Comparison", target: str) -> None:
-    """A table of contenders, best first, and what was noted of each.
+    """Print a table of contenders, best first, with notes.
 
     `behind` is how much higher a NLPD is than the best, next to the standard error of that.
     """
@@ -104,7 +104,7 @@ def print_comparison(found: "Comparison", target: str) -> None:
 
 
 def comparison_picture(found: "Comparison", path: Path) -> Path:
-    """The contenders' NLPD, those without a fit left out.
+    """Figure of the contenders' NLPD, failed fits left out.
 
     Raises:
         InputError: none was fitted.

@@ -58,7 +58,7 @@ def sample_log_gamma(key: Key[Array, ""], shape: Float[Array, "*S"]) -> Float[Ar
 def propose_gamma(
     key: Key[Array, ""], shape: Float[Array, "N"]
 ) -> tuple[Float[Array, "N"], Bool[Array, "N"]]:
-    """One attempt a lane at Ga(shape, 1), shape >= 1 (Marsaglia & Tsang 2000, section 2).
+    """One proposal a lane for Ga(shape, 1), shape >= 1 (Marsaglia & Tsang 2000, section 2).
 
     Returns:
         The proposals, and which of them are accepted: at least 95 in 100.

@@ -1,4 +1,4 @@
-"""Laws on the positive half-line known by their Laplace transforms only."""
+"""Distributions on the positive half-line given by their Laplace transforms only."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -69,7 +69,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         *,
         learn_hyperparameters: bool = False,
     ) -> Self:
-        """Go on with further rows, without the rows so far; the first call is `fit`.
+        """Update the model with further rows; earlier rows are not needed. The first call is `fit`.
 
         The streaming sparse posterior (Bui, Nguyen & Turner 2017) with `n_inducing` inducing
         points, chosen among those so far and the new rows.

@@ -32,7 +32,7 @@ SIDES = "exposure", "trials"
 
 
 class GPCountRegressor(RegressorMixin, GPEstimator):
-    """Gaussian-process regression of counts, with what they were counted in.
+    """Gaussian-process regression of counts, with exposures or numbers of trials.
 
     Args:
         kernel: as in `GPRegressor`.
@@ -118,7 +118,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         trials: Any = None,
         learn_hyperparameters: bool = False,
     ) -> Self:
-        """Go on with further rows, without the rows so far, as `GPRegressor.partial_fit` does.
+        """Update the model with further rows, as `GPRegressor.partial_fit` does.
 
         Args:
             X: as in `fit`, like the other arrays.

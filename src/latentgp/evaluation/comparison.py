@@ -1,4 +1,4 @@
-"""Several methods and likelihoods on one split of a table, side by side."""
+"""Comparison of methods and likelihoods on one split of a table."""
 
 import time
 import warnings
@@ -74,7 +74,7 @@ class Compared(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """A table of contenders, best first, and what it is of."""
+    """Comparison of contenders, best first, and what data it is of."""
 
     task: Task
     rows: tuple[Compared, ...]

@@ -1,4 +1,4 @@
-"""Scores of predictions: how far off, how well the stated uncertainty holds.
+"""Scores of predictions: accuracy and calibration.
 
 Every score is a mean over N rows, optionally weighted, and smaller is better except for
 `interval_coverage`, which should equal the level the interval was made for, and
@@ -448,7 +448,7 @@ def _one_a_row(name: str, values: ArrayLike, *, allow_infinity: bool = False) ->
 
 
 def equally_long(*, allow_infinity: bool = False, **arrays: ArrayLike) -> list[NDArray[np.float64]]:
-    """Give the named arrays as float64 of one shape (N,), or say which of them is not."""
+    """Convert the named arrays to float64 of one shape (N,), or raise for the one that is not."""
     checked = {
         name: _one_a_row(name, values, allow_infinity=allow_infinity)
         for name, values in arrays.items()

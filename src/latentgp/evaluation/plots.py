@@ -450,7 +450,7 @@ def comparison(
 
 
 def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 160) -> Path:
-    """Write the figure that holds the axes; the ending says the format (png, pdf, svg).
+    """Save the figure of the axes; the suffix gives the format (png, pdf, svg).
 
     Args:
         drawn: axes or figure.

@@ -67,7 +67,7 @@ class Kernel(Parametrised):
         return value
 
     def on(self, *dimensions: Any) -> "ActiveDimensions":
-        """This kernel looking only at the given input dimensions (columns, counted from 0).
+        """This kernel on the given input dimensions only (columns, counted from 0).
 
         Args:
             dimensions: whole numbers, one by one or in a sequence.
@@ -190,7 +190,7 @@ def _columns(dimensions: Any) -> tuple[int, ...]:
 
 
 class ActiveDimensions(SeesColumns, Kernel):
-    """A kernel that looks only at some input dimensions.
+    """Kernel on some of the input dimensions.
 
     Raises:
         InputError: no dimension, one that is no whole number from 0, or one named twice.
@@ -221,7 +221,7 @@ class ActiveDimensions(SeesColumns, Kernel):
         return f"{_written(self.kernel, Sum, Product, Scaled)}.on({columns})"
 
     def select(self, points: Float[Array, "*N D"]) -> Float[Array, "*N K"]:
-        """The columns of the inputs that the kernel looks at."""
+        """Columns of the inputs that the kernel uses."""
         if max(self.dimensions) >= points.shape[-1]:
             raise InputError(
                 f"The kernel looks at column {max(self.dimensions)} but the inputs have "

@@ -1,4 +1,4 @@
-"""Own kernels: one for each latent function, where a plain `Kernel` is shared by all of them."""
+"""Own kernels, one for each latent function; a plain `Kernel` is shared by all."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ from latentgp.typing import Array
 
 
 class PerLatent(OwnParts):
-    """A kernel of its own for every latent function; not a kernel of one pair of points.
+    """Separate kernels of the latent functions; not itself a kernel of a pair of points.
 
     Kernels that differ only in the values of their parameters are computed together, so that
     compiling takes no longer with more of them.

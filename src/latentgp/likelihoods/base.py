@@ -129,7 +129,7 @@ class Likelihood(Parametrised):
         )
 
     def check_rows(self, y: Float[Array, "N *P"], side: SideInformation) -> None:
-        """Raise InputError where a target does not go together with its row's numbers."""
+        """Raise InputError if a target contradicts its row's side information."""
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         """A typical standard deviation of f (one number, or one a latent), given that of y.

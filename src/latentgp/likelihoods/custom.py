@@ -1,4 +1,4 @@
-"""A likelihood made of nothing but a function."""
+"""Likelihood given by a log-density function."""
 
 from collections.abc import Callable
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Classes by least squares: regression on their indicators, made into probabilities afterwards."""
+"""Classes by least squares: regression on indicators, calibrated to probabilities afterwards."""
 
 from typing import Any, ClassVar
 

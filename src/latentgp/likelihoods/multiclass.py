@@ -205,7 +205,7 @@ class ScaledLogisticSoftmax(LogisticSoftmaxLikelihood):
 
 
 class SomeOfLogisticSoftmax(LogisticSoftmax):
-    """The logistic-softmax of which only some classes are looked at, the others' terms held.
+    """Logistic-softmax on a subset of the classes, the others' terms held fixed.
 
     A row of one of the others has the number of those that are looked at for a target.
 

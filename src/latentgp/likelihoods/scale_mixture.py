@@ -1,4 +1,4 @@
-"""Likelihoods that are Gaussian scale mixtures, known by one completely monotone function.
+"""Likelihoods that are Gaussian scale mixtures, given by a completely monotone function.
 
 The class of Galy-Fajou, Wenzel & Opper (2020, eq. 4): p(y | f) = C exp(g f) phi(||h||^2) with
 ||h||^2 = alpha - beta f + gamma f^2. By the theorem of Bernstein and Widder phi is the Laplace

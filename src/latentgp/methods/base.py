@@ -53,7 +53,7 @@ class Method(Module):
 
     @property
     def all_rows_at_once(self) -> "Method":
-        """The method whose sites batches are made of; itself unless it works in batches."""
+        """The method that a batch method wraps; itself for all others."""
         return self
 
     def through_points(

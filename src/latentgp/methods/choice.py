@@ -72,7 +72,7 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
 def usual_representation(
     model: LatentGP, rows: int, n_inducing: int | None = None
 ) -> Dense | Inducing:
-    """One coefficient a row where rows are few, inducing points elsewhere or if asked for."""
+    """Dense for few rows, else inducing points; these also if a number is given."""
     dense = _DENSE_REGRESSION if sites_are_known(model.likelihood) else DENSE_OTHERWISE
     if isinstance(model.likelihood, LeastSquares):
         dense = DENSE_CLASSES
@@ -82,7 +82,7 @@ def usual_representation(
 
 
 def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -> Inducing:
-    """As many inducing points as are asked for, or as is usual; no more than rows."""
+    """Inducing points: the number given or the usual one, at most one a row."""
     return Inducing(number=min(rows, n_inducing or usual_number_of_points(model)))
 
 

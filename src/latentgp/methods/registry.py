@@ -85,7 +85,7 @@ METHODS: dict[str, Entry] = {
 
 
 def of_name(method: str | Method) -> Any:
-    """The class that a name stands for; a method itself. Either has the capabilities.
+    """Class of a named method, or the method given; either has the capabilities.
 
     Raises:
         InputError: no such name.

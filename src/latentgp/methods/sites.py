@@ -186,7 +186,7 @@ def start_of_search(
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
     rows: Data,
 ) -> Learned:
-    """Hyper-parameters that another search, or a sampler, goes on from."""
+    """Hyper-parameters at which another search, or a sampler, starts."""
     return learn(
         algorithm,
         space,
@@ -209,7 +209,7 @@ def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
 def converged_sites(
     algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
 ) -> Converged:
-    """The fixed point of site updates; from the sites of the search if they are of these rows.
+    """Fixed point of site updates, started at the search's sites if they are of these rows.
 
     Raises:
         InputError: the log evidence is not finite.
@@ -228,7 +228,7 @@ def converged_sites(
 
 
 def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Posterior:
-    """With what of the likelihood only predictions depend on set by leave-one-out marginals."""
+    """Posterior with the likelihood's calibrated parameters set by leave-one-out marginals."""
     model = posterior.model
     if not model.likelihood.calibrated_parameters:
         return posterior

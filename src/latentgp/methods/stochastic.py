@@ -150,7 +150,7 @@ class Stochastic(Method):
 
     @classmethod
     def of(cls, method: Method, **settings: Any) -> "Stochastic":
-        """Batches for a method; what does not work in them is refused."""
+        """Batches for a method; refused if it does not support them."""
         return cls(cast(SiteMethod, method), **settings)
 
     @property
@@ -161,7 +161,7 @@ class Stochastic(Method):
         return RobbinsMonro() if self.classes is None else RobbinsMonro(0.51, 1.0)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        """The algorithm whose sites are made.
+        """Site algorithm of the method.
 
         Raises:
             InputError: the method cannot be used on the model, or not on batches.

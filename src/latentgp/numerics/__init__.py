@@ -1,1 +1,1 @@
-"""Numerical routines that know nothing of models: factorisations, quadrature, root finding."""
+"""Numerical routines: factorisations, quadrature, root finding."""

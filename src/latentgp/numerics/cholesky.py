@@ -1,4 +1,4 @@
-"""Cholesky factors with their inverses, and the one owner of jitter."""
+"""Cholesky factors with their inverses, and jitter."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar

@@ -84,7 +84,7 @@ def _check_value(name: str, value: Any, support: constraints.Constraint) -> None
 
 
 class Parametrised(Module):
-    """Base of everything that holds parameters; checks values against their supports.
+    """Base of modules with parameters; checks values against their supports.
 
     A field with a network of `equinox.nn` becomes a `Network`, whose arrays are parameters too.
     """
@@ -137,7 +137,7 @@ class OwnParts(Parametrised):
 
 
 class ParameterInfo(NamedTuple):
-    """One parameter of a model: where it is, what it is, what it may be.
+    """Description of one parameter of a model: path, role, support.
 
     Attributes:
         path: names of fields from the model down, such as "kernel.lengthscale".
@@ -189,7 +189,7 @@ def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
 
 
 def replace_unchecked(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
-    """The same without a look at paths and values, which may be traced."""
+    """The same without checks of paths and values, which may be traced."""
     if not values:
         return model
     paths = list(values)

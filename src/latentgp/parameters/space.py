@@ -92,7 +92,7 @@ class ParameterSpace(eqx.Module):
         return tuple(self._narrowed)
 
     def inside(self) -> tuple[Any, tuple[str, ...]]:
-        """The model with all values in the supports of their priors; what was moved, in words."""
+        """Model with all values inside the supports of their priors; changes in words."""
         known, supports = parameters(self.model), self.supports
         values, said = {}, []
         for path, prior in zip(self.prior_paths, self.priors, strict=True):
@@ -141,7 +141,7 @@ class ParameterSpace(eqx.Module):
         return total
 
     def entries(self) -> list[tuple[str, ParameterInfo]]:
-        """A label for every entry of the vector (indexed where it is an array), and whose it is."""
+        """Label and parameter of every entry of the vector."""
         known = parameters(self.model)
         return [
             (path if shape == () else f"{path}[{i}]", known[path])

@@ -63,7 +63,7 @@ class ChainSummary(NamedTuple):
 
 
 def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
-    """Rows, evenly spaced, whose latents are kept draw by draw: all of them where that is cheap.
+    """Evenly spaced rows whose latents are kept draw by draw; all rows if that is cheap.
 
     Args:
         size: number of rows.

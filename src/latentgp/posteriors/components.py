@@ -57,7 +57,7 @@ class Components(eqx.Module):
     @property
     @abstractmethod
     def model(self) -> LatentGP:
-        """The model that stands for all: the one there is, or that of a mean or heaviest part."""
+        """Representative model: the only one, or that of the mean or heaviest component."""
 
     @property
     @abstractmethod

@@ -6,7 +6,7 @@ EvidenceKind = Literal["exact", "lower bound", "approximation"]
 
 
 class Evidence(NamedTuple):
-    """The log evidence of the model, in nats, total over rows, named for what it is."""
+    """Log evidence of the model, in nats, total over rows, with its kind."""
 
     value: float
     kind: EvidenceKind

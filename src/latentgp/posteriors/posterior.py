@@ -92,7 +92,7 @@ class Posterior(eqx.Module):
 
     @property
     def model(self) -> LatentGP:
-        """The model, of several components the one that stands for all of them."""
+        """The model; of several components a representative one."""
         return self.components.model
 
     @property
@@ -270,7 +270,7 @@ class Posterior(eqx.Module):
         return Posterior(self.components.shifted(centre), self.evidence)
 
     def with_likelihood(self, likelihood: Likelihood) -> "Posterior":
-        """With other values of what only predictions depend on.
+        """Posterior with another likelihood for predictions.
 
         Raises:
             InputError: the posterior is no single Gaussian.

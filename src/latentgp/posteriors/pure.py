@@ -1,4 +1,4 @@
-"""The posterior as pure functions of JAX arrays, for `grad`, `jit` and `vmap` of one's own."""
+"""Posterior as pure functions of JAX arrays, for the user's `grad`, `jit` and `vmap`."""
 
 import dataclasses
 from typing import Any

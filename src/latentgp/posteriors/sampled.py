@@ -25,7 +25,7 @@ _MODELS = 500  # draws that predictions average over, at most, if each has its o
 
 
 class SampledPosterior(Posterior):
-    """A posterior whose components are draws of Markov chains, and what the chains were like.
+    """Posterior whose components are draws of Markov chains, with the chains' statistics.
 
     Predictions average over all draws there are, or over 500 evenly spaced ones where each has
     hyper-parameters of its own; `model` has their mean on the unconstrained scale.

@@ -140,14 +140,14 @@ class Representation(Module):
         return self
 
     def sharing(self) -> "Representation":
-        """This one for sites whose precisions, row by row, are the same for all latent functions.
+        """The representation for sites whose precisions are shared by all latents of a row.
 
         Under one kernel so is then their covariance, which can be factorised once for all.
         """
         return self
 
     def coarse(self) -> "Representation":
-        """One that costs less, for hyper-parameters to start from."""
+        """Cheaper representation, for initial hyper-parameters."""
         return self
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Any:
@@ -221,7 +221,7 @@ class Representation(Module):
 
     @property
     def needs_rows(self) -> bool:
-        """Whether `initialise` looks at the rows, so that they must not be traced."""
+        """Whether `initialise` needs the rows, so that they must not be traced."""
         return False
 
     @property

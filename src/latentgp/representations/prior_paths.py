@@ -127,7 +127,7 @@ def posterior_paths(
     features: int,
     number: int,
 ) -> PosteriorPaths:
-    """Draws from a posterior, at least so many.
+    """Sample paths of a posterior, at least so many.
 
     Up to sixteen sets of draws have features of their own, so that the errors of these average
     out over many draws, and none is evaluated for every draw anew.

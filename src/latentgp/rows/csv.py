@@ -1,4 +1,4 @@
-"""CSV as all readers take it: separator, names, what is missing, and what the columns hold."""
+"""CSV for all readers: separator, names, missing values, types of columns."""
 
 import csv
 import re
@@ -107,7 +107,7 @@ class Contents(NamedTuple):
 
 
 def contents_of(path: Path, header: Header) -> Contents:
-    """Look at all rows of a file."""
+    """Read all rows of a file for its contents."""
     import pyarrow as pa
     import pyarrow.compute
 
@@ -127,7 +127,7 @@ def contents_of(path: Path, header: Header) -> Contents:
 
 
 def wider(one: Any, other: Any) -> Any:
-    """The type that holds what columns of two types hold, None if there is none.
+    """Common type of two types of columns; None if there is none.
 
     Whole numbers with gaps are no whole numbers to pandas.
     """

@@ -80,7 +80,7 @@ class Data(eqx.Module):
         return self.merged_rows()[0]
 
     def merged_rows(self) -> tuple["Data", Int[np.ndarray, "N"]]:
-        """The merged data, and in which of their rows each row is; -1 for one that is gone."""
+        """Merged data, and the merged row of each row; -1 for one that was dropped."""
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
         if not says.any():
@@ -113,7 +113,7 @@ class Data(eqx.Module):
         return shard_rows(self)
 
     def padded(self, number: int = 1) -> "Data":
-        """The same observations in one of few numbers of rows, so that programs serve many sizes.
+        """The same observations padded to one of few numbers of rows, to reuse compiled programs.
 
         Rows that fill up are copies of the last one with weight zero. There are a multiple of 64
         up to 512, above that one of 32 numbers in every octave: at most 3 % more.

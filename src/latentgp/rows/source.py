@@ -33,10 +33,10 @@ class RowSource(ABC):
 
     @abstractmethod
     def sample(self, rows: int) -> Data:
-        """So many rows (or all, if there are fewer), weighted to count as all; always the same."""
+        """Sample of so many rows, weighted to count as all; always the same."""
 
     def checked(self, check: Callable[[Data], None]) -> "RowSource":
-        """This source, which raises what a check of some rows raises; rows in memory are known."""
+        """Source that runs a check on its rows as they are read."""
         return self
 
     def part(self, index: int, count: int) -> "RowSource":
@@ -53,7 +53,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """A digest of what the rows are, and of all but a seed that fixes their order."""
+        """Digest of the rows, and of all that fixes their order but the seed."""
 
     @abstractmethod
     def layout(self) -> str:
@@ -61,7 +61,7 @@ class RowSource(ABC):
 
     @abstractmethod
     def epoch(self, seed: tuple[int, ...], rows: int, start: int = 0) -> Iterator[Data]:
-        """All rows in an order of the seed's own, in blocks of so many; the last filled up.
+        """All rows in an order fixed by the seed, in blocks of so many; the last one padded.
 
         Args:
             seed: the same gives the same blocks.
@@ -74,13 +74,13 @@ _MOST_HELD_OUT = 20_000
 
 
 def is_held_out(first: int, rows: int, share: float) -> Bool[np.ndarray, "N"]:
-    """Whether each of some rows, by their number, is in a share of all that looks random."""
+    """Mask of the rows, by number, in a pseudo-random share of all."""
     number = np.arange(first, first + rows, dtype=np.uint64)
     return (number * np.uint64(2_654_435_761)) % np.uint64(1 << 32) < share * (1 << 32)
 
 
 def share_of(asked: float, rows: int) -> float:
-    """The share that is held out: of many rows less than was asked for."""
+    """Share that is held out: less than given if rows are many."""
     return min(asked, _MOST_HELD_OUT / rows)
 
 
@@ -161,7 +161,7 @@ def blocks_of(
 
 
 def cut_into_blocks(parts: Iterable[Data], rows: int) -> Iterator[Data]:
-    """Rows that come in parts of any size, in blocks of one size, the last one filled up."""
+    """Rows in blocks of one size from parts of any size; the last block is padded."""
     left: Data | None = None
     for part in parts:
         left = part if left is None else joined([left, part])

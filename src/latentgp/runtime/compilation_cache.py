@@ -1,4 +1,4 @@
-"""Compiled programs: how many a process can hold, and how others take them over."""
+"""Compiled programs: limit of a process, and the cache shared with later ones."""
 
 import contextlib
 import hashlib

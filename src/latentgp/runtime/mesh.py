@@ -1,4 +1,4 @@
-"""Rows spread over devices, of one process or of several: the mesh, and what lies where on it.
+"""Rows sharded over devices of one process or several: the mesh and collectives.
 
 While a mesh is set, `runtime.row_scan.scan_rows` sums over each device's own rows and then over
 the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
@@ -25,7 +25,7 @@ ALIGNMENT = 64  # bytes; what XLA asks of memory on a CPU
 
 @contextmanager
 def rows_over(devices: Sequence[Any] | None) -> Iterator[None]:
-    """Spread the rows of what is computed inside over devices; None leaves all as it is.
+    """Context in which rows are sharded over devices; None changes nothing.
 
     `latentgp.fit(devices=...)` does it for a fit; for predictions put them inside. Of several
     processes each gives all rows, and has all answers.
@@ -59,13 +59,13 @@ def rows_over(devices: Sequence[Any] | None) -> Iterator[None]:
 
 
 def number_of_shards() -> int:
-    """Over how many devices rows are spread; one without a mesh, and in what each device does."""
+    """Number of devices that rows are sharded over; 1 without a mesh or inside a shard."""
     mesh = jax.sharding.get_abstract_mesh()
     return 1 if ROWS in mesh.manual_axes else mesh.shape.get(ROWS, 1)
 
 
 def summed(parts: PyTree) -> PyTree:
-    """Sums over the devices of what each of them has, in one message; inside what each does."""
+    """Sums over devices in one message, inside a sharded computation."""
     vector, unpack = ravel_pytree(parts)
     if jax.process_count() == 1 or jax.default_backend() != "cpu":
         return unpack(jax.lax.psum(vector, ROWS))
@@ -89,7 +89,7 @@ summed_rows = jax.jit(sum_over_rows)
 
 
 def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
-    """The sum over devices of which partners swap what they have, at doubling distances.
+    """Sum over devices by recursive doubling: partners exchange at doubling distances.
 
     Gloo's own sum goes round a ring; this takes log2 of the devices' number times the latency,
     for a third to a tenth of the time with two to four processes and up to 50,000 numbers, and
@@ -111,7 +111,7 @@ def summed_in_pairs(vector: Float[Array, "K"]) -> Float[Array, "K"]:
 
 
 def shard_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
-    """Arrays of rows on the devices, cut along an axis whose length the devices divide.
+    """Shard arrays of rows over the devices, along an axis whose length they divide.
 
     Every process gives all rows, and keeps those of its own devices. On a CPU arrays that are
     `shared`, because nobody will write to them, are taken as they are where their memory begins
@@ -129,7 +129,7 @@ def shard_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
 
 
 def shard_own_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTree:
-    """Arrays on the devices of which every process gives the rows of its own devices."""
+    """Shard arrays of which every process gives the rows of its own devices."""
     if jax.process_count() == 1:
         return shard_rows(rows, axis, shared=shared)
     sharding = _sharding(axis)
@@ -139,7 +139,7 @@ def shard_own_rows(rows: PyTree, axis: int = 0, *, shared: bool = False) -> PyTr
 
 
 def gather(values: PyTree) -> PyTree:
-    """NumPy arrays of all there is, on every process; all of them have to ask."""
+    """Gather sharded arrays as NumPy on every process; all processes must call it."""
 
     def fetch(array: Any) -> np.ndarray:
         if isinstance(array, jax.Array) and not array.is_fully_addressable:

@@ -22,7 +22,7 @@ _SECONDS_TO_MEET, _SECONDS_OF_SILENCE = 60, 30
 def join_processes(
     coordinator: str | None = None, processes: int | None = None, process: int | None = None
 ) -> None:
-    """Make this process one of several that compute together; before JAX is first used.
+    """Join this process to several that compute together; call before JAX is first used.
 
     What is None is asked of Slurm, Open MPI or Kubernetes, as JAX finds them. An error that nobody
     catches then ends this process at once, for the others to know.
@@ -161,5 +161,5 @@ def is_same_everywhere(describe: Callable[[], str]) -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this process is the one that writes and shows."""
+    """Whether this is the first process, which writes files and progress."""
     return jax.process_index() == 0

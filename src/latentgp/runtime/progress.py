@@ -71,6 +71,6 @@ class ProgressLine:
         self._status.update(text)
 
     def close(self) -> None:
-        """Take it away."""
+        """Clear the line."""
         if self._status is not None:
             self._status.stop()

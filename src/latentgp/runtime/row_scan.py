@@ -1,4 +1,4 @@
-"""Sums over rows without an array of N rows: the one owner of chunks."""
+"""Sums over rows, chunk by chunk, without an array of N rows."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

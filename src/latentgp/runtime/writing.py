@@ -66,7 +66,7 @@ def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path, *errors: type[Exception]) -> Iterator[None]:
-    """Raise what a disk (or a writer, by such errors) refuses as the user's error."""
+    """Turn a disk's or writer's errors into an InputError."""
     try:
         yield
     except (OSError, *errors) as error:

@@ -77,7 +77,7 @@ class NumberColumn:
         return [value, f"{self.name} is missing"] if self.marks_missing else [value]
 
     def describe(self) -> str:
-        """Say in words what becomes of the column."""
+        """Describe the encoding of the column in words."""
         kinds = {
             "number": "number",
             "text": "number stored as text",
@@ -153,7 +153,7 @@ class CategoryColumn:
         return [*names, f"{self.name} is missing"] if self.marks_missing else names
 
     def describe(self) -> str:
-        """Say in words what becomes of the column."""
+        """Describe the encoding of the column in words."""
         total = len(self.categories) + len(self.others)
         line = f"{self.name}: {total} categories ({listed(self.categories)}) as 0/1 columns"
         line += f", the {len(self.others)} rarest share one" if self.others else ""

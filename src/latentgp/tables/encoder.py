@@ -107,7 +107,7 @@ class TableEncoder:
         ]
 
     def describe(self) -> list[str]:
-        """Say in words, one line a column, what becomes of the table."""
+        """Describe the encoding of the table in words, one line a column."""
         left_out = [f"{name}: left out, {reason}" for name, reason in self.left_out]
         return [column.describe() for column in self.columns] + left_out
 

@@ -65,7 +65,7 @@ class NumberNotation:
         return read.number if read and read.unit in ("", self.unit) else text
 
     def describe(self) -> str:
-        """Say in words how the numbers are written."""
+        """Describe the notation in words."""
         marks = "a decimal comma" if self.decimal == "," else "a decimal point"
         if self.unit == "%":
             return f"number in percent (50 % is 50), written with {marks}"
@@ -107,7 +107,7 @@ class DateNotation:
         return f"{date}T{hour:02}:{found['minute']}{found['second'] or ''}"
 
     def describe(self) -> str:
-        """Say in words how the dates are written."""
+        """Describe the notation in words."""
         return f"written as {self.order}"
 
 
@@ -121,7 +121,7 @@ class Recognised(NamedTuple):
     doubt: str = ""
 
     def described(self, name: str) -> list[str]:
-        """A line that says how the column is written, none where as Python writes numbers."""
+        """Line that describes the notation of a column; none for Python's own."""
         if self.notation is None:
             return []
         return [f"{name}: {self.notation.describe()}{f'; {self.doubt}' if self.doubt else ''}"]

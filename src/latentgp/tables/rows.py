@@ -107,7 +107,7 @@ class Frames:
         return (part.convert(lambda frame: frame) for part in self.after(0))
 
     def identity(self) -> str:
-        """A digest of what the rows are."""
+        """Digest of the rows."""
         return str(self._files.stamps())
 
     def after(self, done: int) -> Iterator[Part]:

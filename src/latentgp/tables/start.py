@@ -1,4 +1,4 @@
-"""A table made ready for an estimator: what kind of target it has, and what its columns become."""
+"""Preparation of a table for an estimator: task, likelihood, encoded columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -73,7 +73,7 @@ def choose_task(
     side_columns: Mapping[str, str],
     order: Sequence[str] | None,
 ) -> TargetChoice:
-    """Decide what was left open, as `TableModel.fit` says.
+    """Choose task and likelihood if "auto", by the rules of `TableModel.fit`.
 
     Raises:
         InputError: a side column or an order that the task has none of.
@@ -112,7 +112,7 @@ def choose_task(
 
 
 class Started(NamedTuple):
-    """A table made ready for an estimator that is not fitted yet."""
+    """Table prepared for an estimator that is not fitted yet."""
 
     estimator: Estimator
     encoder: TableEncoder
@@ -137,7 +137,7 @@ def start(
     leave_out: Sequence[str],
     settings: dict[str, Any],
 ) -> Started:
-    """Make a table ready, as `TableModel.fit` says.
+    """Prepare a table by the rules of `TableModel.fit`.
 
     Raises:
         InputError: as `TableModel.fit` does.

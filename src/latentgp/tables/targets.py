@@ -1,4 +1,4 @@
-"""The column to predict: taking it out, and what kind of target it is."""
+"""The target column: splitting it off, and guessing its task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Task = Literal["classification", "ordinal", "count", "regression"]
 
 
 class SplitTable(NamedTuple):
-    """A table taken apart.
+    """Table split into inputs and target.
 
     Attributes:
         inputs: the other columns of the rows whose target is known.
@@ -80,7 +80,7 @@ def split_target(frame: pd.DataFrame, target: str) -> SplitTable:
 
 
 def guess_task(target: pd.Series) -> TaskGuess:
-    """Say what kind of target a column is, and why.
+    """Guess the task of a target column, with the reason.
 
     Text, truth values, categories, and whole numbers with exactly two distinct values are classes,
     categories with an order ordered ones. Whole numbers whose lowest is 0 are counts. Everything

@@ -150,7 +150,7 @@ def _are_whole(known: pd.Series) -> bool:
 
 
 def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", "category"]:
-    """Say what a column without missing values holds."""
+    """Type of contents of a column without missing values."""
     import pandas as pd
     from pandas.api import types
 
@@ -278,7 +278,7 @@ def warn(what: str, more: str) -> None:
 
 
 def once(tell: Tell = warn) -> Tell:
-    """Tells of each thing when it is first seen, for tables that come in parts."""
+    """Reporter that passes each message on once, for tables read in parts."""
     told: set[str] = set()
 
     def tell_once(what: str, more: str) -> None:

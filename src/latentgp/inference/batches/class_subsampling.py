@@ -1,4 +1,4 @@
-"""Batches that look at some of very many classes: a step costs what these do.
+"""Class subsampling: batches that update some of very many classes.
 
 Given the auxiliary variables the latent functions of different classes are independent (Galy-Fajou
 et al. 2020, 4.2), and the logistic-softmax has a sum over classes for its normaliser. So a step
@@ -121,7 +121,7 @@ class SomeClassesInference(BatchInference):
     def among(
         self, state: ClassesState, before: BatchState, batch: Data, drawn: Int[Array, "S"]
     ) -> Data:
-        """The rows with classes numbered among those drawn, and what the others' terms are."""
+        """Rows with classes renumbered among those drawn, and the terms of the others."""
         model = self.inference.space.to_model(before.vector)
         posterior = self.inference.posterior(before, model)
         block, prior = (a[0] for a in kernel_blocks(model.kernel, before.points, batch.X))
@@ -160,7 +160,7 @@ def _believed(
 
 
 def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
-    """The model of a few of the classes of another, for inputs of so many columns.
+    """Model of a few classes of another, for inputs of so many columns.
 
     Raises:
         InputError: the other model is not one whose classes can be drawn.

@@ -58,7 +58,7 @@ class Round(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The bound again: what a history calls the value that is maximised."""
+        """The bound: the value maximised, by the name it has in a history."""
         return self.bound
 
     @property

@@ -1,4 +1,4 @@
-"""Markov chains: run in pieces of a compiled loop, collected, and looked at as ArviZ does."""
+"""Markov chains: run in pieces of a compiled loop, collected and summarised."""
 
 import os
 import time
@@ -55,7 +55,7 @@ class ChainProgress(NamedTuple):
 
 
 def groups_of(chains: int) -> int:
-    """Into how many equal groups chains are divided: at most one a core, one on a GPU.
+    """Number of equal groups of chains: at most one a core, one on a GPU.
 
     A group is one compiled call; what is sequential in it leaves the other cores to the others.
     """
@@ -64,7 +64,7 @@ def groups_of(chains: int) -> int:
 
 
 def in_groups(function: Callable[..., Any], parts: Sequence[Any], *, at_once: bool) -> list[Any]:
-    """A function of each group's part; at once on a thread each, or one after another.
+    """Map a function over groups: on a thread each, or one after another.
 
     The first call of a compiled function is to be made one after another: it compiles.
     """
@@ -108,7 +108,7 @@ def collect(
     piece_size: int,
     control: RunControl,
 ) -> Sampled:
-    """Run pieces one after another until all are made, or a callback or the clock ends it.
+    """Run pieces in turn until all are done, or a callback or the time limit ends the run.
 
     Args:
         piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
@@ -182,7 +182,7 @@ def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | Non
 
 
 class Sampler(eqx.Module):
-    """A transition that leaves a target invariant, as `init` and `step` of one chain.
+    """Markov transition that leaves a target invariant, as `init` and `step` of one chain.
 
     Attributes:
         target: the log density, and the map to the rows.
@@ -195,7 +195,7 @@ class Sampler(eqx.Module):
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Any:
-        """A state over-dispersed to the target; adaptation that is of one chain alone is made."""
+        """Initial state, over-dispersed to the target, after any adaptation by a chain alone."""
 
     @abstractmethod
     def step(self, state: Any, key: Key[Array, ""]) -> tuple[Any, dict[str, Array]]:
@@ -210,7 +210,7 @@ class Sampler(eqx.Module):
 
     @abstractmethod
     def moved(self, state: Any, position: Position) -> Any:
-        """A state elsewhere, or under a target that has changed, with what was adapted so far."""
+        """State at another position, or under a changed target, with its adaptation kept."""
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         """Statistics of the steps between two draws that are kept; of the last one by default."""

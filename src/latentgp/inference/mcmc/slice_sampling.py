@@ -15,7 +15,7 @@ LogDensity = Callable[[Float[Array, "P"]], Float[Array, ""]]
 
 
 class Update(NamedTuple):
-    """A new vector and whether it is another one."""
+    """A new vector, and whether it differs from the old one."""
 
     vector: Float[Array, "P"]
     accepted: Bool[Array, ""]

@@ -1,4 +1,4 @@
-"""The log density of white coefficients and hyper-parameters that samplers take."""
+"""Target of the samplers: log density of white coefficients and hyper-parameters."""
 
 import dataclasses
 from typing import NamedTuple
@@ -79,7 +79,7 @@ class WhiteTarget(eqx.Module):
         return self.whitening(model).conditional(white).shifted(prior_mean(model, self.data))
 
     def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:
-        """Log p(y | v), or what stands for it through inducing points, in nats."""
+        """Log p(y | v) in nats; through inducing points E log p(y | f) given v."""
         marginals = self.conditional(model, white)
         y, side = self.data.y, dict(self.data.side_information)
         if self.representation.one_coefficient_a_row:

@@ -117,7 +117,7 @@ def in_local_units(residuals: Residuals) -> Residuals:
 
 
 def heavy_tails(residuals: Residuals) -> list[str]:
-    """A sentence if another law of the noise is better beyond doubt, and which one."""
+    """Warning if another noise distribution is clearly better, naming it."""
     if len(residuals.value) < _FEWEST_ROWS or residuals.share < _TINY:
         return []  # of what is as good as interpolated the noise does not matter
     number = residuals.effective

@@ -105,13 +105,13 @@ class SiteInference(eqx.Module):
         )
 
     def rough(self) -> "SiteInference":
-        """Bounds by site updates that stop early: for a search that another one goes on from."""
+        """Algorithm whose site updates stop early, for a search that another one refines."""
         if not self.rule.is_variational:
             return self
         return replace(self, tolerance=max(self.tolerance, _ROUGH_TOLERANCE))
 
     def coarse(self) -> "SiteInference":
-        """A rough one through few inducing points: for hyper-parameters to go on from."""
+        """Rough algorithm with few inducing points, for initial hyper-parameters."""
         return replace(self.rough(), representation=self.representation.coarse())
 
     def init(self, model: LatentGP, data: Data, key: Key[Array, ""] | None = None) -> SiteState:
@@ -153,7 +153,7 @@ class SiteInference(eqx.Module):
     def sweep(
         self, state: SiteState, data: Data, step_size: float, kept: Any = None
     ) -> tuple[SiteState, "Read"]:
-        """The state after a step, and what was read of the one before it; `kept` as in `resume`."""
+        """State after a step, and `Read` of the one before; `kept` as in `resume`."""
         model, sites, posterior = state
         rows_read = data.X if kept is None else kept
         blocks = self.rule.blocks(model.likelihood)

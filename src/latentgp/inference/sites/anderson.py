@@ -17,7 +17,7 @@ _RIDGE = 1e-12
 
 
 class Update(NamedTuple):
-    """Sites, what one plain update makes of them, and the marginals that it was made from."""
+    """Sites, their plain update, and the marginals that it was made from."""
 
     sites: GaussianSites
     target: GaussianSites

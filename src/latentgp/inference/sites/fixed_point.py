@@ -1,4 +1,4 @@
-"""Site updates until they stand still: accelerated, and taken back where they lead astray."""
+"""Site updates to their fixed point: accelerated, and undone if the merit falls."""
 
 from typing import Any, NamedTuple
 
@@ -97,7 +97,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
 
     def start_at(sites: GaussianSites) -> Read:
-        """Before the first update: stay where the sites are, with a bound that is not known."""
+        """Initial state of the iteration, its bound not yet known."""
         stay = nowhere.update._replace(sites=sites, target=sites)
         unknown, least = (
             jnp.full_like(nowhere.bound, jnp.nan),

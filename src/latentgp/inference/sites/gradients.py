@@ -22,7 +22,7 @@ def slope_of_sites(
     model: LatentGP,
     rows: tuple[Rows, Marginals, GaussianSites],
 ) -> LatentGP:
-    """The derivative in a model of what rows are worth, their sites and all about f held.
+    """Derivative of the rows' terms in a model, sites and marginals of f held fixed.
 
     Args:
         algorithm: whose rule makes what rows are worth.
@@ -38,7 +38,7 @@ def slope_of_sites(
 
 
 def with_kernel(in_model: LatentGP, through_kernel: Any) -> LatentGP:
-    """A derivative in a model, with the part added that goes through the kernel."""
+    """Derivative in a model, with the part through the kernel added."""
     in_kernel = jax.tree.map(jnp.add, in_model.kernel, through_kernel)
     return eqx.tree_at(lambda m: m.kernel, in_model, in_kernel)
 

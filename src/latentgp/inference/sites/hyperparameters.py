@@ -140,7 +140,7 @@ class _Runs:
         tolerance: float,
         first_step: float,
     ) -> GaussianSites:
-        """One run from a start; gives the sites it came to.
+        """One run from a start; gives its final sites.
 
         L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
         objective is divided by what makes that step `first_step` long.

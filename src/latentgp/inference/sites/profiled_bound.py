@@ -147,7 +147,7 @@ def _slope_at_fixed_point(
 
 
 class Converged(NamedTuple):
-    """A posterior whose sites have been updated until the bound stands still.
+    """Posterior whose sites have converged.
 
     Attributes:
         posterior: given the sites.

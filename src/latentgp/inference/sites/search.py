@@ -50,7 +50,7 @@ class Progress(NamedTuple):
 
 
 class EndRun(Exception):
-    """Raised inside a run that has made all the evaluations it may."""
+    """Raised inside a run at its limit of evaluations."""
 
 
 class EndFit(Exception):
@@ -73,7 +73,7 @@ class Search:
         self._started = control.started
 
     def recall(self) -> GaussianSites | None:
-        """Read the checkpoint, if there is one; gives the sites that it had come to."""
+        """Read the checkpoint, if there is one; gives its last sites."""
 
         def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], GaussianSites]:
             columns = [stored[name] for name in Record._fields]
@@ -183,7 +183,7 @@ class Search:
         self.control.checkpoint.write({**columns, **tensors})
 
     def close(self) -> None:
-        """Take the progress line away."""
+        """Clear the progress line."""
         self._line.close()
 
     def _show(self, progress: Progress) -> None:

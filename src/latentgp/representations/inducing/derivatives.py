@@ -37,7 +37,7 @@ def pull_rows(
 
 
 class BlockRead(NamedTuple):
-    """Kernel blocks of some rows, and what a posterior says about them.
+    """Kernel blocks of some rows, and a posterior's marginals there.
 
     Attributes:
         blocks: k(Z, X), shape (#Q, M, B).
@@ -105,7 +105,7 @@ def slope_of_bound(
     held: WhiteSites,
     rows: WhiteSites,
 ) -> Float[Array, "M M"]:
-    """In K_mm, of the bound of a posterior N(m, S), S = R'R, whose sites are not those of the rows.
+    """Derivative in K_mm of the bound at N(m, S), S = R'R, for any sites of the rows.
 
     With what is held, H, as a function of u, it is in units of the prior
     -(Y (I + P) Y + (m + 2 Y r) m') / 2, made symmetric, where Y = I - S, S = (I + H)^-1, P is the

@@ -33,7 +33,7 @@ class StreamingPrior(Module):
     signed: bool = eqx.field(static=True, default=False)
 
     def seen(self, kernel: LatentKernel, points: Float[Array, "M D"]) -> "Seen":
-        """This through other points and under another kernel."""
+        """The summary projected on other points, under another kernel."""
         cross = latent_grams(kernel, points, self.points)
         grams = latent_grams(kernel, self.points)
 
