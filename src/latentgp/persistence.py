@@ -184,7 +184,8 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     if fields is None:
         raise InputError(
             f"{where} is a {type(value).__name__}, which cannot be saved without pickle; "
-            "use numbers, arrays, classes of latentgp, or what latentgp.persistence.register got."
+            "use numbers, arrays, classes of latentgp, or classes given to "
+            "latentgp.persistence.register."
         )
     contents = {name: _encode(v, tensors, f"{where}.{name}") for name, v in fields.items()}
     return {"object": _name(type(value)), "fields": contents}

@@ -32,7 +32,7 @@ def check_outputs_seen(data: Data) -> None:
     empty = np.flatnonzero(np.all(np.isnan(data.y), axis=0))
     if empty.size:
         raise InputError(
-            f"y has no number in column(s) {empty.tolist()}, counted from 0; leave them out."
+            f"y is missing in all rows of column(s) {empty.tolist()}, from 0; leave them out."
         )
 
 

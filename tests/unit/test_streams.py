@@ -251,7 +251,7 @@ def test_an_output_may_be_missing_from_a_part():
     y[100:, 1] = np.nan
     stream.partial_fit(X[100:], y[100:])
     assert np.mean((stream.predict(X)[:, 1] - f - 0.5) ** 2) < 0.1
-    with pytest.raises(lgp.InputError, match="no number in column"):
+    with pytest.raises(lgp.InputError, match="missing in all rows of column"):
         lgp.GPRegressor().fit(X[100:], y[100:])
 
 

@@ -62,7 +62,7 @@ class EllipticalSlice(SamplingMethod):
         if not model.likelihood.is_positive:
             raise InputError(
                 f"{type(model.likelihood).__name__} gives some targets a density of zero, from "
-                f"which no slice leads away; use {usual_method(model.likelihood)}."
+                f"which a slice cannot recover; use {usual_method(model.likelihood)}."
             )
 
     def sampler(self, target: WhiteTarget) -> "EllipticalSliceSampler":

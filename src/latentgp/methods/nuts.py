@@ -64,8 +64,8 @@ class NUTS(SamplingMethod):
         likelihood = model.likelihood
         if not likelihood.is_continuous:
             raise InputError(
-                f"{type(likelihood).__name__} is a step in f, whose gradient leads nowhere, so "
-                "NUTS stays where it starts; use ExpectationPropagation, or Softmax."
+                f"{type(likelihood).__name__} is a step function of f, whose gradient is zero, "
+                "so NUTS cannot move; use ExpectationPropagation, or Softmax."
             )
         if not self.augmented:
             return

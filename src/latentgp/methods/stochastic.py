@@ -127,7 +127,7 @@ class Stochastic(Method):
             self.learn_points or not isinstance(self.steps, RobbinsMonro)
         ):
             raise InputError(
-                "Stochastic(classes=...) keeps inducing points where they are and goes by "
+                "Stochastic(classes=...) needs fixed inducing points and step sizes by "
                 "RobbinsMonro; leave learn_points out, and Adaptive."
             )
         if self.classes is not None and not _draws_classes(self.method):

@@ -257,7 +257,7 @@ class Posterior(eqx.Module):
         Raises:
             InputError: the posterior is no single Gaussian.
         """
-        latent = self._gaussian("cannot go on with further rows").latent
+        latent = self._gaussian("has no streaming updates").latent
         seen = latent.without_fillers().remembered(float(self.log_evidence))
         return jax.tree.map(np.asarray, seen)
 

@@ -85,7 +85,7 @@ class Data(eqx.Module):
         says &= self.weights is None or self.weights > 0
         if not says.any():
             raise InputError(
-                "y has no number in any row; give rows that have at least one output each."
+                "y is missing in every row; give rows with at least one observed output."
             )
         data = self if np.all(says) else self.select(says)
         origin = np.cumsum(says) - 1

@@ -159,7 +159,7 @@ class Inducing(Representation):
             )
         if not isinstance(self.remembered, StreamingPrior | None):
             raise InputError(
-                f"Inducing.remembered must be what posterior.remembered() gives, got a "
+                f"Inducing.remembered must be the result of posterior.remembered(), got a "
                 f"{type(self.remembered).__name__}."
             )
         if not 0 < self.resemblance < 1:
