@@ -180,7 +180,7 @@ class TestRows:
         np.testing.assert_allclose(faint, expected, atol=1e-6)
 
     def test_weights_beyond_double_precision_are_warned_of(self):
-        with pytest.warns(UserWarning, match="more than double precision resolves"):
+        with pytest.warns(UserWarning, match="beyond double precision"):
             GPRegressor().fit(X, Y, sample_weight=np.full(ROWS, 1e15))
 
 

@@ -341,7 +341,7 @@ class TestErrors:
         [
             (lambda y: lgp.Data(X, np.full((25, 2), np.inf)), "infinity in 25 row"),
             (lambda y: lgp.Data(X, y[:5]), "one row for each of X's 25"),
-            (lambda y: lgp.GPRegressor().fit(X, np.full((25, 2), np.nan)), "no number in any row"),
+            (lambda y: lgp.GPRegressor().fit(X, np.full((25, 2), np.nan)), "missing in every row"),
             (
                 lambda y: lgp.GPRegressor().fit(X, np.where([1, 0, 1], y, np.nan)),
                 r"no number in column\(s\) \[1\]",
