@@ -22,7 +22,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rows import RowSource
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
@@ -44,7 +44,7 @@ _SAMPLED_ROWS = 4_096
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data | RowSource,
+    data: Data | MergedRows | RowSource,
     *,
     key: Key[Array, ""],
     method: Method | Literal["auto"] = "auto",
@@ -65,7 +65,8 @@ def fit(
 
     Args:
         model: its hyper-parameters are where the search starts (or are used as they are).
-        data: the rows; or where they come from, such as `FileRows`, for `Stochastic`.
+        data: the rows; or `data.merged_rows()` of rows that were checked already; or where they
+            come from, such as `FileRows`, for `Stochastic`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics.
@@ -115,19 +116,22 @@ def fit(
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))
         data = source.sample(_SAMPLED_ROWS)
-    check_data(model.likelihood, data)
-    merged, origin = data.merged_rows()
-    check_model(model, merged.X)
+    if isinstance(data, MergedRows):
+        rows = data
+    else:
+        check_data(model.likelihood, data)
+        rows = data.merged_rows()
+    check_model(model, rows.merged.X)
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = _chosen(model, merged.size, source, searched)
+        method, reason = _chosen(model, rows.merged.size, source, searched)
     else:
         reason = "asked for"
     _check_method(method, source, restarts, devices)
     frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     streaming_prior = method.streaming_prior
     if streaming_prior is None:
-        check_outputs_seen(merged)
+        check_outputs_seen(rows.merged)
     else:
         check_streaming_prior(streaming_prior, model.likelihood)
         # What it says is about f less the prior mean.
@@ -138,9 +142,9 @@ def fit(
         model = jax.tree.map(np.asarray, model)
     problem = Problem(
         model=model,
-        given=data,
-        data=merged,
-        origin=origin,
+        given=rows.given,
+        data=rows.merged,
+        origin=rows.origin,
         source=source,
         key=as_key(key),
         reason=reason,

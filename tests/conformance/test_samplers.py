@@ -3,13 +3,14 @@
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import latentgp as lgp
 from latentgp.methods.elliptical_slice import EllipticalSliceSampler, EllipticalSliceState
 from latentgp.testing import check_sampler
 
-POINTS = lgp.Inducing(points=[[0.0], [0.8], [1.6], [2.4], [3.0]])
+POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))
 SAMPLERS = {
     "elliptical slice": lgp.EllipticalSlice(draws=1500),
     "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),

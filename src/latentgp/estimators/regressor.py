@@ -35,6 +35,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data, check_side_information
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
+from latentgp.validation import check_data
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -132,17 +133,17 @@ class GPRegressor(RegressorMixin, GPEstimator):
             censored: of survival times, 1 where there was no event until y; shape (N,).
         """
         data = self._rows(X, y, sample_weight, noise_variance, censored, reset=True)
-        merged = data.merged()
-        likelihood = self._chosen_for(merged)
+        rows = data.merged_rows()
+        likelihood = self._chosen_for(rows.merged)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
                 "use GPCountRegressor for counts, latentgp.fit for others."
             )
-        likelihood.check_targets(data.y)
+        check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
-        centre = _centre(merged) if likelihood.is_location else 0.0
-        return self._fit_model(data, merged, likelihood, centre)
+        centre = _centre(rows.merged) if likelihood.is_location else 0.0
+        return self._fit_model(rows, likelihood, centre)
 
     def partial_fit(
         self,
@@ -187,7 +188,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         else:
             X, y = self._validated(X, y, reset=reset, y_numeric=True)
         side = given(noise_variance=noise_variance, censored=censored)
-        return Data(X, y, weights=row_weights(weights, X), **side)
+        return Data.with_checked_inputs(X, y, row_weights(weights, X), **side)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

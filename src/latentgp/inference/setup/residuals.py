@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
-from latentgp.inference.setup.priors import robust_spread, spread_of
+from latentgp.inference.setup.priors import spread_of
 from latentgp.representations.dense import DensePosterior
 from latentgp.rows.data import Data
+from latentgp.rows.spread import robust_spread
 
 _FEWEST_ROWS = 20
 _GAIN_A_ROW, _GAIN = 0.02, 6.0
