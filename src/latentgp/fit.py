@@ -11,12 +11,10 @@ import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.errors import InputError
-from latentgp.methods.base import Method
-from latentgp.methods.choice import Choice, choose_method, usual_number_of_points
+from latentgp.methods.base import Method, check_method
+from latentgp.methods.choice import choose_for
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
-from latentgp.methods.stochastic import Stochastic
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
@@ -122,12 +120,11 @@ def fit(
         check_data(model.likelihood, data)
         rows = data.merged_rows()
     check_model(model, rows.merged.X)
+    reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = _chosen(model, rows.merged.size, source, searched)
-    else:
-        reason = "asked for"
-    _check_method(method, source, restarts, devices)
+        method, reason = choose_for(model, rows.merged.size, source, searched)
+    check_method(method, source is not None, restarts, devices is not None)
     frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     streaming_prior = method.streaming_prior
     if streaming_prior is None:
@@ -161,33 +158,3 @@ def fit(
     )
     with rows_over(devices):
         return method.run(problem.agreed()).warned_before(moved)
-
-
-def _chosen(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
-    """What "auto" means; rows that are read from a source are read in batches."""
-    if source is None:
-        choice = choose_method(model, rows)
-        return choice.in_batches_if_many(rows) if searched else choice
-    method, reason = choose_method(model, source.size, usual_number_of_points(model))
-    return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
-
-
-def _check_method(
-    method: Any, source: RowSource | None, restarts: int, devices: Sequence[Any] | None
-) -> None:
-    """Raise unless a method can do what is asked."""
-    if not isinstance(method, Method):
-        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
-    name = type(method).__name__
-    if source is not None and not method.reads_batches:
-        raise InputError(
-            f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "
-            "them in batches."
-        )
-    if devices is not None and not method.spreads_rows:
-        raise InputError(
-            f"{name} cannot spread rows over devices, which takes inducing points; leave devices "
-            "out, or use a method with Inducing(...)."
-        )
-    if restarts and not method.takes_restarts:
-        raise InputError(f"{name} takes no restarts; leave them out.")

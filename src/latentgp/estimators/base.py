@@ -119,7 +119,7 @@ class GPEstimator(BaseEstimator):
         model = starting_model(merged, likelihood, mean, self.kernel)
         reason = "asked for"
         method = self.method
-        if not isinstance(method, Method):
+        if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing)
             if self.method == "auto" and self.learn_hyperparameters and not self.restarts:
                 choice = choice.in_batches_if_many(merged.size)
@@ -142,7 +142,7 @@ class GPEstimator(BaseEstimator):
         posterior = self.posterior_
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)
-        if number is None and not isinstance(self.method, Method):
+        if number is None and isinstance(self.method, str):
             number = usual  # the first rows may have been few
         plain = self.method_.all_rows_at_once.through_points(None, number, usual)
         own: Any = dataclasses.replace(plain.representation, remembered=posterior.remembered())

@@ -253,7 +253,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
     def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
         """Of the first latent function, for likelihoods of y less that."""
-        if not (isinstance(self.posterior_, Posterior) and self.model_.likelihood.is_location):
+        if not (self.posterior_.is_gaussian and self.model_.likelihood.is_location):
             raise InputError(
                 f"return_cov needs one output that is a latent function and noise, and a posterior "
                 f"without draws, but this is {type(self.model_.likelihood).__name__} by "

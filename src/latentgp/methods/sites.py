@@ -68,6 +68,7 @@ class SiteMethod(Method):
     """A method whose posterior is Gaussian, by sites."""
 
     takes_restarts: ClassVar[bool] = True
+    makes_sites: ClassVar[bool] = True
 
     representation: eqx.AbstractVar[Representation]
 

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.augmentations import NegativeMultinomialPolyaGamma
 from latentgp.diagnostics import judge
 from latentgp.errors import InputError
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
@@ -22,7 +21,6 @@ from latentgp.inference.sites.profiled_bound import (
     initial_sites,
     posterior_given_sites,
 )
-from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
@@ -130,7 +128,7 @@ class Stochastic(Method):
                 "Stochastic(classes=...) keeps inducing points where they are and goes by "
                 "RobbinsMonro; leave learn_points out, and Adaptive."
             )
-        if self.classes is not None and not _draws_classes(self.method):
+        if self.classes is not None and not self.method.subsamples_classes:
             raise InputError(
                 "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
                 "nothing remembered, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
@@ -348,12 +346,3 @@ def _check_processes(source: RowSource) -> None:
             "The processes do not see the same rows; give all of them the same files, or the same "
             "arrays."
         )
-
-
-def _draws_classes(method: object) -> bool:
-    """Whether terms of other classes that are held are what this method makes of them."""
-    return (
-        isinstance(method, AugmentedVI)
-        and method.streaming_prior is None
-        and type(method.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
-    )
