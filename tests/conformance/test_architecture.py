@@ -10,6 +10,8 @@ import pytest
 
 import latentgp as lgp
 
+pytestmark = pytest.mark.quick
+
 ROOT = Path(lgp.__file__).parent
 SURFACES = ["cli", "demo", "estimators", "evaluation", "persistence", "tables", "testing"]
 # A module may import at its top from lower levels and from its own room, nothing else.

@@ -33,6 +33,8 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.supports import check_prior
 from problems import X, regression
 
+pytestmark = pytest.mark.quick
+
 MODEL = lgp.LatentGP(
     lgp.RBF(lengthscale=[0.5, 2.0]) + 0.3 * lgp.Matern(order=2.0).on(1), lgp.Gaussian(0.1)
 )
