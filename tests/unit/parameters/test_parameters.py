@@ -219,7 +219,7 @@ def test_a_prior_that_is_no_distribution_is_refused():
     """In a process of its own, where annotations are not checked, as a user's is."""
     program = """
 import latentgp as lgp
-from latentgp.parameters.base import ParameterSpace
+from latentgp.parameters.space import ParameterSpace
 ParameterSpace(lgp.RBF(), priors={"lengthscale": 3.0})
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
