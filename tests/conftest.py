@@ -39,13 +39,13 @@ _CORE = (
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
 
-from latentgp.runtime.compilation_cache import make_room_for_programs  # noqa: E402
+from latentgp.runtime import compilation_cache  # noqa: E402
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def few_compiled_programs():
     """Tests share what was compiled, as far as the memory maps of a process allow."""
-    make_room_for_programs()
+    compilation_cache.make_room_for_programs()
 
 
 @pytest.fixture
@@ -56,8 +56,9 @@ def x64():
 
 
 @pytest.fixture
-def compilations():
-    """The names of what JAX compiles while the test runs."""
+def compilations(monkeypatch):
+    """The names of what JAX compiles while the test runs, none of it because room had to be made."""
+    monkeypatch.setattr(compilation_cache, "_MOST_MAPS", Path("/nowhere"))
     seen = []
 
     def listen(event, duration, **details):
