@@ -57,7 +57,7 @@ def x64():
 
 @pytest.fixture
 def compilations(monkeypatch):
-    """The names of what JAX compiles while the test runs, none of it because room had to be made."""
+    """The names of what JAX compiles while the test runs; no room is made meanwhile."""
     monkeypatch.setattr(compilation_cache, "_MOST_MAPS", Path("/nowhere"))
     seen = []
 
