@@ -1,12 +1,11 @@
 """Python blocks of the README, the guides and CONTRIBUTING run, so do examples; links are right."""
 
 import csv
-import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
+import jax
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -20,17 +19,22 @@ PAGES = [
 NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 
 
-def run(code: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a file as a script in a folder of its own and gives what it prints."""
+
+    def run(path):
+        capsys.readouterr()
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    before = dict(jax.config.values)
+    yield run
+    for name, value in before.items():
+        if jax.config.values[name] != value:
+            jax.config.update(name, value)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +46,12 @@ def run(code: str, folder: Path) -> str:
     ],
     ids=lambda path: path.name,
 )
-def test_blocks_run(document, tmp_path):
+def test_blocks_run(document, run, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if document.name not in ("command-line.md", "cost.md"):
         assert blocks
-    printed = run("\n".join(blocks), tmp_path)
+    (tmp_path / "blocks.py").write_text("\n".join(blocks))
+    printed = run(tmp_path / "blocks.py")
     shown = re.findall(r"```text\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if shown:
         assert_printed(printed, "".join(shown))
@@ -127,5 +132,5 @@ def test_the_index_has_every_page():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_run(example, tmp_path):
-    run(example.read_text(), tmp_path)
+def test_examples_run(example, run):
+    run(example)

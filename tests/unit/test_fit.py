@@ -128,7 +128,10 @@ TEN = lgp.Inducing(10)
 @pytest.mark.parametrize(
     ("likelihood", "method"),
     [
-        (lgp.Gaussian(0.1), lgp.Stochastic(lgp.CollapsedVI(TEN), batch_size=100, epochs=2)),
+        pytest.param(
+            *(lgp.Gaussian(0.1), lgp.Stochastic(lgp.CollapsedVI(TEN), batch_size=100, epochs=2)),
+            marks=pytest.mark.quick,
+        ),
         (lgp.Softmax(3), lgp.Stochastic(lgp.VariationalInference(TEN), batch_size=100, epochs=2)),
         (
             lgp.LogisticSoftmax(3),
