@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
-import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
@@ -17,8 +15,6 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
@@ -31,8 +27,6 @@ from latentgp.validation import (
     as_key,
     check_arguments,
     check_data,
-    check_outputs_seen,
-    check_streaming_prior,
 )
 
 _SAMPLED_ROWS = 4_096
@@ -114,41 +108,25 @@ def fit(
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))
         data = source.sample(_SAMPLED_ROWS)
-    if isinstance(data, MergedRows):
-        rows = data
-    else:
+    if isinstance(data, Data):
         check_data(model.likelihood, data)
-        rows = data.merged_rows()
-    check_model(model, rows.merged.X)
+        data = data.merged_rows()
+    check_model(model, data.merged.X)
     reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = choose_for(model, rows.merged.size, source, searched)
+        method, reason = choose_for(model, data.merged.size, source, searched)
     check_method(method, source is not None, restarts, devices is not None)
-    frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
-    streaming_prior = method.streaming_prior
-    if streaming_prior is None:
-        check_outputs_seen(rows.merged)
-    else:
-        check_streaming_prior(streaming_prior, model.likelihood)
-        # What it says is about f less the prior mean.
-        frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
-    moved: tuple[str, ...] = ()
-    if learn_hyperparameters and isinstance(priors, Mapping):
-        model, moved = ParameterSpace(model, frozen=frozen, priors=priors).inside()
-        model = jax.tree.map(np.asarray, model)
     problem = Problem(
         model=model,
-        given=rows.given,
-        data=rows.merged,
-        origin=rows.origin,
+        rows=data,
         source=source,
         key=as_key(key),
         reason=reason,
         learn_hyperparameters=learn_hyperparameters,
         priors=priors,
-        frozen=frozen,
-        streaming_prior=streaming_prior,
+        frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
+        streaming_prior=method.streaming_prior,
         restarts=restarts,
         max_evaluations=max_evaluations,
         tolerance=tolerance,
@@ -156,5 +134,6 @@ def fit(
         checkpoint=checkpoint,
         input_names=input_names,
     )
+    problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
         return method.run(problem.agreed()).warned_before(moved)

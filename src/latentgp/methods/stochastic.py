@@ -201,7 +201,7 @@ class Stochastic(Method):
             bound_of_rows,
         )
 
-        model, key, source, held_out = problem.model, problem.key, problem.rows, None
+        model, key, source, held_out = problem.model, problem.key, problem.all_rows, None
         _check_processes(source)
         if self.held_out:
             source, held_out = source.split(self.held_out)
