@@ -8,6 +8,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from latentgp.methods.registry import table_of_methods
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
@@ -77,7 +79,10 @@ def test_the_first_page_is_short_and_shows_what_its_example_prints():
     ((example, shown),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
     assert len(example.splitlines()) <= 15
     assert shown.strip()
-    assert text.count("<!-- methods: begin -->") == text.count("<!-- methods: end -->") == 1
+    _, _, rest = text.partition("<!-- methods: begin -->\n")
+    table, end, _ = rest.partition("\n<!-- methods: end -->")
+    assert end
+    assert table == table_of_methods(), "write what table_of_methods() gives into README.md"
 
 
 def test_every_figure_of_the_summary_is_in_its_section_of_the_benchmarks():
