@@ -1,0 +1,323 @@
+"""The estimators' defaults beside simple baselines and other defaults, on twenty small tables.
+
+Held-out negative log predictive density (of numbers, with standard deviation one) or log loss (of
+classes), in nats a row, and the seconds of the fit. Five splits a set: four fifths of the rows, at
+most 1,000, to learn from, and at most 2,000 of the others held out. The baselines are
+scikit-learn's: Bayesian ridge or logistic regression, and the Gaussian process with one
+length-scale for all inputs (of classes by Laplace's approximation, one against the rest).
+`default` is what a user of the estimators gets; the other contestants are the priors and kernels
+that it was chosen among. All see the same standardised inputs, without columns that are constant
+among the training rows.
+
+Every fit is a line of `--results`; what is there already is not run again.
+"""
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from jax import numpy as jnp
+from numpyro.distributions import (
+    Distribution,
+    LogNormal,
+    MultivariateNormal,
+    MultivariateStudentT,
+    TransformedDistribution,
+    constraints,
+)
+from numpyro.distributions.transforms import ExpTransform
+from sklearn import datasets
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.linear_model import BayesianRidge, LogisticRegression
+
+import latentgp as lgp
+from contestant import class_scores, gaussian_scores
+from data import Split, load, regression_split_of, split_of
+from latentgp.inference.starts import median_distance
+from latentgp.parameters import parameter
+
+MOST_ROWS, MOST_TEST_ROWS, SPLITS = 1000, 2000, 5
+CLOSE = 0.01  # nats a row that the default may lose to the best baseline
+RESULTS = Path(__file__).parent / "results" / "baselines.jsonl"
+FILES = {  # of those that are not scikit-learn's own
+    "airfoil": "uci_airfoil",
+    "co2": "co2_monthly",
+    "wine white": "wine_white",
+    "breast ljubljana": "ratsch_breast_cancer",
+    "breast wisconsin": "breast_wisconsin",
+    "german": "ratsch_german",
+    "image": "ratsch_image",
+    "pima": "ratsch_diabetis",
+    "titanic": "ratsch_titanic",
+    "usps 3 or 5": "usps_3v5",
+}
+BUNDLED: dict[str, Callable[..., Any]] = {
+    "breast cancer": datasets.load_breast_cancer,
+    "diabetes": datasets.load_diabetes,
+    "wine": datasets.load_wine,
+}
+NUMBERS = (
+    *("motorcycle", "jura", "diabetes", "boston", "energy", "co2", "concrete", "airfoil"),
+    *("creep", "wine white"),
+)
+CLASSES = (
+    *("wine", "breast ljubljana", "breast cancer", "breast wisconsin", "vehicle", "pima"),
+    *("german", "usps 3 or 5", "titanic", "image"),
+)
+
+Scores: TypeAlias = dict[str, float]
+Options: TypeAlias = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--sets", nargs="+", choices=NUMBERS + CLASSES, default=NUMBERS + CLASSES)
+    parser.add_argument("--only", nargs="*", default=list(CONTESTANTS), help="contestants")
+    parser.add_argument("--splits", type=int, default=SPLITS)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    known = read(arguments.results)
+    for name, contestant in product(arguments.sets, arguments.only):
+        for seed in range(arguments.splits):
+            if (name, seed, contestant) not in known:
+                split = split_of_set(arguments.data_dir, name, seed)
+                result = {"set": name, "split": seed, "contestant": contestant}
+                result |= CONTESTANTS[contestant](split, name in CLASSES)
+                with arguments.results.open("a") as file:
+                    print(json.dumps(result), file=file)
+    print(table(read(arguments.results), arguments.sets))
+
+
+def split_of_set(data_dir: Path, name: str, seed: int) -> Split:
+    if name in BUNDLED:
+        X, y = BUNDLED[name](return_X_y=True)
+    else:
+        X, y = load(data_dir, FILES.get(name, name))
+    if y.ndim > 1:
+        y = y[:, 0]  # cadmium, of seven metals
+    there = np.isfinite(X).all(axis=1)
+    X, y = X[there], y[there]
+    rows = min(round(0.8 * len(y)), MOST_ROWS)
+    if name in CLASSES:
+        split = split_of(X, y, rows, MOST_TEST_ROWS, seed)
+    else:
+        split = regression_split_of(X, y, rows, seed)
+    varies = np.ptp(split.X, axis=0) > 0
+    return Split(
+        split.X[:, varies],
+        split.y,
+        split.X_test[:MOST_TEST_ROWS, varies],
+        split.y_test[:MOST_TEST_ROWS],
+    )
+
+
+def linear(split: Split, classes: bool) -> Scores:
+    """Bayesian ridge, or logistic regression."""
+    started = perf_counter()
+    if classes:
+        model = LogisticRegression(max_iter=10_000).fit(split.X, split.y)
+        return of_classes(split, model.predict_proba(split.X_test), perf_counter() - started)
+    model = BayesianRidge().fit(split.X, split.y)
+    return of_numbers(split, *model.predict(split.X_test, True), perf_counter() - started)
+
+
+def isotropic(split: Split, classes: bool) -> Scores:
+    """scikit-learn's process, its defaults but for a variance and a noise to learn."""
+    started = perf_counter()
+    kernel = ConstantKernel() * RBF(split.X.shape[1] ** 0.5)
+    if classes:
+        model = GaussianProcessClassifier(kernel, random_state=0).fit(split.X, split.y)
+        return of_classes(split, model.predict_proba(split.X_test), perf_counter() - started)
+    model = GaussianProcessRegressor(kernel + WhiteKernel(0.1), random_state=0)
+    model.fit(split.X, split.y)
+    seconds = perf_counter() - started
+    evidence = {"log_evidence": model.log_marginal_likelihood_value_}
+    return of_numbers(split, *model.predict(split.X_test, return_std=True), seconds) | evidence
+
+
+def ours(options: Callable[[Split, bool], Options]) -> Callable[[Split, bool], Scores]:
+    """An estimator with what some options say."""
+
+    def run(split: Split, classes: bool) -> Scores:
+        started = perf_counter()
+        kind = lgp.GPClassifier if classes else lgp.GPRegressor
+        fitted = kind(random_state=0, **options(split, classes)).fit(split.X, split.y)
+        seconds = perf_counter() - started
+        more = {
+            "log_evidence": fitted.posterior_.log_evidence.value,
+            "evaluations": fitted.diagnostics_.evaluations,
+        }
+        if classes:
+            return of_classes(split, fitted.predict_proba(split.X_test), seconds) | more
+        return of_numbers(split, *fitted.predict(split.X_test, return_std=True), seconds) | more
+
+    return run
+
+
+def of_classes(split: Split, probabilities: np.ndarray, seconds: float) -> Scores:
+    scores = class_scores(split.y_test, probabilities)
+    return {"loss": scores["log_loss"], "error": scores["error"], "seconds": seconds}
+
+
+def of_numbers(split: Split, mean: np.ndarray, deviation: np.ndarray, seconds: float) -> Scores:
+    scores = gaussian_scores(split.y_test, mean, deviation**2)
+    return {"loss": scores["nlpd"], "error": scores["rmse"], "seconds": seconds}
+
+
+class LinearInLengthscales(lgp.Kernel):
+    """Linear functions whose slopes are measured in the length-scales of an RBF beside them."""
+
+    rbf: lgp.RBF
+    share: Any = parameter(constraints.positive, role="factor", default=0.3)
+
+    def __call__(self, x: Any, z: Any) -> Any:
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, X: Any, Z: Any) -> Any:
+        linear = (X / self.rbf.lengthscale) @ (Z / self.rbf.lengthscale).T
+        return self.rbf.gram(X, Z) + self.share * self.rbf.variance * linear
+
+    def diagonal(self, X: Any) -> Any:
+        squared = jnp.sum((X / self.rbf.lengthscale) ** 2, axis=1)
+        return self.rbf.diagonal(X) + self.share * self.rbf.variance * squared
+
+
+Prior: TypeAlias = Callable[[int, float], Distribution]
+
+
+def separate(longer: float = 1.0) -> Prior:
+    """Each length-scale by itself, `longer` sqrt(D) give or take a factor of 5.7 (today's at 1)."""
+    return lambda columns, typical: LogNormal(
+        np.full(columns, np.log(longer * typical)), 3**0.5
+    )
+
+
+def shrunk(own: float, longer: float = 1.0) -> Prior:
+    """In part the same for all inputs: logarithms with a deviation of sqrt(3), and their own."""
+
+    def prior(columns: int, typical: float) -> Distribution:
+        covariance = 3 + own**2 * np.eye(columns)
+        centre = np.full(columns, np.log(longer * typical))
+        return TransformedDistribution(MultivariateNormal(centre, covariance), ExpTransform())
+
+    return prior
+
+
+def adaptively_shrunk(own: float, degrees_of_freedom: float) -> Prior:
+    """The same with Student's law: the more inputs differ, the less is one more worth."""
+
+    def prior(columns: int, typical: float) -> Distribution:
+        lower = np.linalg.cholesky(3 + own**2 * np.eye(columns))
+        law = MultivariateStudentT(degrees_of_freedom, np.full(columns, np.log(typical)), lower)
+        return TransformedDistribution(law, ExpTransform())
+
+    return prior
+
+
+def of(
+    prior: Prior | None, kind: Literal["", "linear", "slopes", "in lengthscales"] = ""
+) -> Callable[[Split, bool], Options]:
+    """An RBF with a length-scale an input, or without a prior one for all, and a linear part.
+
+    A linear part has one variance of slopes, one an input with `slopes`, or is measured in
+    length-scales.
+    """
+
+    def options(split: Split, classes: bool) -> Options:
+        columns = split.X.shape[1]
+        start = median_distance(split.X, None)
+        variance = 4.0 if classes else 1.0
+        rbf = lgp.RBF(start if prior is None else np.full(columns, start), variance)
+        priors, path = {}, "kernel."
+        kernel: lgp.Kernel = rbf
+        slope = 0.3 * variance / columns
+        if kind == "linear":
+            kernel, path = rbf + lgp.Linear(slope), "kernel.parts[0]."
+            priors = {"kernel.parts[1].variance": LogNormal(np.log(slope), 2.0)}
+        elif kind == "slopes":
+            kernel, path = rbf + lgp.Linear(np.full(columns, slope)), "kernel.parts[0]."
+            law = MultivariateNormal(np.full(columns, np.log(slope)), 4 + np.eye(columns))
+            priors = {"kernel.parts[1].variance": TransformedDistribution(law, ExpTransform())}
+        elif kind == "in lengthscales":
+            kernel, path = LinearInLengthscales(rbf), "kernel.rbf."
+            priors = {"kernel.share": LogNormal(np.log(0.3), 2.0)}
+        if prior is not None:
+            priors[f"{path}lengthscale"] = prior(columns, columns**0.5)
+        return {"kernel": kernel, "priors": priors}
+
+    return options
+
+
+CONTESTANTS: Mapping[str, Callable[[Split, bool], Scores]] = {
+    "linear": linear,
+    "isotropic": isotropic,
+    "default": ours(lambda split, classes: {}),
+} | {
+    name: ours(options)
+    for name, options in {
+        "separate": of(separate()),
+        "separate, longer": of(separate(np.exp(2**0.5))),
+        "shrunk to 1": of(shrunk(1.0)),
+        "shrunk to 0.5": of(shrunk(0.5)),
+        "shrunk to 0.35": of(shrunk(0.35)),
+        "shrunk adaptively": of(adaptively_shrunk(0.35, 4.0)),
+        "tied": of(None),
+        "with linear": of(separate(), "linear"),
+        "tied with linear": of(None, "linear"),
+        "shrunk to 0.5 with linear": of(shrunk(0.5), "linear"),
+        "shrunk to 0.5 with slopes": of(shrunk(0.5), "slopes"),
+        "shrunk to 0.5 with own linear": of(shrunk(0.5), "in lengthscales"),
+        "adaptively with linear": of(adaptively_shrunk(0.35, 4.0), "linear"),
+    }.items()
+}
+
+
+def read(path: Path) -> dict[tuple[str, int, str], Scores]:
+    """What was run, by set, split and contestant."""
+    if not path.exists():
+        return {}
+    lines = map(json.loads, path.read_text().splitlines())
+    return {(line["set"], line["split"], line["contestant"]): line for line in lines}
+
+
+def table(known: Mapping[tuple[str, int, str], Scores], sets: tuple[str, ...]) -> str:
+    """Means over the splits that all contestants of a set have; the last lines compare defaults."""
+    names = [c for c in CONTESTANTS if any(key[2] == c for key in known)]
+    means: dict[str, dict[str, tuple[float, float]]] = {}
+    for name in sets:
+        means[name] = {}
+        for contestant in names:
+            runs = [known[key] for s in range(SPLITS) if (key := (name, s, contestant)) in known]
+            if runs:
+                means[name][contestant] = (
+                    float(np.mean([run["loss"] for run in runs])),
+                    float(np.mean([run["seconds"] for run in runs])),
+                )
+    lines = [["set", *names]]
+    for name in sets:
+        cells = [means[name].get(contestant) for contestant in names]
+        lines.append([name, *("-" if c is None else f"{c[0]:.4f} ({c[1]:.1f})" for c in cells)])
+    good, average, time = ["within 0.01"], ["mean"], ["seconds"]
+    for contestant in names:
+        there = [means[name] for name in sets if contestant in means[name]]
+        best = [min(m["linear"][0], m["isotropic"][0]) for m in there]
+        losses = [m[contestant][0] for m in there]
+        close = sum(loss <= b + CLOSE for loss, b in zip(losses, best, strict=True))
+        good.append(f"{close} of {len(there)}")
+        average.append(f"{np.mean(losses):.4f}")
+        time.append(f"{np.mean([m[contestant][1] for m in there]):.1f}")
+    lines += [good, average, time]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()
