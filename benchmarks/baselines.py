@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from jax import numpy as jnp
@@ -28,6 +28,8 @@ from numpyro.distributions import (
     LogNormal,
     MultivariateNormal,
     MultivariateStudentT,
+    Normal,
+    StudentT,
     TransformedDistribution,
     constraints,
 )
@@ -40,8 +42,8 @@ from sklearn.linear_model import BayesianRidge, LogisticRegression
 import latentgp as lgp
 from contestant import class_scores, gaussian_scores
 from data import Split, load, regression_split_of, split_of
-from latentgp.inference.starts import median_distance
-from latentgp.parameters import parameter
+from latentgp.inference.setup.initial_model import median_distance
+from latentgp.parameters.base import parameter
 
 MOST_ROWS, MOST_TEST_ROWS, SPLITS = 1000, 2000, 5
 CLOSE = 0.01  # nats a row that the default may lose to the best baseline
@@ -222,6 +224,29 @@ def adaptively_shrunk(own: float, degrees_of_freedom: float) -> Prior:
     return prior
 
 
+class HeavyTailed(Distribution):
+    """Logarithms around their own mean, which is normal, by independent laws of Student."""
+
+    arg_constraints: ClassVar = {"loc": constraints.real_vector, "scale": constraints.positive}
+    support = constraints.independent(constraints.positive, 1)
+
+    def __init__(self, loc: Any, scale: Any, *, validate_args: bool | None = None):
+        self.loc, self.scale = loc, scale
+        super().__init__((), np.shape(loc), validate_args=validate_args)
+
+    def log_prob(self, value: Any) -> Any:
+        logarithm = jnp.log(value) - self.loc
+        mean = jnp.mean(logarithm)
+        of_mean = Normal(0.0, 3**0.5).log_prob(mean)
+        own = jnp.sum(StudentT(3.0, 0.0, self.scale).log_prob(logarithm - mean))
+        return of_mean + own - jnp.sum(jnp.log(value))
+
+
+def heavy_tailed(scale: float) -> Prior:
+    """Most length-scales are alike, and a few much longer."""
+    return lambda columns, typical: HeavyTailed(np.full(columns, np.log(typical)), scale)
+
+
 def of(
     prior: Prior | None, kind: Literal["", "linear", "slopes", "in lengthscales"] = ""
 ) -> Callable[[Split, bool], Options]:
@@ -269,6 +294,8 @@ CONTESTANTS: Mapping[str, Callable[[Split, bool], Scores]] = {
         "shrunk to 0.5": of(shrunk(0.5)),
         "shrunk to 0.35": of(shrunk(0.35)),
         "shrunk adaptively": of(adaptively_shrunk(0.35, 4.0)),
+        "shrunk, heavy tails": of(heavy_tailed(0.35)),
+        "shrunk to 0.5, heavy tails": of(heavy_tailed(0.5)),
         "tied": of(None),
         "with linear": of(separate(), "linear"),
         "tied with linear": of(None, "linear"),

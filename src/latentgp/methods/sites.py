@@ -12,8 +12,9 @@ from jaxtyping import Float
 
 from latentgp.diagnostics import judge
 from latentgp.errors import InputError
-from latentgp.inference.setup.priors import search_bounds, stretched_start
+from latentgp.inference.setup.priors import rough_start, search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
+<<<<<<< HEAD
 from latentgp.inference.sites.hyperparameters import Learned, learn
 from latentgp.inference.sites.profiled_bound import (
     Converged,
@@ -21,6 +22,10 @@ from latentgp.inference.sites.profiled_bound import (
     initial_sites,
     model_at,
 )
+=======
+from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Opening, learn
+from latentgp.inference.sites.profiled_bound import Settled, initial_sites, model_at, settle
+>>>>>>> 1e4b2bb (Length-scales are shrunk to each other by the weak priors, and regression starts in the better of two modes)
 from latentgp.inference.sites.search import Driver
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
@@ -135,18 +140,27 @@ class SiteMethod(Method):
         )
         learned = None
         if space.size:
-            searched, second = rows, None
+            searched, opening, second = rows, None, None
             if short is not None:
                 searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
+<<<<<<< HEAD
             elif algorithm.rule.sites_are_fixed(
                 model.likelihood
             ):  # else a second run takes too long
+=======
+            elif algorithm.rule.is_exact(model.likelihood):  # else further runs take too long
+>>>>>>> 1e4b2bb (Length-scales are shrunk to each other by the weak priors, and regression starts in the better of two modes)
                 second = stretched_start(space, scale)
+                other = rough_start(space)
+                if other is not None:
+                    part = data.evenly(OPENING_ROWS).padded(number_of_shards()).to_device()
+                    opening = Opening(other, part)
             learned = learn(
                 algorithm,
                 space,
                 searched,
                 bounds=bounds,
+                opening=opening,
                 second=second,
                 restarts=problem.restarts,
                 tolerance=problem.tolerance,
