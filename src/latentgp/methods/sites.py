@@ -151,10 +151,10 @@ class SiteMethod(Method):
             elif algorithm.rule.is_exact(model.likelihood):  # else further runs take too long
 >>>>>>> 1e4b2bb (Length-scales are shrunk to each other by the weak priors, and regression starts in the better of two modes)
                 second = stretched_start(space, scale)
-                other = rough_start(space)
+                part = data.evenly(OPENING_ROWS)
+                other = rough_start(space, scale, part.X)
                 if other is not None:
-                    part = data.evenly(OPENING_ROWS).padded(number_of_shards()).to_device()
-                    opening = Opening(other, part)
+                    opening = Opening(other, part.padded(number_of_shards()).to_device())
             learned = learn(
                 algorithm,
                 space,

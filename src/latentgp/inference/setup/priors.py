@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, Normal, constraints
 from numpyro.distributions.transforms import biject_to
+from scipy.spatial.distance import pdist, squareform
 
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
@@ -18,7 +19,9 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
 _BOUND_FACTOR = 1e5
-_ROUGHER, _LESS_NOISE = 0.3, 0.1
+# Of the second start: length-scales in distances of nearest neighbours, but at most a share of the
+# first's, and noise variances in the first's.
+_NEIGHBOURS, _ROUGHER, _LESS_NOISE = 2.0, 0.3, 0.1
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 _LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
@@ -97,7 +100,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         if info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
-            priors[path] = _of_lengthscales(np.log(typical))
+            priors[path] = _of_lengthscales(np.asarray(typical))
         elif info.role == "variance":
             priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
         elif info.role == "factor":
@@ -128,7 +131,7 @@ def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distri
         if isinstance(prior, LogNormal):
             moved[path] = LogNormal(np.log(known[path].value), prior.scale)
         elif isinstance(prior, SharedLogNormal):
-            moved[path] = _of_lengthscales(np.log(known[path].value))
+            moved[path] = _of_lengthscales(np.asarray(known[path].value))
     return moved
 
 
@@ -150,15 +153,18 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values))
 
 
-def rough_start(space: ParameterSpace) -> Float[np.ndarray, "P"] | None:
+def rough_start(
+    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "P"] | None:
     """A second start, of rough functions with little noise, beside the model's own.
 
     Evidences of regression have two modes, that one and smooth functions with much noise
-    (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. None where no
-    length-scale is learned.
+    (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. Length-scales are
+    shortened by what makes the median distance of some rows twice that of nearest neighbours. None
+    where no length-scale is learned.
     """
     known = parameters(space.model)
-    factors = {"lengthscale": _ROUGHER, "noise_variance": _LESS_NOISE}
+    factors = {"lengthscale": _roughness(X / scale.inputs), "noise_variance": _LESS_NOISE}
     values = {
         path: np.asarray(known[path].value) * factor
         for path in space.paths
@@ -167,6 +173,18 @@ def rough_start(space: ParameterSpace) -> Float[np.ndarray, "P"] | None:
     if not any(known[path].role == "lengthscale" for path in values):
         return None
     return space.to_vector(replace_unchecked(space.model, values))
+
+
+def _roughness(X: Float[np.ndarray, "N D"]) -> float:
+    """Two distances of nearest neighbours over the median distance, or a share if that is less."""
+    distances = pdist(X)
+    apart = distances[distances > 0]
+    if not apart.size:
+        return _ROUGHER
+    distances = squareform(np.where(distances > 0, distances, np.inf))
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.median(distances.min(axis=1))
+    return float(min(_ROUGHER, _NEIGHBOURS * nearest / np.median(apart)))
 
 
 def search_bounds(
@@ -198,12 +216,12 @@ def search_bounds(
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
-def _of_lengthscales(logarithms: Float[np.ndarray, "*S"]) -> Distribution:
-    """The prior around some logarithms: each has a deviation of sqrt(3), several little of it."""
-    if logarithms.size < 2:
-        return LogNormal(logarithms, np.sqrt(_LENGTHSCALES))
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+    """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
+    if medians.size < 2:
+        return LogNormal(np.log(medians), np.sqrt(_LENGTHSCALES))
     shared = np.sqrt(_LENGTHSCALES - _OWN_LENGTHSCALE**2)
-    return SharedLogNormal(logarithms, shared, _OWN_LENGTHSCALE)
+    return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
 
 
 def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
