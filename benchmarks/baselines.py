@@ -1,8 +1,8 @@
 """The estimators' defaults beside simple baselines and other defaults, on twenty small tables.
 
 Held-out negative log predictive density (of numbers, with standard deviation one) or log loss (of
-classes), in nats a row, and the processor's seconds of the fit. Five splits a set: four fifths of the rows, at
-most 1,000, to learn from, and at most 2,000 of the others held out. The baselines are
+classes), in nats a row, and the seconds of processor of the fit. Five splits a set: four fifths of
+the rows, at most 1,000, to learn from, and at most 2,000 of the others held out. The baselines are
 scikit-learn's: Bayesian ridge or logistic regression, and the Gaussian process with one
 length-scale for all inputs (of classes by Laplace's approximation, one against the rest).
 `default` is what a user of the estimators gets; the other contestants are the priors and kernels
@@ -15,7 +15,7 @@ Every fit is a line of `--results`; what is there already is not run again.
 import argparse
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from time import process_time
@@ -95,7 +95,7 @@ def main() -> None:
                 result |= CONTESTANTS[contestant](split, name in CLASSES)
                 with arguments.results.open("a") as file:
                     print(json.dumps(result), file=file)
-    print(table(read(arguments.results), arguments.sets))
+    print(table(read(arguments.results), arguments.sets, arguments.only))
 
 
 def split_of_set(data_dir: Path, name: str, seed: int, most_rows: int = MOST_ROWS) -> Split:
@@ -197,9 +197,7 @@ Prior: TypeAlias = Callable[[int, float], Distribution]
 
 def separate(longer: float = 1.0) -> Prior:
     """Each length-scale by itself, `longer` sqrt(D) give or take a factor of 5.7 (today's at 1)."""
-    return lambda columns, typical: LogNormal(
-        np.full(columns, np.log(longer * typical)), 3**0.5
-    )
+    return lambda columns, typical: LogNormal(np.full(columns, np.log(longer * typical)), 3**0.5)
 
 
 def shrunk(own: float, longer: float = 1.0) -> Prior:
@@ -315,34 +313,38 @@ def read(path: Path) -> dict[tuple[str, int, str], Scores]:
     return {(line["set"], line["split"], line["contestant"]): line for line in lines}
 
 
-def table(known: Mapping[tuple[str, int, str], Scores], sets: tuple[str, ...]) -> str:
-    """Means over the splits that all contestants of a set have; the last lines compare defaults."""
-    names = [c for c in CONTESTANTS if any(key[2] == c for key in known)]
-    means: dict[str, dict[str, tuple[float, float]]] = {}
+def table(
+    known: Mapping[tuple[str, int, str], Scores], sets: Sequence[str], contestants: Sequence[str]
+) -> str:
+    """Mean losses over all splits; at the end what contestants that ran on all sets come to."""
+    means = {
+        (name, contestant): tuple(
+            float(np.mean([run[column] for run in runs])) for column in ("loss", "seconds")
+        )
+        for name, contestant in product(sets, CONTESTANTS)
+        if len(runs := [r for key, r in known.items() if key[::2] == (name, contestant)]) == SPLITS
+    }
+    best = {
+        name: min(means[name, baseline][0] for baseline in ("linear", "isotropic")) for name in sets
+    }
+    names = [c for c in contestants if any((name, c) in means for name in sets)]
+    lines = [["set", *names], ["---"] * (len(names) + 1)]
     for name in sets:
-        means[name] = {}
-        for contestant in names:
-            runs = [known[key] for s in range(SPLITS) if (key := (name, s, contestant)) in known]
-            if runs:
-                means[name][contestant] = (
-                    float(np.mean([run["loss"] for run in runs])),
-                    float(np.mean([run["seconds"] for run in runs])),
-                )
-    lines = [["set", *names]]
-    for name in sets:
-        cells = [means[name].get(contestant) for contestant in names]
-        lines.append([name, *("-" if c is None else f"{c[0]:.4f} ({c[1]:.1f})" for c in cells)])
-    good, average, time = ["within 0.01"], ["mean"], ["seconds"]
+        pairs = [means.get((name, contestant)) for contestant in names]
+        lines.append([name, *("" if pair is None else f"{pair[0]:.4f}" for pair in pairs)])
+    good, average, time = ["within 0.01 of the better baseline"], ["mean"], ["seconds"]
     for contestant in names:
-        there = [means[name] for name in sets if contestant in means[name]]
-        best = [min(m["linear"][0], m["isotropic"][0]) for m in there]
-        losses = [m[contestant][0] for m in there]
-        close = sum(loss <= b + CLOSE for loss, b in zip(losses, best, strict=True))
-        good.append(f"{close} of {len(there)}")
-        average.append(f"{np.mean(losses):.4f}")
-        time.append(f"{np.mean([m[contestant][1] for m in there]):.1f}")
-    lines += [good, average, time]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        pairs = [means.get((name, contestant)) for name in sets]
+        if None in pairs:
+            cells = ("", "", "")
+        else:
+            losses, seconds = np.transpose(pairs)
+            limits = [best[name] + CLOSE for name in sets]
+            close = int(np.sum(losses <= limits))
+            cells = f"{close} of {len(sets)}", f"{losses.mean():.4f}", f"{seconds.mean():.1f}"
+        for line, cell in zip((good, average, time), cells, strict=True):
+            line.append(cell)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [*lines, good, average, time])
 
 
 if __name__ == "__main__":

@@ -77,8 +77,8 @@ def test_frozen_parameters_are_not_learned():
 def test_restarts_are_never_worse_than_the_first_run():
     first = lgp.fit(regression(), DATA, key=KEY)
     more = lgp.fit(regression(), DATA, key=KEY, restarts=3)
-    assert set(more.history.restart) == {0, 1, 2, 3}
-    alone = more.history.restart == 0
+    assert set(more.history.restart[more.history.restart >= 0]) == {0, 1, 2, 3}
+    alone = more.history.restart <= 0
     np.testing.assert_array_equal(more.history.value[alone], first.history.value)
     assert more.history.value.max() >= first.history.value.max()
     chosen = more.history.bound[more.history.value.argmax()]
@@ -346,7 +346,7 @@ def test_a_key_may_be_of_the_older_kind_and_is_no_number():
 
 def test_reaching_max_evaluations_is_said():
     result = lgp.fit(regression(), DATA, key=KEY, max_evaluations=3)
-    assert len(result.history.value) == 3
+    assert np.sum(result.history.restart == 0) == 3
     assert not result.diagnostics.converged
     assert "max_evaluations=3" in result.diagnostics.verdict
 

@@ -160,15 +160,15 @@ def rough_start(
 
     Evidences of regression have two modes, that one and smooth functions with much noise
     (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. Length-scales are
-    shortened by what makes the median distance of some rows twice that of nearest neighbours. None
-    where no length-scale is learned.
+    shortened by what makes the median distance of some rows twice that of nearest neighbours; what
+    has bounds by its prior stays. None where no length-scale is learned.
     """
     known = parameters(space.model)
     factors = {"lengthscale": _roughness(X / scale.inputs), "noise_variance": _LESS_NOISE}
     values = {
         path: np.asarray(known[path].value) * factor
         for path in space.paths
-        if (factor := factors.get(known[path].role))
+        if (factor := factors.get(known[path].role)) and path not in space.narrowed
     }
     if not any(known[path].role == "lengthscale" for path in values):
         return None

@@ -29,12 +29,14 @@ class SharedLogNormal(Distribution):
         True
     """
 
-    arg_constraints: ClassVar = {
+    arg_constraints: ClassVar = {  # pyright: ignore[reportIncompatibleVariableOverride]
         "loc": constraints.real_vector,
         "shared_scale": constraints.positive,
         "own_scale": constraints.positive,
     }
-    support = constraints.independent(constraints.positive, 1)
+    support = constraints.independent(  # pyright: ignore
+        constraints.positive, 1
+    )
 
     def __init__(
         self, loc: Any, shared_scale: Any, own_scale: Any, *, validate_args: bool | None = None
@@ -49,7 +51,9 @@ class SharedLogNormal(Distribution):
         own = jax.random.normal(key_own, (*sample_shape, *self.event_shape))
         return jnp.exp(self.loc + self.shared_scale * shared + self.own_scale * own)
 
-    def log_prob(self, value: Float[Array, "*S D"]) -> Float[Array, "*S"]:
+    def log_prob(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, value: Float[Array, "*S D"]
+    ) -> Float[Array, "*S"]:
         """Log density: covariance own_scale^2 I + shared_scale^2 1 1', inverted by its rank one."""
         logarithm = jnp.log(value)
         residual, size = logarithm - self.loc, self.event_shape[0]

@@ -29,7 +29,7 @@ THINNED_RUN = -1
 # Two starts: a short run from each on few rows, numbered from here downwards.
 _OPENING_EVALUATIONS = 15
 _CLEARLY = 1.0  # nats
-OPENING_ROWS = 500
+OPENING_ROWS = 1000
 _FIRST_OPENING_RUN = -2
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
@@ -97,7 +97,7 @@ def learn(
         else:
             start, first_step = first, _FIRST_STEP
             if opening is not None:
-                start, first_step = runs.opened(first, opening)
+                start, first_step = runs.opened(first, opening, data)
             sites = initial_sites(algorithm, space.model, data)
         if stored is not None and driver.has_reached(0):
             sites = stored
@@ -211,12 +211,13 @@ class _Runs:
         return self.sites
 
     def opened(
-        self, first: Float[np.ndarray, "P"], opening: Opening
+        self, first: Float[np.ndarray, "P"], opening: Opening, data: Data
     ) -> tuple[Float[np.ndarray, "P"], float]:
         """Where the long run starts, and how long its first step is.
 
-        At the first start, unless a short run from the other one ends clearly higher: where two
-        runs find the same mode of a part of the rows, their ends are no better a start.
+        A short run from the other start has to end clearly higher than one from the first. If it
+        does not, and both looked at a part of the rows, the long run begins at the first start
+        again: two runs in the same mode of a part end at no better place for all rows.
         """
         ends = []
         for number, start in enumerate((first, opening.other)):
@@ -224,8 +225,9 @@ class _Runs:
             sites = initial_sites(self._algorithm, self._space.model, opening.rows)
             self.one(start, opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
             ends.append(self._driver.best(run))
-        if ends[1].value > ends[0].value + _CLEARLY:
-            return ends[1].vector, _FIRST_STEP_AFTER_THINNED
+        is_other = ends[1].value > ends[0].value + _CLEARLY
+        if is_other or opening.rows.size == data.size:
+            return ends[is_other].vector, _FIRST_STEP_AFTER_THINNED
         return first, _FIRST_STEP
 
     def on_thinned_rows(

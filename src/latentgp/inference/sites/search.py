@@ -39,7 +39,7 @@ class Progress(NamedTuple):
         best: the bound at the best hyper-parameters of this run so far (those of the greatest
             bound plus log prior), in nats.
         seconds: since the start of the fit.
-        restart: 0 for the first run, -1 for one on thinned rows that goes before it.
+        restart: 0 for the first run, below for those on a part of the rows that go before it.
     """
 
     evaluations: int
@@ -61,7 +61,7 @@ class Driver:
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
     Args:
-        max_evaluations: of each run.
+        max_evaluations: of each run on all rows.
         driving: limits, callback, progress line, checkpoint.
     """
 
@@ -105,13 +105,14 @@ class Driver:
         Args:
             vector: where the run wants the bound.
             run: number of the run.
-            at_most: how many evaluations it may make, if fewer than `max_evaluations`.
+            at_most: how many evaluations it may make, if not `max_evaluations` (which may be others
+                when a search is resumed).
 
         Raises:
             EndRun: the run has made all its evaluations.
             InputError: the checkpoint's next evaluation was made elsewhere.
         """
-        limit = min(self.max_evaluations, at_most or self.max_evaluations)
+        limit = at_most or self.max_evaluations
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
