@@ -14,18 +14,13 @@ from latentgp.diagnostics import judge
 from latentgp.errors import InputError
 from latentgp.inference.setup.priors import rough_start, search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
-<<<<<<< HEAD
-from latentgp.inference.sites.hyperparameters import Learned, learn
+from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Opening, learn
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge,
     initial_sites,
     model_at,
 )
-=======
-from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Opening, learn
-from latentgp.inference.sites.profiled_bound import Settled, initial_sites, model_at, settle
->>>>>>> 1e4b2bb (Length-scales are shrunk to each other by the weak priors, and regression starts in the better of two modes)
 from latentgp.inference.sites.search import Driver
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
@@ -143,13 +138,7 @@ class SiteMethod(Method):
             searched, opening, second = rows, None, None
             if short is not None:
                 searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
-<<<<<<< HEAD
-            elif algorithm.rule.sites_are_fixed(
-                model.likelihood
-            ):  # else a second run takes too long
-=======
-            elif algorithm.rule.is_exact(model.likelihood):  # else further runs take too long
->>>>>>> 1e4b2bb (Length-scales are shrunk to each other by the weak priors, and regression starts in the better of two modes)
+            elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale)
                 part = data.evenly(OPENING_ROWS)
                 other = rough_start(space, scale, part.X)

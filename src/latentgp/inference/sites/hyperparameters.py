@@ -27,7 +27,7 @@ _THINNED_EVALUATIONS = 20
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Two starts: a short run from each on few rows, numbered from here downwards.
-_OPENING_EVALUATIONS = 15
+_OPENING_EVALUATIONS = 8
 _CLEARLY = 1.0  # nats
 OPENING_ROWS = 1000
 _FIRST_OPENING_RUN = -2
