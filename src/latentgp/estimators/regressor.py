@@ -65,8 +65,9 @@ class GPRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression with calibrated intervals.
 
     Args:
-        kernel: its values are where the search starts, in the units of the data; None is an
-            RBF with one length-scale an input, started at the median distance.
+        kernel: its values are where the search starts, in the units of the data (with Gaussian
+            noise also at shorter length-scales; the better one goes on); None is an RBF with one
+            length-scale an input, started at the median distance.
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
