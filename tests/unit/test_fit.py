@@ -287,7 +287,8 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
     lgp.fit(regression(), DATA, key=KEY, verbose=1, max_evaluations=2)
     lgp.fit(regression(), DATA, key=KEY, method=lgp.GibbsSampling(draws=10, warmup=0), verbose=1)
     told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("learning hyper-parameters: evaluation 1 of at most 2, bound -")
+    beginning = "learning hyper-parameters in a short first run: evaluation 1 of at most 8, bound -"
+    assert told[0].startswith(beginning)
     assert told[-1].startswith("sampling: getting ready")
 
 

@@ -70,6 +70,7 @@ class Driver:
         self.driving, self._line = driving, ProgressLine(driving.verbose)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
+        self._limit = max_evaluations  # of the run that is on
         self._started = driving.started
 
     def recall(self) -> GaussianSites | None:
@@ -112,7 +113,7 @@ class Driver:
             EndRun: the run has made all its evaluations.
             InputError: the checkpoint's next evaluation was made elsewhere.
         """
-        limit = at_most or self.max_evaluations
+        limit = self._limit = at_most or self.max_evaluations
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
@@ -188,11 +189,11 @@ class Driver:
         self._line.close()
 
     def _show(self, progress: Progress) -> None:
-        stage = " on a part of the rows" if progress.restart < 0 else ""
+        stage = " in a short first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
         self._line.show(
             f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
-            f"most {self.max_evaluations}, bound {progress.bound:,.2f} nats, best "
+            f"most {self._limit}, bound {progress.bound:,.2f} nats, best "
             f"{progress.best:,.2f}, {progress.seconds:.0f} s",
             progress.seconds,
         )
