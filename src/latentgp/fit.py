@@ -69,7 +69,7 @@ def fit(
             in the support of its prior; a start outside is moved into it, with a warning.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
-        max_evaluations: of the bound, each run; `Stochastic` has its epochs instead.
+        max_evaluations: of the bound, each run on all rows; `Stochastic` has its epochs instead.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on;
             `Stochastic` has one of its own.

@@ -65,8 +65,9 @@ class GPRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression with calibrated intervals.
 
     Args:
-        kernel: its values are where the search starts, in the units of the data; None is an
-            RBF with one length-scale an input, started at the median distance.
+        kernel: its values are where the search starts, in the units of the data (with Gaussian
+            noise also at shorter length-scales; the better one goes on); None is an RBF with one
+            length-scale an input, started at the median distance.
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
@@ -84,7 +85,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
             "weak" and None as in `latentgp.fit`.
         frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.

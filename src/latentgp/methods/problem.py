@@ -41,7 +41,7 @@ class Problem:
         frozen: paths of hyper-parameters that are not learned.
         streaming_prior: summary of the data seen so far; None without any.
         restarts: further runs from random starts.
-        max_evaluations: of the bound, each run.
+        max_evaluations: of the bound, each run on all rows.
         tolerance: nats a row by which an iteration must raise the bound.
         driving: callback, limit of time, progress line.
         checkpoint: the file that is kept up to date; None for none.

@@ -137,8 +137,8 @@ class Stochastic(Method):
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not getattr(self.method, "works_in_batches", False):
             raise InputError(
-                f"{self.method!r} has no sites that can be made of a batch of rows; use "
-                "Stochastic(VariationalInference(Inducing(200))), AugmentedVI or CollapsedVI."
+                f"{type(self.method).__name__} keeps something of every row, which batches cannot; "
+                "use Stochastic(VariationalInference(Inducing(number=200)))."
             )
         if self.method.representation.one_coefficient_a_row:
             raise InputError(
@@ -164,14 +164,13 @@ class Stochastic(Method):
         Raises:
             InputError: the method cannot be used on the model, or not on batches.
         """
-        algorithm = self.method.algorithm(model)
         if not model.likelihood.is_positive:
             raise InputError(
                 f"{type(model.likelihood).__name__} gives some targets a density of zero, so there "
                 "is no bound that batches could raise; fit all rows at once, or use a likelihood "
                 "that is positive, such as RobustMax for classes."
             )
-        return algorithm
+        return self.method.algorithm(model)
 
     @property
     def spreads_rows(self) -> bool:

@@ -7,7 +7,9 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, Normal, constraints
 from numpyro.distributions.transforms import biject_to
+from scipy.spatial.distance import pdist, squareform
 
+from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
 from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
@@ -17,6 +19,11 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
 _BOUND_FACTOR = 1e5
+# Of the second start: length-scales in distances of nearest neighbours, but at most a share of the
+# first's, and noise variances in the first's.
+_NEIGHBOURS, _ROUGHER, _LESS_NOISE = 2.0, 0.3, 0.1
+# Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
+_LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
 
 class Scales(NamedTuple):
@@ -80,7 +87,9 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
-    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4). Those of a kernel
+    with one an input may all be longer or shorter, but differ by a factor of 1.6 a standard
+    deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
     around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one.
@@ -91,7 +100,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         if info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
-            priors[path] = LogNormal(np.log(typical), np.sqrt(3.0))
+            priors[path] = _of_lengthscales(np.asarray(typical))
         elif info.role == "variance":
             priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
         elif info.role == "factor":
@@ -117,13 +126,13 @@ def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distri
 
     For rows that go on after others: what these said about hyper-parameters is nowhere else.
     """
-    known = parameters(model)
-    return {
-        path: LogNormal(np.log(known[path].value), prior.scale)
-        if isinstance(prior, LogNormal)
-        else prior
-        for path, prior in priors.items()
-    }
+    known, moved = parameters(model), dict(priors)
+    for path, prior in priors.items():
+        if isinstance(prior, LogNormal):
+            moved[path] = LogNormal(np.log(known[path].value), prior.scale)
+        elif isinstance(prior, SharedLogNormal):
+            moved[path] = _of_lengthscales(np.asarray(known[path].value))
+    return moved
 
 
 def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
@@ -142,6 +151,40 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     if np.all(scale.stretch == 1) or not values:
         return None
     return space.to_vector(replace_unchecked(space.model, values))
+
+
+def rough_start(
+    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "P"] | None:
+    """A second start, of rough functions with little noise, beside the model's own.
+
+    Evidences of regression have two modes, that one and smooth functions with much noise
+    (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. Length-scales are
+    shortened by what makes the median distance of some rows twice that of nearest neighbours; what
+    has bounds by its prior stays. None where no length-scale is learned.
+    """
+    known = parameters(space.model)
+    factors = {"lengthscale": _roughness(X / scale.inputs), "noise_variance": _LESS_NOISE}
+    values = {
+        path: np.asarray(known[path].value) * factor
+        for path in space.paths
+        if (factor := factors.get(known[path].role)) and path not in space.narrowed
+    }
+    if not any(known[path].role == "lengthscale" for path in values):
+        return None
+    return space.to_vector(replace_unchecked(space.model, values))
+
+
+def _roughness(X: Float[np.ndarray, "N D"]) -> float:
+    """Two distances of nearest neighbours over the median distance, or a share if that is less."""
+    distances = pdist(X)
+    apart = distances[distances > 0]
+    if not apart.size:
+        return _ROUGHER
+    distances = squareform(np.where(distances > 0, distances, np.inf))
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.median(distances.min(axis=1))
+    return float(min(_ROUGHER, _NEIGHBOURS * nearest / np.median(apart)))
 
 
 def search_bounds(
@@ -171,6 +214,14 @@ def search_bounds(
         lower.append(np.minimum(centre - reach, raw).ravel())
         upper.append(np.maximum(centre + reach, raw).ravel())
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
+
+
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+    """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
+    if medians.size < 2:
+        return LogNormal(np.log(medians), np.sqrt(_LENGTHSCALES))
+    shared = np.sqrt(_LENGTHSCALES - _OWN_LENGTHSCALE**2)
+    return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
 
 
 def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
