@@ -3,9 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 DIST := dist
 
-.PHONY: demo test test-slow check format wheel clean
+.PHONY: demo quick test test-slow check format wheel clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
+
+quick: .venv/installed-dev
+	$(BIN)/python -m pytest -m "quick and not slow"
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest

@@ -18,7 +18,11 @@ class Split(NamedTuple):
 
 def regression(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0) -> Split:
     """Every row that is not among the `n_train` (default: nine tenths) is held out."""
-    X, y = _load(data_dir, name)
+    return regression_split_of(*load(data_dir, name), n_train, seed)
+
+
+def regression_split_of(X: np.ndarray, y: np.ndarray, n_train: int | None, seed: int) -> Split:
+    """The same of rows that are there."""
     train, test = _shuffled_rows(len(y), n_train, seed)
     X = _standardised(X, train)
     y = _standardised(y, train)
@@ -47,7 +51,7 @@ def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0)
 
     Of `mnist` 1 is an odd digit, of `airline_delay` more than a quarter of an hour.
     """
-    X, labels = _load(data_dir, name)
+    X, labels = load(data_dir, name)
     if name == "airline_delay":
         known = np.isfinite(labels) & np.all(np.isfinite(X), axis=1) & np.all(X >= 0, axis=1)
         X, labels = X[known], labels[known] > 15
@@ -64,7 +68,7 @@ def binary(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0)
 
 def counts(data_dir: Path, name: str, n_train: int | None = None, seed: int = 0) -> Split:
     """The same for counts, which stay as they are."""
-    X, y = _load(data_dir, name)
+    X, y = load(data_dir, name)
     train, test = _shuffled_rows(len(y), n_train, seed)
     X = _standardised(X, train)
     return Split(X[train], y[train], X[test], y[test])
@@ -77,7 +81,7 @@ def multiclass(
 
     Held-out rows of other classes are left out, and at most `n_test` are kept.
     """
-    return split_of(*_load(data_dir, name), n_train, n_test, seed)
+    return split_of(*load(data_dir, name), n_train, n_test, seed)
 
 
 def split_of(
@@ -100,7 +104,8 @@ def inducing_points(X: np.ndarray, n_points: int, seed: int = 0) -> np.ndarray:
     return KMeans(n_points, n_init=1, max_iter=30, random_state=seed).fit(X).cluster_centers_
 
 
-def _load(data_dir: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+def load(data_dir: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and targets as they are."""
     with np.load(data_dir / f"{name}.npz", allow_pickle=False) as file:
         return file["X"].astype(float), file["y"].astype(float)
 

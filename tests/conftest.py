@@ -1,5 +1,6 @@
 """Shape annotations are checked in every test; core-level tests run in double precision."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -22,6 +23,9 @@ if "XLA_FLAGS" not in os.environ:  # the first process finds out, those it start
     )
     os.environ["XLA_FLAGS"] = QUICK_TO_COMPILE if known.returncode == 0 else ""
 
+# Tracing makes many objects that live: looking for waste among them took a tenth of the time.
+gc.set_threshold(200_000, 50, 100)
+
 import jax  # noqa: E402
 import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
@@ -35,12 +39,13 @@ _CORE = (
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
 
+from latentgp.runtime import compilation_cache  # noqa: E402
+
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_compiled_programs():
-    """Each has memory maps of its own, and a process may have 65,530: one more is a crash."""
-    yield
-    jax.clear_caches()
+def few_compiled_programs():
+    """Tests share what was compiled, as far as the memory maps of a process allow."""
+    compilation_cache.make_room_for_programs()
 
 
 @pytest.fixture
@@ -51,8 +56,9 @@ def x64():
 
 
 @pytest.fixture
-def compilations():
-    """The names of what JAX compiles while the test runs."""
+def compilations(monkeypatch):
+    """The names of what JAX compiles while the test runs; no room is made meanwhile."""
+    monkeypatch.setattr(compilation_cache, "_MOST_MAPS", Path("/nowhere"))
     seen = []
 
     def listen(event, duration, **details):

@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.inference.setup.priors import WILD, robust_spread
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
 from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
 from latentgp.inference.sites.profiled_bound import Converged
@@ -21,6 +20,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
+from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.typing import Array
 
@@ -327,8 +327,8 @@ def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> s
 
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
-    """Warnings about input columns with outliers."""
-    spread, stretch = robust_spread(data.X, data.weights)
+    """A sentence for every input column with values far from all others."""
+    spread, stretch = data.input_spread
     sentences = []
     for column in np.flatnonzero(stretch > 1).tolist():
         name = f"Column {column} of X" if names is None else f"The column {names[column]!r}"

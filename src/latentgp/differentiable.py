@@ -1,6 +1,6 @@
 """Log evidence as a pure function of a model, for the user's `grad`, `jit` and `vmap`."""
 
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -15,7 +15,6 @@ from latentgp.inference.sites.profiled_bound import exact_log_evidence, initial_
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.methods.exact import ExactGP
-from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
@@ -63,13 +62,13 @@ def log_evidence(
     if method is None:
         exact = isinstance(model.likelihood, Gaussian)
         method = ExactGP() if exact else VariationalInference()
-    if not isinstance(method, SiteMethod):
+    if not method.makes_sites:
         raise InputError(
             f"{type(method).__name__} has no log evidence; use ExactGP(), CollapsedVI(...), "
             "VariationalInference(...), AugmentedVI(...), Laplace(...) or "
             "ExpectationPropagation(...)."
         )
-    algorithm = _ready(method.algorithm(model), model, data, key)
+    algorithm = _ready(cast(SiteMethod, method).algorithm(model), model, data, key)
     model, data = jax.tree.map(jnp.asarray, fresh((model, data)))
     data = eqx.tree_at(lambda d: d.X, data, _held(data.X))
     if algorithm.rule.sites_are_fixed(model.likelihood):

@@ -6,23 +6,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
-import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.errors import InputError
-from latentgp.methods.base import Method
-from latentgp.methods.choice import Choice, choose_method, usual_number_of_points
+from latentgp.methods.base import Method, check_method
+from latentgp.methods.choice import choose_for
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
-from latentgp.methods.stochastic import Stochastic
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters
-from latentgp.parameters.space import ParameterSpace
 from latentgp.rows import RowSource
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
@@ -33,8 +27,6 @@ from latentgp.validation import (
     as_key,
     check_arguments,
     check_data,
-    check_outputs_seen,
-    check_streaming_prior,
 )
 
 _SAMPLED_ROWS = 4_096
@@ -44,7 +36,7 @@ _SAMPLED_ROWS = 4_096
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data | RowSource,
+    data: Data | MergedRows | RowSource,
     *,
     key: Key[Array, ""],
     method: Method | Literal["auto"] = "auto",
@@ -65,7 +57,8 @@ def fit(
 
     Args:
         model: its hyper-parameters are where the search starts (or are used as they are).
-        data: the rows; or where they come from, such as `FileRows`, for `Stochastic`.
+        data: the rows; or `data.merged_rows()` of rows that were checked already; or where they
+            come from, such as `FileRows`, for `Stochastic`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics.
@@ -76,7 +69,7 @@ def fit(
             in the support of its prior; a start outside is moved into it, with a warning.
         frozen: paths (or their beginnings) that are not learned.
         restarts: further runs from random starts; the best of all is kept.
-        max_evaluations: of the bound, each run; `Stochastic` has its epochs instead.
+        max_evaluations: of the bound, each run on all rows; `Stochastic` has its epochs instead.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on;
             `Stochastic` has one of its own.
@@ -115,39 +108,25 @@ def fit(
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))
         data = source.sample(_SAMPLED_ROWS)
-    check_data(model.likelihood, data)
-    merged, origin = data.merged_rows()
-    check_model(model, merged.X)
+    if isinstance(data, Data):
+        check_data(model.likelihood, data)
+        data = data.merged_rows()
+    check_model(model, data.merged.X)
+    reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = _chosen(model, merged.size, source, searched)
-    else:
-        reason = "asked for"
-    _check_method(method, source, restarts, devices)
-    frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
-    streaming_prior = method.streaming_prior
-    if streaming_prior is None:
-        check_outputs_seen(merged)
-    else:
-        check_streaming_prior(streaming_prior, model.likelihood)
-        # What it says is about f less the prior mean.
-        frozen = *frozen, *(path for path in parameters(model) if path.startswith("mean."))
-    moved: tuple[str, ...] = ()
-    if learn_hyperparameters and isinstance(priors, Mapping):
-        model, moved = ParameterSpace(model, frozen=frozen, priors=priors).inside()
-        model = jax.tree.map(np.asarray, model)
+        method, reason = choose_for(model, data.merged.size, source, searched)
+    check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,
-        given=data,
-        data=merged,
-        origin=origin,
+        rows=data,
         source=source,
         key=as_key(key),
         reason=reason,
         learn_hyperparameters=learn_hyperparameters,
         priors=priors,
-        frozen=frozen,
-        streaming_prior=streaming_prior,
+        frozen=(frozen,) if isinstance(frozen, str) else tuple(frozen),
+        streaming_prior=method.streaming_prior,
         restarts=restarts,
         max_evaluations=max_evaluations,
         tolerance=tolerance,
@@ -155,35 +134,6 @@ def fit(
         checkpoint=checkpoint,
         input_names=input_names,
     )
+    problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
-        return method.run(problem.from_first_process()).warned_before(moved)
-
-
-def _chosen(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
-    """The method that "auto" chooses; rows from a source are read in batches."""
-    if source is None:
-        choice = choose_method(model, rows)
-        return choice.in_batches_if_many(rows) if searched else choice
-    method, reason = choose_method(model, source.size, usual_number_of_points(model))
-    return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
-
-
-def _check_method(
-    method: Any, source: RowSource | None, restarts: int, devices: Sequence[Any] | None
-) -> None:
-    """Raise unless a method can do what is asked."""
-    if not isinstance(method, Method):
-        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
-    name = type(method).__name__
-    if source is not None and not method.reads_batches:
-        raise InputError(
-            f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "
-            "them in batches."
-        )
-    if devices is not None and not method.spreads_rows:
-        raise InputError(
-            f"{name} cannot spread rows over devices, which takes inducing points; leave devices "
-            "out, or use a method with Inducing(...)."
-        )
-    if restarts and not method.takes_restarts:
-        raise InputError(f"{name} takes no restarts; leave them out.")
+        return method.run(problem.agreed()).warned_before(moved)

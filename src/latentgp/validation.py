@@ -13,7 +13,7 @@ from latentgp.likelihoods import Likelihood
 from latentgp.models import LatentGP
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, check_not_traced
-from latentgp.rows.data import Data, check_outputs, check_side_information
+from latentgp.rows.data import Data, MergedRows, check_outputs, check_side_information
 from latentgp.typing import Array
 
 
@@ -94,7 +94,7 @@ def check_arguments(
     if not isinstance(model, LatentGP):
         raise InputError(f"model must be a LatentGP(kernel, likelihood), got {_kind(model)}.")
     check_not_traced("model", model)
-    if not isinstance(data, Data | RowSource):
+    if not isinstance(data, Data | MergedRows | RowSource):
         raise InputError(f"data must be Data(X, y), or FileRows(...), got {_kind(data)}.")
     if not (priors is None or priors == "weak" or isinstance(priors, Mapping)):
         raise InputError(

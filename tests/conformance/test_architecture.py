@@ -4,11 +4,15 @@ import ast
 import inspect
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import latentgp as lgp
+from latentgp.representations import Representation
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(lgp.__file__).parent
 SURFACES = ["cli", "demo", "estimators", "evaluation", "persistence", "tables", "testing"]
@@ -115,18 +119,28 @@ def test_no_module_asks_a_rule_for_its_type():
 
 
 def test_importing_is_light_and_touches_no_flag():
-    program = (
-        "import sys, jax\n"
-        "before = dict(jax.config.values)\n"
-        "import latentgp\n"
-        "heavy = {'sklearn', 'pandas', 'matplotlib', 'pyarrow', 'typer', 'rich'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-        "print({k for k, v in jax.config.values.items() if before[k] != v})\n"
-    )
+    program = """
+import sys
+import jax, equinox, numpyro.distributions, scipy.optimize, scipy.stats
+
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, *_, **__: compiled.append(event) if "compile" in event else None
+)
+modules, flags = set(sys.modules), dict(jax.config.values)
+import latentgp
+
+packages = {name.partition(".")[0] for name in set(sys.modules) - modules}
+print(sorted(packages - set(sys.stdlib_module_names)))
+print(sorted({"sklearn", "pandas", "matplotlib", "pyarrow", "typer", "rich"} & set(sys.modules)))
+print([name for name, value in jax.config.values.items() if flags[name] != value])
+print(compiled)
+"""
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == ["[]", "set()"]
+    light = "['latentgp', 'safetensors', 'threadpoolctl']"
+    assert done.stdout.splitlines() == [light, "[]", "[]", "[]"]
 
 
 @pytest.mark.parametrize("name", [name for name in lgp.__all__ if name != "__version__"])
@@ -141,3 +155,35 @@ def test_every_public_name_says_what_it_is(name):
 def test_an_unknown_name_is_refused():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lgp.nothing
+
+
+def test_no_imports_go_in_a_circle():
+    """Within a room too, where levels say nothing."""
+    known = {m.removesuffix(".__init__") for m in MODULES}
+    arrows = {}
+    for module in known:
+        path = ROOT.joinpath(*module.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        names = (n.removeprefix("latentgp.") for n in imports_at_the_top(path.read_text()))
+        arrows[module] = {name for name in names if name in known - {module}}
+    try:
+        tuple(TopologicalSorter(arrows).static_order())
+    except CycleError as error:
+        pytest.fail(f"imports go in a circle: {error.args[1]}")
+
+
+def test_fit_is_short_and_asks_no_method_for_its_type():
+    source = ROOT.joinpath("fit.py").read_text()
+    assert len(source.splitlines()) < 150
+    kinds = {name for name, thing in vars(lgp).items() if is_kind(thing)} - {"Method"}
+    for path in ROOT.rglob("*.py"):
+        if path.parts[-2:-1] in (("methods",), ("representations",), ("inducing",), ("testing",)):
+            continue  # where they are defined and registered
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "isinstance":
+                named = {getattr(node, "id", "") for node in ast.walk(call.args[1])}
+                assert not named & kinds, f"{path.name} asks for {named & kinds}: use a capability"
+
+
+def is_kind(thing):
+    return inspect.isclass(thing) and issubclass(thing, lgp.Method | Representation)

@@ -86,6 +86,15 @@ CASES = {
 }
 
 
+# One of each kind of method is part of `make quick`.
+QUICK = {
+    "exact",
+    "collapsed",
+    "augmented, sparse",
+    "variational, dense",
+    "Laplace, dense",
+    "EP, dense",
+}
 SLOW = {
     "Student t, dense",
     "two latents, sparse",
@@ -95,7 +104,11 @@ SLOW = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in CASES]
+    "case",
+    [
+        pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW) + [pytest.mark.quick] * (c in QUICK))
+        for c in CASES
+    ],
 )
 def test_method_conforms(case):
     method, model, y = CASES[case]

@@ -11,7 +11,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp import GPClassifier, GPRegressor, InputError
-from latentgp.inference.setup.priors import robust_spread
+from latentgp.rows.spread import robust_spread
 
 ROWS = 20
 _generator = np.random.default_rng(0)

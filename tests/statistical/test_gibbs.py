@@ -17,7 +17,8 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.inference.mcmc.gibbs import Gibbs, GibbsState
-from latentgp.inference.mcmc.nuts import Position, Target
+from latentgp.inference.mcmc.nuts import NUTSPosition, NUTSSampler
+from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.parameters.base import parameters
@@ -338,18 +339,19 @@ class TestAgreesWithNUTS:
         model, data = problem(name, rows=2)
         space = ParameterSpace(model, frozen=tuple(parameters(model)))
         rows = data.to_device()
+        target = WhiteTarget.of(space, lgp.Dense(), rows)
         plain, augmented = (
-            Target(space, rows, copies_of(rows_of(data)), 1.4 * jnp.eye(2)[None], augmented)
-            for augmented in (False, True)
+            NUTSSampler(target, copies, 1, 0.8).log_density
+            for copies in (None, copies_of(rows_of(data)))
         )
         white, line = jnp.array([[0.4, -1.1]]), jnp.linspace(-25, 25, 1001)
 
         def density(first, second):
-            return augmented(Position(jnp.zeros(0), white, jnp.stack([first, second])))
+            return augmented(NUTSPosition(jnp.zeros(0), white, jnp.stack([first, second])))
 
         values = jax.jit(jax.vmap(jax.vmap(density, (None, 0)), (0, None)))(line, line)
         total = jax.scipy.special.logsumexp(values) + 2 * jnp.log(line[1] - line[0])
-        expected = plain(Position(jnp.zeros(0), white, jnp.zeros(0)))
+        expected = plain(NUTSPosition(jnp.zeros(0), white, jnp.zeros(0)))
         np.testing.assert_allclose(total, expected, atol=1e-6)
 
 

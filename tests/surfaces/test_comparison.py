@@ -12,6 +12,8 @@ from latentgp.errors import InputError
 from latentgp.evaluation import comparison
 from latentgp.evaluation.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
 
+pytestmark = pytest.mark.quick
+
 ROWS = 60
 _generator = np.random.default_rng(0)
 _x = _generator.uniform(0, 6, ROWS)

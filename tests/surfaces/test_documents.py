@@ -1,13 +1,14 @@
 """Python blocks of the README, the guides and CONTRIBUTING run, so do examples; links are right."""
 
 import csv
-import os
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
+import jax
 import pytest
+
+from latentgp.methods.registry import table_of_methods
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
@@ -20,17 +21,22 @@ PAGES = [
 NUMBER = r"-?\d+(?:,\d{3})*(?:\.\d+)?"
 
 
-def run(code: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "agg"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a file as a script in a folder of its own and gives what it prints."""
+
+    def run(path):
+        capsys.readouterr()
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    before = dict(jax.config.values)
+    yield run
+    for name, value in before.items():
+        if jax.config.values[name] != value:
+            jax.config.update(name, value)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +48,12 @@ def run(code: str, folder: Path) -> str:
     ],
     ids=lambda path: path.name,
 )
-def test_blocks_run(document, tmp_path):
+def test_blocks_run(document, run, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if document.name not in ("command-line.md", "cost.md"):
         assert blocks
-    printed = run("\n".join(blocks), tmp_path)
+    (tmp_path / "blocks.py").write_text("\n".join(blocks))
+    printed = run(tmp_path / "blocks.py")
     shown = re.findall(r"```text\n(.*?)```", document.read_text(), flags=re.DOTALL)
     if shown:
         assert_printed(printed, "".join(shown))
@@ -72,7 +79,10 @@ def test_the_first_page_is_short_and_shows_what_its_example_prints():
     ((example, shown),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
     assert len(example.splitlines()) <= 15
     assert shown.strip()
-    assert text.count("<!-- methods: begin -->") == text.count("<!-- methods: end -->") == 1
+    _, _, rest = text.partition("<!-- methods: begin -->\n")
+    table, end, _ = rest.partition("\n<!-- methods: end -->")
+    assert end
+    assert table == table_of_methods(), "write what table_of_methods() gives into README.md"
 
 
 def test_every_figure_of_the_summary_is_in_its_section_of_the_benchmarks():
@@ -127,5 +137,5 @@ def test_the_index_has_every_page():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_run(example, tmp_path):
-    run(example.read_text(), tmp_path)
+def test_examples_run(example, run):
+    run(example)

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from latentgp import plots
 from latentgp.errors import InputError
 
+pytestmark = pytest.mark.quick
+
 generator = np.random.default_rng(0)
 x = generator.uniform(size=30)
 probabilities = generator.uniform(size=30)

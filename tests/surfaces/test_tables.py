@@ -17,6 +17,8 @@ from latentgp.tables import (
     write_table,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def csv_file(folder, text, name="table.csv", encoding="utf-8"):
     path = folder / name

@@ -14,6 +14,8 @@ import latentgp as lgp
 from latentgp.model_checks import check_model
 from problems import Heteroscedastic, StudentT
 
+pytestmark = pytest.mark.quick
+
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = np.sin(X[:, 0])
 

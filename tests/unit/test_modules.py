@@ -13,6 +13,8 @@ from sklearn.base import clone
 
 import latentgp as lgp
 
+pytestmark = pytest.mark.quick
+
 
 class Bump(lgp.Kernel):
     """A user's kernel."""

@@ -39,7 +39,9 @@ class TwoModes(lgp.Method):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setitem(METHODS, "two-modes", Entry(TwoModes, "two searches", without_points))
+    monkeypatch.setitem(
+        METHODS, "two-modes", Entry(TwoModes, "two searches", "Gaussian", without_points)
+    )
 
 
 @pytest.fixture

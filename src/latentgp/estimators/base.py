@@ -36,7 +36,7 @@ from latentgp.parameters.summary import lengthscales
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.progress import Callback
 
 # For messages about what belongs to a row.
@@ -95,21 +95,18 @@ class GPEstimator(BaseEstimator):
 
         return save(self, path)
 
-    def _fit_model(
-        self, data: Data, merged: Data, likelihood: Likelihood, centre: float = 0.0
-    ) -> Self:
+    def _fit_model(self, rows: MergedRows, likelihood: Likelihood, centre: float = 0.0) -> Self:
         """Fit targets less a constant, which is added to the model's mean again.
 
         Far from zero, squares of targets that are not centred would lose all their digits.
 
         Args:
-            data: the rows as they were given.
-            merged: the same, merged.
+            rows: checked by the likelihood and merged.
             likelihood: whose values are where the search starts.
             centre: the constant; zero unless the likelihood is one of y - f.
         """
-        if centre:
-            data, merged = centred(data, centre), centred(merged, centre)
+        rows = rows.centred(centre)
+        merged = rows.merged
         n_inducing = self._number_of_points()
         if self.kernel is not None and not isinstance(self.kernel, Kernel | PerLatent):
             raise InputError(
@@ -122,14 +119,14 @@ class GPEstimator(BaseEstimator):
         model = starting_model(merged, likelihood, mean, self.kernel)
         reason = "asked for"
         method = self.method
-        if not isinstance(method, Method):
+        if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing)
             if self.method == "auto" and self.learn_hyperparameters and not self.restarts:
                 choice = choice.in_batches_if_many(merged.size)
             method, reason = choice
         result = self._run(
             model,
-            data,
+            rows,
             method,
             learn_hyperparameters=self.learn_hyperparameters,
             restarts=self.restarts,
@@ -145,7 +142,7 @@ class GPEstimator(BaseEstimator):
         posterior = self.posterior_
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)
-        if number is None and not isinstance(self.method, Method):
+        if number is None and isinstance(self.method, str):
             number = usual  # the first rows may have been few
         plain = self.method_.all_rows_at_once.through_points(None, number, usual)
         own: Any = dataclasses.replace(plain.representation, remembered=posterior.remembered())
@@ -201,7 +198,9 @@ class GPEstimator(BaseEstimator):
         self._keep(result, batches, reason, centre, verbose)
         return self
 
-    def _run(self, model: LatentGP, data: Data | RowSource, method: Method, **settings: Any) -> Fit:
+    def _run(
+        self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
+    ) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
         names = getattr(self, "feature_names_in_", None)
         own = {

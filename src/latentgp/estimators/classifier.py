@@ -27,6 +27,7 @@ from latentgp.likelihoods import (
 from latentgp.methods.choice import DENSE_CLASSES, DENSE_OTHERWISE
 from latentgp.methods.registry import of_name
 from latentgp.rows.data import Data
+from latentgp.validation import check_data
 
 _CLASSES_FOR_SURE = 20  # never too many, whatever the rows
 MANY_CLASSES = 10  # from which least squares is as good as the softmax, and much faster
@@ -99,7 +100,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         y = np.asarray(y)
         self.numbered(y if weights is None else y[weights > 0])
         target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))
-        return Data(X, target, weights=weights)
+        return Data.with_checked_inputs(X, target, weights)
 
     def _fit_labels(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         dtype = getattr(y, "dtype", None)
@@ -121,8 +122,10 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
         data = self._rows(X, y, weights)
-        merged = data.merged()
-        return self._fit_model(data, merged, self._class_likelihood(merged))
+        rows = data.merged_rows()
+        likelihood = self._class_likelihood(rows.merged)
+        check_data(likelihood, data)
+        return self._fit_model(rows, likelihood)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row."""
@@ -193,7 +196,7 @@ class GPClassifier(LabelEstimator):
             "weak" and None as in `latentgp.fit`.
         frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.

@@ -48,7 +48,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             "weak" and None as in `latentgp.fit`.
         frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
@@ -97,16 +97,16 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
                 are not whole numbers of at least y, or either for a likelihood without it.
         """
         data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
-        likelihood, merged = self._chosen("poisson", COUNTS), data.merged()
+        likelihood, rows = self._chosen("poisson", COUNTS), data.merged_rows()
         if isinstance(likelihood, type):
-            likelihood = likelihood().scaled_to(spread_of(merged))
+            likelihood = likelihood().scaled_to(spread_of(rows.merged))
         if likelihood.targets != "count":
             raise InputError(
                 f"GPCountRegressor needs a likelihood of counts, got {type(likelihood).__name__}."
             )
         check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
-        return self._fit_model(data, merged, likelihood)
+        return self._fit_model(rows, likelihood)
 
     def partial_fit(
         self,
@@ -139,7 +139,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
 
     def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
         X, y = self._validated(X, y, reset=reset, y_numeric=True)
-        return Data(X, y, weights=row_weights(weights, X), **side)
+        return Data.with_checked_inputs(X, y, row_weights(weights, X), **side)
 
     def predict(
         self, X: Any, return_std: bool = False, *, exposure: Any = None, trials: Any = None

@@ -34,7 +34,7 @@ class GPOrdinalClassifier(LabelEstimator):
             "weak" and None as in `latentgp.fit`.
         frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.

@@ -35,6 +35,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data, check_side_information
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
+from latentgp.validation import check_data
 
 REGRESSION: dict[str, type[Likelihood]] = {
     "gaussian": Gaussian,
@@ -64,8 +65,9 @@ class GPRegressor(RegressorMixin, GPEstimator):
     """Gaussian-process regression with calibrated intervals.
 
     Args:
-        kernel: its values are where the search starts, in the units of the data; None is an
-            RBF with one length-scale an input, started at the median distance.
+        kernel: its values are where the search starts, in the units of the data (with Gaussian
+            noise also at shorter length-scales; the better one goes on); None is an RBF with one
+            length-scale an input, started at the median distance.
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
@@ -83,7 +85,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
             "weak" and None as in `latentgp.fit`.
         frozen: paths of hyper-parameters that are not learned, such as `["kernel.period"]`.
         restarts: further runs of the hyper-parameter search; the best is kept.
-        max_evaluations: of the bound, each run; a fit in batches has epochs instead.
+        max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
@@ -132,17 +134,17 @@ class GPRegressor(RegressorMixin, GPEstimator):
             censored: of survival times, 1 where there was no event until y; shape (N,).
         """
         data = self._rows(X, y, sample_weight, noise_variance, censored, reset=True)
-        merged = data.merged()
-        likelihood = self._chosen_for(merged)
+        rows = data.merged_rows()
+        likelihood = self._chosen_for(rows.merged)
         if likelihood.targets != "real":
             raise InputError(
                 f"GPRegressor needs a likelihood of real targets, got {type(likelihood).__name__}; "
                 "use GPCountRegressor for counts, latentgp.fit for others."
             )
-        likelihood.check_targets(data.y)
+        check_data(likelihood, data)
         self.side_information_ = list(data.side_information)
-        centre = _centre(merged) if likelihood.is_location else 0.0
-        return self._fit_model(data, merged, likelihood, centre)
+        centre = _centre(rows.merged) if likelihood.is_location else 0.0
+        return self._fit_model(rows, likelihood, centre)
 
     def partial_fit(
         self,
@@ -187,7 +189,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         else:
             X, y = self._validated(X, y, reset=reset, y_numeric=True)
         side = given(noise_variance=noise_variance, censored=censored)
-        return Data(X, y, weights=row_weights(weights, X), **side)
+        return Data.with_checked_inputs(X, y, row_weights(weights, X), **side)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -251,8 +253,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
-        """Posterior covariance of the first latent function, for likelihoods of y - f_1."""
-        if not (isinstance(self.posterior_, Posterior) and self.model_.likelihood.is_location):
+        """Of the first latent function, for likelihoods of y less that."""
+        if not (self.posterior_.is_gaussian and self.model_.likelihood.is_location):
             raise InputError(
                 f"return_cov needs one output that is a latent function and noise, and a posterior "
                 f"without draws, but this is {type(self.model_.likelihood).__name__} by "

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from latentgp.augmentations import Augmentation
+from latentgp.augmentations import Augmentation, NegativeMultinomialPolyaGamma
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
@@ -35,3 +35,11 @@ class AugmentedVI(SiteMethod):
     def algorithm(self, model: LatentGP) -> SiteInference:
         rule = AugmentationRule(augmentation=self.augmentation)
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)
+
+    @property
+    def subsamples_classes(self) -> bool:
+        # Else terms of other classes that are held are not what this method makes of them.
+        own = type(self.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
+        return (
+            own and self.streaming_prior is None and not self.representation.one_coefficient_a_row
+        )

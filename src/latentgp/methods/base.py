@@ -26,12 +26,15 @@ class Method(Module):
         works_in_batches: `Stochastic` can make its sites from a batch of rows at a time.
         reads_batches: rows may come from a source such as `FileRows`, a batch at a time.
         takes_restarts: the search can be run again from random starts.
+        makes_sites: the posterior is that of Gaussian sites, whose log evidence can be
+            differentiated.
     """
 
     needs_augmentation: ClassVar[bool] = False
     works_in_batches: ClassVar[bool] = False
     reads_batches: ClassVar[bool] = False
     takes_restarts: ClassVar[bool] = False
+    makes_sites: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem) -> Fit:
@@ -47,7 +50,12 @@ class Method(Module):
         return False
 
     @property
-    def streaming_prior(self) -> StreamingPrior | None:
+    def subsamples_classes(self) -> bool:
+        """Whether a step on a batch may look at some of the classes only."""
+        return False
+
+    @property
+    def streaming_prior(self) -> Remembered | None:
         """Summary of the data seen so far that the fit starts from; None without any."""
         return None
 
@@ -78,6 +86,32 @@ class Method(Module):
             f"{type(self).__name__} has no sites, which further rows could be added to; use "
             "VariationalInference, AugmentedVI or CollapsedVI."
         )
+
+
+def check_method(method: Any, from_source: bool, restarts: int, on_devices: bool) -> None:
+    """Raise InputError unless a method can do what is asked.
+
+    Args:
+        method: what was given as the method.
+        from_source: rows are read from a source.
+        restarts: further runs of the search.
+        on_devices: rows are spread over devices.
+    """
+    if not isinstance(method, Method):
+        raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
+    name = type(method).__name__
+    if from_source and not method.reads_batches:
+        raise InputError(
+            f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "
+            "them in batches."
+        )
+    if on_devices and not method.spreads_rows:
+        raise InputError(
+            f"{name} cannot spread rows over devices, which takes inducing points; leave devices "
+            "out, or use a method with Inducing(...)."
+        )
+    if restarts and not method.takes_restarts:
+        raise InputError(f"{name} takes no restarts; leave them out.")
 
 
 def usual_method(likelihood: Likelihood) -> str:

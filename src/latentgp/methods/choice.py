@@ -12,6 +12,7 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing
+from latentgp.rows import RowSource
 
 _DENSE_REGRESSION = 2_000
 DENSE_OTHERWISE = 400
@@ -33,6 +34,22 @@ class Choice(NamedTuple):
         return Choice(Stochastic.of(self.method), why)
 
 
+def choose_for(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
+    """What "auto" means for rows in memory, or for those of a source, which are read in batches.
+
+    Args:
+        model: the model.
+        rows: number of merged rows in memory.
+        source: where rows are read from; None if all are in memory.
+        searched: hyper-parameters are learned in one run.
+    """
+    if source is None:
+        choice = choose_method(model, rows)
+        return choice.in_batches_if_many(rows) if searched else choice
+    method, reason = choose_method(model, source.size, usual_number_of_points(model))
+    return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
+
+
 def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
     """Choose the method for a model and a number of rows, as `method="auto"` does.
 
@@ -43,8 +60,9 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     """
     representation = usual_representation(model, rows, n_inducing)
     usual = usual_method(model.likelihood)
-    if isinstance(representation, Inducing):
-        why = f"{rows} rows through {representation.number} inducing points"
+    points = getattr(representation, "number", None)
+    if not representation.one_coefficient_a_row:
+        why = f"{rows} rows through {points} inducing points"
         if usual == "ExactGP":
             return Choice(CollapsedVI(representation), f"{why}: Gaussian noise needs no iterations")
     else:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
-from jaxtyping import Int, Key
+from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.inference.setup.priors import Scales, around, scales, weak_priors
@@ -17,12 +17,13 @@ from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows import RowsInMemory, RowSource
-from latentgp.rows.data import Data
+from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
+from latentgp.validation import check_outputs_seen, check_streaming_prior
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,9 +32,7 @@ class Problem:
 
     Attributes:
         model: its hyper-parameters are where a search starts, or are used as they are.
-        given: the rows as they were given, or a sample of those that are read.
-        data: the same, merged.
-        origin: in which merged row each of those given is, -1 for none, shape (N,).
+        rows: the rows in memory, or a sample of those that are read, as given and merged.
         source: where rows come from that are read in batches; None if all are in `data`.
         key: random key.
         reason: why the method was chosen.
@@ -42,7 +41,7 @@ class Problem:
         frozen: paths of hyper-parameters that are not learned.
         streaming_prior: summary of the data seen so far; None without any.
         restarts: further runs from random starts.
-        max_evaluations: of the bound, each run.
+        max_evaluations: of the bound, each run on all rows.
         tolerance: nats a row by which an iteration must raise the bound.
         control: callback, limit of time, progress line.
         checkpoint: the file that is kept up to date; None for none.
@@ -50,9 +49,7 @@ class Problem:
     """
 
     model: LatentGP
-    given: Data
-    data: Data
-    origin: Int[np.ndarray, "N"]
+    rows: MergedRows
     source: RowSource | None
     key: Key[Array, ""]
     reason: str
@@ -73,9 +70,36 @@ class Problem:
         key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(self.key))
         return dataclasses.replace(self, model=model, key=key)
 
+    def checked(self) -> "Problem":
+        """This problem, if its rows and the data seen so far fit the model.
+
+        Raises:
+            InputError: an output without any target; a summary of other latent functions.
+        """
+        if self.streaming_prior is None:
+            check_outputs_seen(self.rows.merged)
+            return self
+        check_streaming_prior(self.streaming_prior, self.model.likelihood)
+        # What it says is about f less the prior mean.
+        means = (path for path in parameters(self.model) if path.startswith("mean."))
+        return dataclasses.replace(self, frozen=(*self.frozen, *means))
+
+    def inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
+        """With hyper-parameters moved into their priors' supports, and a sentence for each."""
+        if not (self.learn_hyperparameters and isinstance(self.priors, Mapping)):
+            return self, ()
+        space = ParameterSpace(self.model, frozen=self.frozen, priors=self.priors)
+        model, moved = space.inside()
+        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
+
     @property
-    def rows(self) -> RowSource:
-        """Source of all rows, also of those in memory."""
+    def data(self) -> Data:
+        """The merged rows in memory."""
+        return self.rows.merged
+
+    @property
+    def all_rows(self) -> RowSource:
+        """Where all rows come from, also those in memory."""
         return self.source or RowsInMemory(self.data)
 
     @property
@@ -123,7 +147,7 @@ class Problem:
         ]
         made_with = {
             "another kind of method": type(method).__name__,
-            "another set of rows (or buffer)": self.rows.identity(),
+            "another set of rows (or buffer)": self.all_rows.identity(),
             **settings,
             "another key": digest(jax.random.key_data(self.key)),
             "another model": digest(self.model),

@@ -22,6 +22,16 @@ from latentgp.representations import Dense, Representation
 
 _DENSE_SAMPLING = 1_000
 _TASKS = "count", "classification", "ordinal"
+_GAUSSIAN = "Gaussian; classes by least squares"
+_AUGMENTED = (
+    "Gaussian, Student-t, Laplace, Matérn, heteroscedastic, Bernoulli, Bayesian SVM, binomial, "
+    "negative binomial, scaled-logistic Poisson, logistic-softmax, scale mixtures of one's own"
+)
+_ALL = (
+    "all 30, any differentiable `log_prob` among them: those of AugmentedVI, probit, Poisson, "
+    "ordinal, softmax, robust-max, stochastic volatility, log-normal noise, gamma, Weibull with "
+    "censoring, beta, warped Gaussian, several outputs"
+)
 ChooseRepresentation = Callable[[LatentGP, int, int | None], Representation | None]
 
 
@@ -45,42 +55,53 @@ class Entry(NamedTuple):
 
     Attributes:
         method: its class, made with `representation=`, or with nothing where there is none.
-        advice: what it is and when to take it, in one line.
+        data_enter: how the data enter, in a few words.
+        likelihoods: which ones it takes, in words.
         representation: gives the representation for a model, a number of rows and a number of
             inducing points that was asked for.
         compared_for: tasks for which `compare` takes it without being asked.
     """
 
     method: type[Method]
-    advice: str
+    data_enter: str
+    likelihoods: str
     representation: ChooseRepresentation = usual_representation
     compared_for: tuple[str, ...] = ()
 
 
 METHODS: dict[str, Entry] = {
-    "exact": Entry(ExactGP, "closed form for Gaussian noise", without_points),
-    "collapsed": Entry(CollapsedVI, "Gaussian noise through inducing points", inducing_points),
+    "exact": Entry(ExactGP, "closed form", _GAUSSIAN, without_points),
+    "collapsed": Entry(CollapsedVI, "closed-form bound", _GAUSSIAN, inducing_points),
     "augmented": Entry(
         AugmentedVI,
-        "closed-form updates of an augmented likelihood",
+        "expected sites of an augmentation",
+        _AUGMENTED,
         compared_for=("classification",),
     ),
     "variational": Entry(
-        VariationalInference, "the usual choice for any other likelihood", compared_for=_TASKS
+        VariationalInference, "natural gradients by quadrature", _ALL, compared_for=_TASKS
     ),
     "laplace": Entry(
-        Laplace, "mode and curvature, quick for smooth log-concave likelihoods", compared_for=_TASKS
+        Laplace, "curvature at the mode", "all without kinks and steps", compared_for=_TASKS
     ),
     "ep": Entry(
         ExpectationPropagation,
-        "matched moments, the best evidence for binary data",
+        "matched moments, any power",
+        "all but the Bayesian SVM, with the Heaviside likelihood",
         compared_for=_TASKS,
     ),
-    "gibbs": Entry(GibbsSampling, "exact draws of an augmented likelihood", _for_samplers),
-    "elliptical-slice": Entry(
-        EllipticalSlice, "exact draws at held hyper-parameters, any likelihood", _for_samplers
+    "gibbs": Entry(
+        GibbsSampling, "sites drawn from an augmentation", "as AugmentedVI", _for_samplers
     ),
-    "nuts": Entry(NUTS, "exact draws, hyper-parameters included, any smooth one", _for_samplers),
+    "elliptical-slice": Entry(
+        EllipticalSlice,
+        "log density of white coefficients, hyper-parameters held",
+        "all that are positive",
+        _for_samplers,
+    ),
+    "nuts": Entry(
+        NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
+    ),
 }
 
 
@@ -117,3 +138,16 @@ def method_from_name(
 def names_in_words() -> str:
     """The names, as documents list them."""
     return ", ".join(f'"{name}"' for name in ("auto", *METHODS))
+
+
+def table_of_methods() -> str:
+    """The methods by name, how data enter and for which likelihoods, as a table of Markdown."""
+    rows = [
+        f"| `{entry.method.__name__}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
+        for name, entry in METHODS.items()
+    ]
+    in_batches = ", ".join(
+        f"`{entry.method.__name__}`" for entry in METHODS.values() if entry.method.works_in_batches
+    )
+    last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
+    return "\n".join(["| method | data enter by | likelihoods |", "|---|---|---|", *rows, last])

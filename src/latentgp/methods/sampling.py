@@ -122,10 +122,12 @@ class SamplingMethod(Method):
             learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
             space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
         numbers = self.chains * self.draws * model.likelihood.latent_size
-        counting = np.flatnonzero(problem.origin >= 0)
+        counting = np.flatnonzero(problem.rows.origin >= 0)
         watched = counting[watched_rows(len(counting), numbers)]
-        chains = self.sample(ready, space, data.to_device(), problem.origin[watched], key, control)
-        posterior = sampled_posterior(space, chains, watched, problem.given.select(watched))
+        chains = self.sample(
+            ready, space, data.to_device(), problem.rows.origin[watched], key, driving
+        )
+        posterior = sampled_posterior(space, chains, watched, problem.rows.given.select(watched))
         diagnostics = judge_chains(
             method=self,
             reason=problem.reason,

@@ -12,9 +12,9 @@ from jaxtyping import Float
 
 from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
-from latentgp.inference.setup.priors import search_bounds, stretched_start
+from latentgp.inference.setup.priors import rough_start, search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.hyperparameters import Learned, learn
+from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Opening, learn
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge,
@@ -68,6 +68,7 @@ class SiteMethod(Method):
     """A method whose posterior is Gaussian, by sites."""
 
     takes_restarts: ClassVar[bool] = True
+    makes_sites: ClassVar[bool] = True
 
     representation: eqx.AbstractVar[Representation]
 
@@ -136,18 +137,21 @@ class SiteMethod(Method):
         )
         learned = None
         if space.size:
-            searched, second = rows, None
+            searched, opening, second = rows, None, None
             if short is not None:
                 searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
-            elif algorithm.rule.sites_are_fixed(
-                model.likelihood
-            ):  # else a second run takes too long
+            elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale)
+                part = data.evenly(OPENING_ROWS)
+                other = rough_start(space, scale, part.X)
+                if other is not None:
+                    opening = Opening(other, part.padded(number_of_shards()).to_device())
             learned = learn(
                 algorithm,
                 space,
                 searched,
                 bounds=bounds,
+                opening=opening,
                 second=second,
                 restarts=problem.restarts,
                 tolerance=problem.tolerance,

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.augmentations import NegativeMultinomialPolyaGamma
-from latentgp.diagnostics import diagnose
+from latentgp.diagnostics import judge
 from latentgp.errors import InputError
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.setup.priors import search_bounds
@@ -22,7 +21,6 @@ from latentgp.inference.sites.profiled_bound import (
     initial_sites,
     posterior_given_sites,
 )
-from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
@@ -130,7 +128,7 @@ class Stochastic(Method):
                 "Stochastic(classes=...) needs fixed inducing points and step sizes by "
                 "RobbinsMonro; leave learn_points out, and Adaptive."
             )
-        if self.classes is not None and not _draws_classes(self.method):
+        if self.classes is not None and not self.method.subsamples_classes:
             raise InputError(
                 "Stochastic(classes=...) needs AugmentedVI with its registered augmentation and "
                 "nothing remembered, such as Stochastic(AugmentedVI(Inducing(200)), classes=30)."
@@ -139,8 +137,8 @@ class Stochastic(Method):
             raise InputError(f"Stochastic.held_out must be in [0, 1), got {self.held_out}.")
         if not getattr(self.method, "works_in_batches", False):
             raise InputError(
-                f"{self.method!r} has no sites that can be made of a batch of rows; use "
-                "Stochastic(VariationalInference(Inducing(200))), AugmentedVI or CollapsedVI."
+                f"{type(self.method).__name__} keeps something of every row, which batches cannot; "
+                "use Stochastic(VariationalInference(Inducing(number=200)))."
             )
         if self.method.representation.one_coefficient_a_row:
             raise InputError(
@@ -166,14 +164,13 @@ class Stochastic(Method):
         Raises:
             InputError: the method cannot be used on the model, or not on batches.
         """
-        algorithm = self.method.algorithm(model)
         if not model.likelihood.is_positive:
             raise InputError(
                 f"{type(model.likelihood).__name__} gives some targets a density of zero, so there "
                 "is no bound that batches could raise; fit all rows at once, or use a likelihood "
                 "that is positive, such as RobustMax for classes."
             )
-        return algorithm
+        return self.method.algorithm(model)
 
     @property
     def spreads_rows(self) -> bool:
@@ -203,7 +200,7 @@ class Stochastic(Method):
             bound_of_rows,
         )
 
-        model, key, source, held_out = problem.model, problem.key, problem.rows, None
+        model, key, source, held_out = problem.model, problem.key, problem.all_rows, None
         _check_processes(source)
         if self.held_out:
             source, held_out = source.split(self.held_out)
@@ -350,12 +347,3 @@ def _check_processes(source: RowSource) -> None:
             "The processes do not see the same rows; give all of them the same files, or the same "
             "arrays."
         )
-
-
-def _draws_classes(method: object) -> bool:
-    """Whether terms of other classes that are held are what this method makes of them."""
-    return (
-        isinstance(method, AugmentedVI)
-        and method.streaming_prior is None
-        and type(method.augmentation) in (type(None), NegativeMultinomialPolyaGamma)
-    )

@@ -65,7 +65,7 @@ def augmentation_gap(
         >>> bool(lgp.augmentation_gap(fit.posterior, data).total > 0)
         True
     """
-    if not isinstance(posterior, Posterior):
+    if not posterior.is_gaussian:
         raise InputError(
             "augmentation_gap needs a Gaussian posterior, and this one is made of draws, which "
             "have no bound; fit with AugmentedVI or VariationalInference."

@@ -96,6 +96,11 @@ class Posterior(eqx.Module):
         return self.components.model
 
     @property
+    def is_gaussian(self) -> bool:
+        """Whether it is one Gaussian, so that `latent`, paths and updates can be had."""
+        return isinstance(self.components, OneGaussian)
+
+    @property
     def latent(self) -> LatentPosterior:
         """The Gaussian posterior of the latent functions' zero-mean part.
 

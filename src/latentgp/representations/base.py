@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Float, Key, PyTree
+import numpy as np
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -84,6 +85,19 @@ class LatentPosterior(eqx.Module):
         Copies of other rows, they would make the prior at the coefficients singular. In NumPy.
         """
         return self
+
+    def left_out(
+        self, rows: Int[np.ndarray, "R"]
+    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]] | None:
+        """Leave-one-out residuals of the first latent function's pseudo-targets, their variances.
+
+        The variances are those of f without the row (Rasmussen & Williams 2006, 5.12). None
+        where rows cannot be left out. In NumPy.
+
+        Args:
+            rows: which, counted from 0.
+        """
+        return None
 
     @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -105,7 +105,16 @@ class DensePosterior(LatentPosterior):
             raised=self.raised[:, :, chosen],
         )
 
-    def remembered(self, log_evidence: float) -> StreamingPrior:
+    def left_out(
+        self, rows: Int[np.ndarray, "R"]
+    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
+        # 1 / [(K + W^-1)^-1]_nn is the predictive variance of a target with all its copies.
+        halves = self.factor.inverse[0][:, rows]
+        precision = np.square(self.root_precision[0, rows]) * np.sum(halves**2, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return self.weights[0, rows] / precision, 1 / precision - 1 / self.precision[0, rows]
+
+    def remembered(self, log_evidence: float) -> Remembered:
         grams = latent_grams(self.kernel, self.X)
         prior = vmap_latents(jittered_cholesky, grams).factor
 

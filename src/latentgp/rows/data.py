@@ -1,7 +1,8 @@
 """Observations: rows of inputs and targets, with whatever else belongs to a row."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +12,8 @@ from jaxtyping import Float, Int
 from latentgp.errors import InputError
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
 from latentgp.rows.merging import _distinct
-from latentgp.runtime.mesh import shard_rows
+from latentgp.rows.spread import robust_spread
+from latentgp.runtime.mesh import place
 from latentgp.typing import Array
 
 _MERGED_AT_MOST = 200_000
@@ -51,6 +53,25 @@ class Data(eqx.Module):
             name: as_rows(name, values, len(self.X)) for name, values in side_information.items()
         }
 
+    @classmethod
+    def with_checked_inputs(
+        cls,
+        X: Float[np.ndarray, "N D"],
+        y: Any,
+        weights: Float[np.ndarray, "N"] | None,
+        **side_information: Any,
+    ) -> "Data":
+        """Of inputs and weights that `as_inputs` and `as_weights` have seen; y is checked."""
+        size = len(X)
+        side = {name: as_rows(name, v, size) for name, v in side_information.items()}
+        data = object.__new__(cls)
+        for name, value in zip(
+            ("X", "y", "weights", "side_information"), (X, as_targets(y, size), weights, side),
+            strict=True,
+        ):  # fmt: skip
+            object.__setattr__(data, name, value)
+        return data
+
     @property
     def size(self) -> int:
         """Number of rows N."""
@@ -70,6 +91,11 @@ class Data(eqx.Module):
         index = np.linspace(0, self.size - 1, min(at_most, self.size)).astype(int)
         return self.select(index)
 
+    @cached_property
+    def input_spread(self) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
+        """Typical size of each input, and its standard deviation over that: `robust_spread`."""
+        return robust_spread(self.X, self.weights)
+
     def merged(self) -> "Data":
         """The same observations with equal rows merged into one that has their weight.
 
@@ -77,10 +103,10 @@ class Data(eqx.Module):
         own, so that a fit depends neither on the order of the rows nor on how a repeated row was
         written down. Where inputs are distinct this order follows from them alone.
         """
-        return self.merged_rows()[0]
+        return self.merged_rows().merged
 
-    def merged_rows(self) -> tuple["Data", Int[np.ndarray, "N"]]:
-        """Merged data, and the merged row of each row; -1 for one that was dropped."""
+    def merged_rows(self) -> "MergedRows":
+        """The merged data, and in which of their rows each row is."""
         says = np.any(np.isfinite(self.y.reshape(self.size, -1)), axis=1)
         says &= self.weights is None or self.weights > 0
         if not says.any():
@@ -91,7 +117,7 @@ class Data(eqx.Module):
         origin = np.cumsum(says) - 1
         origin[~says] = -1
         if data.size > _MERGED_AT_MOST:
-            return data, origin
+            return MergedRows(self, data, origin)
         targets = data.y.reshape(data.size, -1)
         columns = [data.X, targets, *(c[:, None] for c in data.side_information.values())]
         table = np.ascontiguousarray(np.concatenate(columns, axis=1))
@@ -100,7 +126,7 @@ class Data(eqx.Module):
         weights = np.bincount(inverse, weights=data.weights)
         origin[says] = inverse
         weights = None if np.all(weights == 1) else weights.astype(np.float64)
-        return data.select(first).reweighted(weights), origin
+        return MergedRows(self, data.select(first).reweighted(weights), origin)
 
     def reweighted(self, weights: Float[Array, "N"] | None) -> "Data":
         """The same rows with other weights."""
@@ -168,3 +194,26 @@ def check_side_information(
                 f"{likelihood} reads no per-row {name!r} (it knows: {names}); "
                 "leave it out or choose a likelihood that reads it."
             )
+
+
+class MergedRows(NamedTuple):
+    """Rows that were checked and merged once, for whoever comes after.
+
+    Attributes:
+        given: as they were given.
+        merged: equal ones in one, in an order of their own.
+        origin: in which merged row each of those given is; -1 for one that is gone, shape (N,).
+    """
+
+    given: Data
+    merged: Data
+    origin: Int[np.ndarray, "N"]
+
+    def centred(self, centre: float) -> "MergedRows":
+        """With a constant taken off the targets."""
+        if not centre:
+            return self
+        given, merged = (
+            eqx.tree_at(lambda d: d.y, data, data.y - centre) for data in (self.given, self.merged)
+        )
+        return MergedRows(given, merged, self.origin)

@@ -7,7 +7,7 @@ has a uniform rank in its marginal posterior, and a 90 % interval holds it in 90
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -20,7 +20,6 @@ from latentgp.fit import fit
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
 from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
-from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.posteriors.sampled import SampledPosterior
@@ -110,8 +109,8 @@ def simulate_calibration(
     key_data, key_fits, key_ties = jax.random.split(key, 3)
     f, y = from_prior(model, given, jax.random.split(key_data, replications))
     keys = jax.random.split(key_fits, replications)
-    if isinstance(method, SiteMethod):
-        algorithm = method.algorithm(model).until_converged()
+    if method.makes_sites:
+        algorithm = cast(SiteMethod, method).algorithm(model).until_converged()
         ready = algorithm.representation.initialise(given.X, None, model.kernel, keys[0])
         algorithm = dataclasses.replace(algorithm, representation=ready)
         return Calibration(*map(np.asarray, _settled(algorithm, model, given, f, y)))

@@ -10,6 +10,8 @@ from scipy import integrate, stats
 from latentgp import errors, metrics
 from latentgp.errors import InputError
 
+pytestmark = pytest.mark.quick
+
 
 def softmax_rows(generator, rows, classes):
     scores = generator.normal(size=(rows, classes)) * 2

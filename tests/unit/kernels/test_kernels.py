@@ -8,6 +8,8 @@ import latentgp as lgp
 from latentgp.kernels.features import random_features
 from latentgp.numerics.bessel import matern_correlation
 
+pytestmark = pytest.mark.quick
+
 GENERATOR = np.random.default_rng(0)
 x, z = GENERATOR.normal(size=(2, 3))
 lengths = np.array([0.7, 1.3, 2.0])

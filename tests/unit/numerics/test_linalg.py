@@ -14,6 +14,8 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.row_scan import chunk_size, scan_rows
 from latentgp.testing.numerics import chunks_of
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("size", [1, 7, 1100])
 def test_factor_and_inverse_below_and_beyond_a_leaf(x64, size):

@@ -33,6 +33,8 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.supports import check_prior
 from problems import X, regression
 
+pytestmark = pytest.mark.quick
+
 MODEL = lgp.LatentGP(
     lgp.RBF(lengthscale=[0.5, 2.0]) + 0.3 * lgp.Matern(order=2.0).on(1), lgp.Gaussian(0.1)
 )
@@ -217,7 +219,7 @@ def test_a_prior_that_is_no_distribution_is_refused():
     """In a process of its own, where annotations are not checked, as a user's is."""
     program = """
 import latentgp as lgp
-from latentgp.parameters.base import ParameterSpace
+from latentgp.parameters.space import ParameterSpace
 ParameterSpace(lgp.RBF(), priors={"lengthscale": 3.0})
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -7,6 +7,8 @@ import latentgp as lgp
 import latentgp.rows.merging as data_module
 from problems import BINARY, SMOOTH, X, classification, regression
 
+pytestmark = pytest.mark.quick
+
 ROWS = np.arange(12.0)
 
 

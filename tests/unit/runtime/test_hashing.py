@@ -11,6 +11,8 @@ import pytest
 import latentgp as lgp
 from latentgp.runtime.hashing import digest
 
+pytestmark = pytest.mark.quick
+
 PROGRAM = """
 import jax, jax.numpy as jnp
 import latentgp as lgp

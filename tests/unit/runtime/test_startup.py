@@ -1,9 +1,8 @@
-"""How long a new process takes; loose limits, because machines differ, and the figures printed."""
+"""What a new process does first, and what it takes over from others."""
 
 import os
 import subprocess
 import sys
-import time
 
 import jax
 import numpy as np
@@ -25,45 +24,14 @@ assert np.all(np.abs(mean - np.sin(X[:10, 0]) - 0.1 * X[:10, 1]) < 0.1)
 """
 
 
-BUILT_ON = "import jax, equinox, numpyro.distributions, scipy.optimize, scipy.stats"
-
-
 def without_settings():
-    """The environment less what the tests tell JAX."""
+    """The environment less what the tests tell JAX: programs are optimised, as a user's are."""
     return {name: v for name, v in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
 
 
-def seconds_of(program):
-    """Of a process that optimises what it compiles and finds nothing compiled, as a user's does."""
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=without_settings())
-    return time.perf_counter() - started
-
-
-def test_import_takes_little_longer_than_what_it_is_built_on():
-    runs = [(seconds_of("import latentgp"), seconds_of(BUILT_ON)) for _ in range(3)]
-    ours, theirs = (min(times) for times in zip(*runs, strict=True))
-    print(f"import latentgp: {ours:.2f} s, what it is built on: {theirs:.2f} s")
-    assert ours < 1.5 * theirs
-
-
-def test_import_leaves_heavy_packages_and_flags_alone():
-    program = """
-import sys
-import latentgp, jax
-heavy = {"sklearn", "pandas", "matplotlib", "pyarrow", "typer"} & set(sys.modules)
-assert not heavy, heavy
-assert not jax.config.jax_enable_x64
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-
-
-def test_first_model_is_quick():
-    seconds = seconds_of(FIRST_MODEL)
-    if seconds > 20:  # a machine that was busy gets a second chance
-        seconds = seconds_of(FIRST_MODEL)
-    print(f"500 rows, process start to prediction: {seconds:.1f} s")
-    assert seconds < 20
+def test_the_first_model_of_a_process_predicts_well():
+    command = [sys.executable, "-c", FIRST_MODEL]
+    subprocess.run(command, check=True, timeout=300, env=without_settings())
 
 
 A_FIT = """
@@ -89,7 +57,7 @@ def test_another_process_takes_compiled_programs_over(tmp_path):
         environment = without_settings() | {"PYTHONHASHSEED": seed}
         command = [sys.executable, "-c", A_FIT, str(tmp_path)]
         process = subprocess.run(
-            command, check=True, timeout=120, env=environment, capture_output=True, text=True
+            command, check=True, timeout=300, env=environment, capture_output=True, text=True
         )
         return *process.stdout.split("|"), len(list(tmp_path.glob("jit_run_batches-*-cache")))
 
@@ -108,7 +76,7 @@ def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
         command = [sys.executable, "-c", "from latentgp.cli.app import main; main()"]
         command += ["fit", "rows.csv", "--target", "b", "--out", "b.model"]
         process = subprocess.run(
-            command, check=True, timeout=120, env=environment, capture_output=True, cwd=tmp_path
+            command, check=True, timeout=300, env=environment, capture_output=True, cwd=tmp_path
         )
         assert b"compilation cache" not in process.stderr
         return sorted(tmp_path.glob("latentgp/programs-*/*-cache"))

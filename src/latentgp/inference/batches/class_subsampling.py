@@ -6,7 +6,7 @@ draws classes, and moves these alone, the terms of the others held. Held terms n
 means, M numbers a class and row, and their variances, for which the mean of the drawn ones stands.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -190,12 +190,11 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
 
 @jax.jit
 def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
-    """Prior of the sampled classes, as a posterior without data."""
-    assert isinstance(algorithm.representation, Inducing)
-    points = jnp.asarray(algorithm.representation.points)
+    """What is believed before any row, of the classes looked at."""
+    inducing = cast(Inducing, algorithm.representation)
+    points = jnp.asarray(inducing.points)
     nothing = no_rows(model.likelihood.latent_size, points)
-    signed = algorithm.representation.signed
-    return posterior_given(model.kernel, points, None, nothing, signed, "full")
+    return posterior_given(model.kernel, points, None, nothing, inducing.signed, "full")
 
 
 def some_classes(

@@ -146,7 +146,6 @@ class StochasticInference(BatchInference):
     copies: float = 1.0
 
     def representation(self, state: BatchState) -> Inducing:
-        assert isinstance(self.algorithm.representation, Inducing)
         return eqx.tree_at(lambda r: r.points, self.algorithm.representation, state.points)
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:

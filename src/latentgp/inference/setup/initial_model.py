@@ -3,12 +3,13 @@
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.inference.setup.priors import Scales, scales, varying
+from latentgp.inference.setup.priors import Scales, scales
 from latentgp.kernels import RBF, Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
+from latentgp.rows.spread import varying
 
 _MEDIAN_ROWS = 1_000
 

@@ -4,27 +4,26 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, Normal, constraints
 from numpyro.distributions.transforms import biject_to
+from scipy.spatial.distance import pdist, squareform
 
-from latentgp.errors import InputError
+from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
 from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
+from latentgp.rows.spread import robust_spread, spread_of_columns
 
 _BOUND_FACTOR = 1e5
-# What is cut off at either end of a column, and the standard deviation of a normal law without it.
-_TRIMMED, _OF_NORMAL = 0.07, 0.734
-# A value is wild so many sizes from the middle, where few lie between it and what is beside that.
-WILD, _BESIDE, _IN_THE_GAP = 30.0, 8.0, 0.1
-_FAR_TOO_WIDE, _SPREAD_OUT = 3.0, 0.3
-_QUANTILE_ROWS = 20_000
-_ROUNDING = 8 * np.finfo(np.float64).eps
-_SQUARABLE = 1e-120, 1e120
+# Of the second start: length-scales in distances of nearest neighbours, but at most a share of the
+# first's, and noise variances in the first's.
+_NEIGHBOURS, _ROUGHER, _LESS_NOISE = 2.0, 0.3, 0.1
+# Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
+_LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
 
 class Scales(NamedTuple):
@@ -65,7 +64,7 @@ def scales(model: LatentGP, data: Data, remembered: StreamingPrior | None = None
     spread = spread_of(data)
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
-    typical, stretch = robust_spread(data.X, data.weights)
+    typical, stretch = data.input_spread
     return Scales(typical, latent, stretch)
 
 
@@ -80,49 +79,17 @@ def spread_of(data: Data) -> float:
         if not seen.any():
             continue
         weights = None if data.weights is None else data.weights[seen]
-        spreads.append(_spread("y", column[seen, None], weights)[0])
+        spreads.append(spread_of_columns("y", column[seen, None], weights)[0])
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
-
-
-def robust_spread(
-    X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
-) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:
-    """Typical size of each column, and its standard deviation over that.
-
-    They differ where few values are far from all others, beyond a gap, and make the standard
-    deviation more than three times what the middle 86 % of the column suggest. Columns of which
-    most values are the same, such as the grey levels of digits, are left alone.
-    """
-    deviation = _spread("X", X, weights)
-    step = -(-len(X) // _QUANTILE_ROWS)
-    X, weights = X[::step], np.ones(len(X[::step])) if weights is None else weights[::step]
-    ends = [_TRIMMED, 0.25, 0.5, 0.75, 1 - _TRIMMED]
-    low, lower, middle, upper, high = np.quantile(
-        X, ends, axis=0, weights=weights, method="inverted_cdf"
-    )
-    shares = weights[:, None] * ((low <= X) & (high >= X))
-    shares = shares / shares.sum(axis=0)
-    mean = np.sum(shares * X, axis=0)
-    central = np.sqrt(np.sum(shares * (X - mean) ** 2, axis=0)) / _OF_NORMAL
-    distance = np.abs(X - middle)
-    far, beside = (weights @ (distance > reach * central) for reach in (WILD, _BESIDE))
-    gap = (far > 0) & (beside - far <= _IN_THE_GAP * far)
-    wild = gap & (upper - lower > _SPREAD_OUT * central) & (deviation > _FAR_TOO_WIDE * central)
-    spread = np.where(wild, central, deviation)
-    return spread, deviation / spread
-
-
-def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
-    """Mask of the columns that vary by more than the rounding of their values."""
-    half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
-    return half > _ROUNDING * np.max(np.abs(columns), axis=0)
 
 
 def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
-    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4); variances are
+    functions does not get rougher with more inputs (Hvarfner et al. 2024, 4). Those of a kernel
+    with one an input may all be longer or shorter, but differ by a factor of 1.6 a standard
+    deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
     around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one.
@@ -133,7 +100,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         if info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
-            priors[path] = LogNormal(np.log(typical), np.sqrt(3.0))
+            priors[path] = _of_lengthscales(np.asarray(typical))
         elif info.role == "variance":
             priors[path] = LogNormal(np.full(shape, _log_variance(info, scale)), 2.0)
         elif info.role == "factor":
@@ -159,13 +126,13 @@ def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distri
 
     For streaming updates: what earlier rows tell about hyper-parameters is kept nowhere else.
     """
-    known = parameters(model)
-    return {
-        path: LogNormal(np.log(known[path].value), prior.scale)
-        if isinstance(prior, LogNormal)
-        else prior
-        for path, prior in priors.items()
-    }
+    known, moved = parameters(model), dict(priors)
+    for path, prior in priors.items():
+        if isinstance(prior, LogNormal):
+            moved[path] = LogNormal(np.log(known[path].value), prior.scale)
+        elif isinstance(prior, SharedLogNormal):
+            moved[path] = _of_lengthscales(np.asarray(known[path].value))
+    return moved
 
 
 def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "P"] | None:
@@ -184,6 +151,40 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     if np.all(scale.stretch == 1) or not values:
         return None
     return space.to_vector(replace_unchecked(space.model, values))
+
+
+def rough_start(
+    space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
+) -> Float[np.ndarray, "P"] | None:
+    """A second start, of rough functions with little noise, beside the model's own.
+
+    Evidences of regression have two modes, that one and smooth functions with much noise
+    (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. Length-scales are
+    shortened by what makes the median distance of some rows twice that of nearest neighbours; what
+    has bounds by its prior stays. None where no length-scale is learned.
+    """
+    known = parameters(space.model)
+    factors = {"lengthscale": _roughness(X / scale.inputs), "noise_variance": _LESS_NOISE}
+    values = {
+        path: np.asarray(known[path].value) * factor
+        for path in space.paths
+        if (factor := factors.get(known[path].role)) and path not in space.narrowed
+    }
+    if not any(known[path].role == "lengthscale" for path in values):
+        return None
+    return space.to_vector(replace_unchecked(space.model, values))
+
+
+def _roughness(X: Float[np.ndarray, "N D"]) -> float:
+    """Two distances of nearest neighbours over the median distance, or a share if that is less."""
+    distances = pdist(X)
+    apart = distances[distances > 0]
+    if not apart.size:
+        return _ROUGHER
+    distances = squareform(np.where(distances > 0, distances, np.inf))
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.median(distances.min(axis=1))
+    return float(min(_ROUGHER, _NEIGHBOURS * nearest / np.median(apart)))
 
 
 def search_bounds(
@@ -215,6 +216,14 @@ def search_bounds(
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
+def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
+    """The prior around some medians: each has a deviation of sqrt(3), several little to itself."""
+    if medians.size < 2:
+        return LogNormal(np.log(medians), np.sqrt(_LENGTHSCALES))
+    shared = np.sqrt(_LENGTHSCALES - _OWN_LENGTHSCALE**2)
+    return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
+
+
 def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
     return scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
 
@@ -230,21 +239,3 @@ def _typical_inputs(
     if shape == inputs.shape:
         return inputs
     return np.full(shape, np.exp(np.mean(np.log(inputs))))
-
-
-def _spread(
-    name: str, columns: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
-) -> Float[np.ndarray, "D"]:
-    """Weighted standard deviations, one for a column that is constant."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.average(columns, axis=0, weights=weights)
-        largest = np.max(np.abs(columns - mean), axis=0)
-        spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weights))
-    varies = varying(columns)
-    low, high = _SQUARABLE
-    if np.any(varies & ~((largest > low) & (largest < high))):
-        raise InputError(
-            f"{name} varies on a scale outside {low:g} to {high:g}, where squares leave double "
-            "precision; change its unit."
-        )
-    return np.where(varies & (spread > 0), spread, 1.0)

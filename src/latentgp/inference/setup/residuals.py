@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from scipy.optimize import minimize
 from scipy.special import gammaln
 
-from latentgp.inference.setup.priors import robust_spread, spread_of
-from latentgp.representations.dense import DensePosterior
+from latentgp.inference.setup.priors import spread_of
 from latentgp.rows.data import Data
+from latentgp.rows.spread import robust_spread
 
 _FEWEST_ROWS = 20
 _GAIN_A_ROW, _GAIN = 0.02, 6.0
@@ -59,16 +59,11 @@ def residuals_of(
     known = np.asarray(chosen.side_information.get("noise_variance", 0.0))
     noise = float(posterior.model.likelihood.noise_variance) + known
     weights = np.ones(len(rows)) if chosen.weights is None else np.asarray(chosen.weights)
-    latent = posterior.latent
-    if isinstance(latent, DensePosterior):  # whose first rows these are
-        # 1 / [(K + W^-1)^-1]_nn is the predictive variance of a target with all its copies.
-        halves = latent.factor.inverse[0][:, rows]
-        precision = np.square(latent.root_precision[0, rows]) * np.sum(halves**2, axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            residual = latent.weights[0, rows] / precision
-            variance = 1 / precision - 1 / latent.precision[0, rows] + noise
-    else:
+    left_out = posterior.latent.left_out(rows)
+    if left_out is None:
         residual, variance = np.asarray(chosen.y) - mean, noise
+    else:
+        residual, variance = left_out[0], left_out[1] + noise
     with np.errstate(invalid="ignore"):
         value = residual / np.sqrt(variance)
     counts = (weights > 0) & np.isfinite(value)

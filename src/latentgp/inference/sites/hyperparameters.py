@@ -26,6 +26,11 @@ _THINNED_ROWS = 4_096
 _THINNED_EVALUATIONS = 20
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
+# Two starts: a short run from each on few rows, numbered from here downwards.
+_OPENING_EVALUATIONS = 8
+_CLEARLY = 1.0  # nats
+OPENING_ROWS = 1000
+_FIRST_OPENING_RUN = -2
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
 _LITTLE_GAIN = 10  # times what an iteration must gain
@@ -48,12 +53,25 @@ class Learned(NamedTuple):
     reason: str
 
 
+class Opening(NamedTuple):
+    """A short search before the long one, from two starts; sites must be the likelihood itself.
+
+    Attributes:
+        other: where the second start is, unconstrained.
+        rows: those that it looks at.
+    """
+
+    other: Float[np.ndarray, "P"]
+    rows: Data
+
+
 def learn(
     algorithm: SiteInference,
     space: ParameterSpace,
     data: Data,
     *,
     bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    opening: Opening | None = None,
     second: Float[np.ndarray, "P"] | None = None,
     restarts: int,
     tolerance: float,
@@ -63,9 +81,9 @@ def learn(
     """Maximise the bound plus log prior over hyper-parameters.
 
     The first run starts at the model's own values, or where a run on a thinned set of rows has
-    ended; a second one, if asked for, where it is told to; each restart at a draw around the
-    model's values. The best point of all runs on all rows is kept, so a restart never makes the
-    result worse.
+    ended, or a short one from the other start of an opening, if that is clearly better; a second
+    one, if asked for, where it is told to; each restart at a draw around the model's values. The
+    best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
     first = space.to_vector()
     stored = search.recall()
@@ -77,9 +95,11 @@ def learn(
             start, sites = runs.on_thinned_rows(first, data, stored)
             first_step = _FIRST_STEP_AFTER_THINNED
         else:
-            start, sites = first, initial_sites(algorithm, space.model, data)
-            first_step = _FIRST_STEP
-        if stored is not None and search.has_reached(0):
+            start, first_step = first, _FIRST_STEP
+            if opening is not None:
+                start, first_step = runs.opened(first, opening, data)
+            sites = initial_sites(algorithm, space.model, data)
+        if stored is not None and driver.has_reached(0):
             sites = stored
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
         further = [] if second is None else [second]
@@ -149,6 +169,7 @@ class _Runs:
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
+        at_most = _OPENING_EVALUATIONS if run <= _FIRST_OPENING_RUN else at_most
         unit = 0.0
 
         def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
@@ -188,6 +209,26 @@ class _Runs:
             self.endings[run] = (False, str(end))
             raise
         return self.sites
+
+    def opened(
+        self, first: Float[np.ndarray, "P"], opening: Opening, data: Data
+    ) -> tuple[Float[np.ndarray, "P"], float]:
+        """Where the long run starts, and how long its first step is.
+
+        A short run from the other start has to end clearly higher than one from the first. If it
+        does not, and both looked at a part of the rows, the long run begins at the first start
+        again: two runs in the same mode of a part end at no better place for all rows.
+        """
+        ends = []
+        for number, start in enumerate((first, opening.other)):
+            run = _FIRST_OPENING_RUN - number
+            sites = initial_sites(self._algorithm, self._space.model, opening.rows)
+            self.one(start, opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
+            ends.append(self._driver.best(run))
+        is_other = ends[1].value > ends[0].value + _CLEARLY
+        if is_other or opening.rows.size == data.size:
+            return ends[is_other].vector, _FIRST_STEP_AFTER_THINNED
+        return first, _FIRST_STEP
 
     def on_thinned_rows(
         self, start: Float[np.ndarray, "P"], data: Data, stored: GaussianSites | None

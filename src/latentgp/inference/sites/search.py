@@ -39,7 +39,7 @@ class Progress(NamedTuple):
         best: the bound at the best hyper-parameters of this run so far (those of the greatest
             bound plus log prior), in nats.
         seconds: since the start of the fit.
-        restart: 0 for the first run, -1 for one on thinned rows that goes before it.
+        restart: 0 for the first run, below for those on a part of the rows that go before it.
     """
 
     evaluations: int
@@ -61,8 +61,8 @@ class Search:
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
     Args:
-        max_evaluations: of each run.
-        control: limits, callback, progress line, checkpoint.
+        max_evaluations: of each run on all rows.
+        driving: limits, callback, progress line, checkpoint.
     """
 
     def __init__(self, *, max_evaluations: int, control: RunControl):
@@ -70,7 +70,8 @@ class Search:
         self.control, self._line = control, ProgressLine(control.verbose)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
-        self._started = control.started
+        self._limit = max_evaluations  # of the run that is on
+        self._started = driving.started
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives its last sites."""
@@ -105,13 +106,14 @@ class Search:
         Args:
             vector: where the run wants the bound.
             run: number of the run.
-            at_most: how many evaluations it may make, if fewer than `max_evaluations`.
+            at_most: how many evaluations it may make, if not `max_evaluations` (which may be others
+                when a search is resumed).
 
         Raises:
             EndRun: the run has made all its evaluations.
             InputError: the checkpoint's next evaluation was made elsewhere.
         """
-        limit = min(self.max_evaluations, at_most or self.max_evaluations)
+        limit = self._limit = at_most or self.max_evaluations
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
@@ -187,11 +189,11 @@ class Search:
         self._line.close()
 
     def _show(self, progress: Progress) -> None:
-        stage = " on a part of the rows" if progress.restart < 0 else ""
+        stage = " in a short first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
         self._line.show(
             f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
-            f"most {self.max_evaluations}, bound {progress.bound:,.2f} nats, best "
+            f"most {self._limit}, bound {progress.bound:,.2f} nats, best "
             f"{progress.best:,.2f}, {progress.seconds:.0f} s",
             progress.seconds,
         )

@@ -260,6 +260,7 @@ class TestAnswersAreAveragesOverDraws:
 
 
 class TestRuns:
+    @pytest.mark.quick
     def test_the_same_key_gives_the_same_draws(self, binary):
         data = lgp.Data(X, BINARY)
         again = lgp.fit(MODEL, data, **SETTINGS)
@@ -489,7 +490,10 @@ def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_othe
     [
         (lgp.StudentT(), lgp.GibbsSampling(chains=2, warmup=150, draws=120), False, 6, 3),
         (lgp.StudentT(), lgp.GibbsSampling(chains=2, warmup=150, draws=120), True, 6, 5),
-        (lgp.Poisson(), lgp.NUTS(chains=2, warmup=50, draws=120), False, 3, 2),
+        pytest.param(
+            *(lgp.Poisson(), lgp.NUTS(chains=2, warmup=50, draws=120), False, 3, 2),
+            marks=pytest.mark.quick,
+        ),
     ],
     ids=["warm-up", "draws", "NUTS"],
 )

@@ -8,6 +8,8 @@ import pytest
 import latentgp as lgp
 from latentgp.representations.inducing.selection import _swapped, select_points
 
+pytestmark = pytest.mark.quick
+
 KEY = jax.random.key(0)
 
 
