@@ -327,7 +327,7 @@ def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> s
 
 
 def _wild_inputs(data: Data, names: Sequence[str] | None) -> list[str]:
-    """A sentence for every input column with values far from all others."""
+    """Warnings about input columns with outliers."""
     spread, stretch = data.input_spread
     sentences = []
     for column in np.flatnonzero(stretch > 1).tolist():

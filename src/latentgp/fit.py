@@ -136,4 +136,4 @@ def fit(
     )
     problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
-        return method.run(problem.agreed()).warned_before(moved)
+        return method.run(problem.from_first_process()).warned_before(moved)

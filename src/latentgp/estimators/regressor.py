@@ -253,7 +253,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         return (predictive.mean, np.sqrt(predictive.variance)) if return_std else predictive.mean
 
     def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
-        """Of the first latent function, for likelihoods of y less that."""
+        """Posterior covariance of the first latent function, for likelihoods of y - f_1."""
         if not (self.posterior_.is_gaussian and self.model_.likelihood.is_location):
             raise InputError(
                 f"return_cov needs one output that is a latent function and noise, and a posterior "

@@ -55,7 +55,7 @@ class Method(Module):
         return False
 
     @property
-    def streaming_prior(self) -> Remembered | None:
+    def streaming_prior(self) -> StreamingPrior | None:
         """Summary of the data seen so far that the fit starts from; None without any."""
         return None
 

@@ -99,7 +99,7 @@ class Problem:
 
     @property
     def all_rows(self) -> RowSource:
-        """Where all rows come from, also those in memory."""
+        """Source of all rows, also of those in memory."""
         return self.source or RowsInMemory(self.data)
 
     @property

@@ -125,7 +125,7 @@ class SamplingMethod(Method):
         counting = np.flatnonzero(problem.rows.origin >= 0)
         watched = counting[watched_rows(len(counting), numbers)]
         chains = self.sample(
-            ready, space, data.to_device(), problem.rows.origin[watched], key, driving
+            ready, space, data.to_device(), problem.rows.origin[watched], key, control
         )
         posterior = sampled_posterior(space, chains, watched, problem.rows.given.select(watched))
         diagnostics = judge_chains(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.diagnostics import judge
+from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.setup.priors import search_bounds

@@ -114,7 +114,7 @@ class DensePosterior(LatentPosterior):
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.weights[0, rows] / precision, 1 / precision - 1 / self.precision[0, rows]
 
-    def remembered(self, log_evidence: float) -> Remembered:
+    def remembered(self, log_evidence: float) -> StreamingPrior:
         grams = latent_grams(self.kernel, self.X)
         prior = vmap_latents(jittered_cholesky, grams).factor
 

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.rows.arrays import as_inputs, as_rows, as_targets, as_weights
 from latentgp.rows.merging import _distinct
 from latentgp.rows.spread import robust_spread
-from latentgp.runtime.mesh import place
+from latentgp.runtime.mesh import shard_rows
 from latentgp.typing import Array
 
 _MERGED_AT_MOST = 200_000

@@ -190,7 +190,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
 
 @jax.jit
 def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
-    """What is believed before any row, of the classes looked at."""
+    """Prior of the sampled classes, as a posterior without data."""
     inducing = cast(Inducing, algorithm.representation)
     points = jnp.asarray(inducing.points)
     nothing = no_rows(model.likelihood.latent_size, points)

@@ -99,7 +99,7 @@ def learn(
             if opening is not None:
                 start, first_step = runs.opened(first, opening, data)
             sites = initial_sites(algorithm, space.model, data)
-        if stored is not None and driver.has_reached(0):
+        if stored is not None and search.has_reached(0):
             sites = stored
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
         further = [] if second is None else [second]
@@ -224,7 +224,7 @@ class _Runs:
             run = _FIRST_OPENING_RUN - number
             sites = initial_sites(self._algorithm, self._space.model, opening.rows)
             self.one(start, opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
-            ends.append(self._driver.best(run))
+            ends.append(self._search.best(run))
         is_other = ends[1].value > ends[0].value + _CLEARLY
         if is_other or opening.rows.size == data.size:
             return ends[is_other].vector, _FIRST_STEP_AFTER_THINNED

@@ -62,7 +62,7 @@ class Search:
 
     Args:
         max_evaluations: of each run on all rows.
-        driving: limits, callback, progress line, checkpoint.
+        control: limits, callback, progress line, checkpoint.
     """
 
     def __init__(self, *, max_evaluations: int, control: RunControl):
@@ -71,7 +71,7 @@ class Search:
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._limit = max_evaluations  # of the run that is on
-        self._started = driving.started
+        self._started = control.started
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives its last sites."""
