@@ -35,7 +35,7 @@ class Choice(NamedTuple):
 
 
 def choose_for(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
-    """What "auto" means for rows in memory, or for those of a source, which are read in batches.
+    """Choose the method that "auto" stands for; rows of a source are read in batches.
 
     Args:
         model: the model.

@@ -61,7 +61,7 @@ class Data(eqx.Module):
         weights: Float[np.ndarray, "N"] | None,
         **side_information: Any,
     ) -> "Data":
-        """Of inputs and weights that `as_inputs` and `as_weights` have seen; y is checked."""
+        """Data of inputs and weights already checked; y is checked here."""
         size = len(X)
         side = {name: as_rows(name, v, size) for name, v in side_information.items()}
         data = object.__new__(cls)

@@ -1,4 +1,4 @@
-"""How widely columns are spread, whatever few wild values do."""
+"""Robust standard deviations of columns."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -70,6 +70,6 @@ _SQUARABLE = 1e-120, 1e120
 
 
 def varying(columns: Float[np.ndarray, "N D"]) -> Bool[np.ndarray, "D"]:
-    """Which columns vary by more than the rounding of their values."""
+    """Mask of the columns that vary by more than the rounding of their values."""
     half = np.ptp(columns / 2, axis=0)  # halves, because the range itself may overflow
     return half > _ROUNDING * np.max(np.abs(columns), axis=0)

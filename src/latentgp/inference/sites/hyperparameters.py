@@ -213,7 +213,7 @@ class _Runs:
     def opened(
         self, first: Float[np.ndarray, "P"], opening: Opening, data: Data
     ) -> tuple[Float[np.ndarray, "P"], float]:
-        """Where the long run starts, and how long its first step is.
+        """Start of the long run, and the length of its first step.
 
         A short run from the other start has to end clearly higher than one from the first. If it
         does not, and both looked at a part of the rows, the long run begins at the first start
