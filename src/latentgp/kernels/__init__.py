@@ -1,8 +1,8 @@
 """Covariance functions of the latent Gaussian process: one file a family."""
 
-from latentgp.kernels.base import ActiveDimensions, Kernel, Product, Scaled, Sum
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
-from latentgp.kernels.dot_product import ArcCosine, Constant, Linear, Polynomial, White
+from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
 from latentgp.kernels.per_latent import LatentKernel, PerLatent
 from latentgp.kernels.stationary import (
     RBF,

@@ -243,8 +243,6 @@ def _as_kernel(value: object) -> Kernel:
     if isinstance(value, Kernel):
         return value
     _check_number(value)
-    from latentgp.kernels.dot_product import Constant
-
     return Constant(value)
 
 
@@ -254,3 +252,18 @@ def _check_number(value: object) -> None:
             f"A kernel is combined with kernels and numbers, got {type(value).__name__}; combine "
             "the kernels inside it."
         )
+
+
+class Constant(Kernel):
+    """A constant function of unknown height."""
+
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.variance.astype(x.dtype)
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), (X.shape[0], Z.shape[0]))
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])

@@ -62,21 +62,6 @@ class Polynomial(Kernel):
         return (jnp.sum(self.per_column("variance", X) * X**2, axis=1) + self.offset) ** self.degree
 
 
-class Constant(Kernel):
-    """A constant function of unknown height."""
-
-    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
-
-    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
-        return self.variance.astype(x.dtype)
-
-    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), (X.shape[0], Z.shape[0]))
-
-    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
-        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
-
-
 class White(Kernel):
     """An independent value at every distinct point: variance where x equals z, else zero.
 

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Kernel, Scaled, Sum
-from latentgp.kernels.dot_product import Constant, Linear
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Scaled, Sum
+from latentgp.kernels.dot_product import Linear
 from latentgp.kernels.stationary import (
     RBF,
     Matern,

@@ -11,7 +11,11 @@ from latentgp.likelihoods.counts import (
 )
 from latentgp.likelihoods.custom import CustomLikelihood
 from latentgp.likelihoods.gaussian import Gaussian
-from latentgp.likelihoods.heteroscedastic import HeteroscedasticGaussian, HeteroscedasticStudentT
+from latentgp.likelihoods.heteroscedastic import (
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    LogNoiseGaussian,
+)
 from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.likelihoods.multi_output import (
     GPRegressionNetwork,
@@ -32,7 +36,7 @@ from latentgp.likelihoods.ordinal import Ordinal
 from latentgp.likelihoods.positive import Beta, Gamma, Weibull
 from latentgp.likelihoods.robust import LaplaceNoise, MaternNoise, StudentT
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
-from latentgp.likelihoods.volatility import LogNoiseGaussian, StochasticVolatility
+from latentgp.likelihoods.volatility import StochasticVolatility
 from latentgp.likelihoods.warped import WarpedGaussian
 
 __all__ = [
