@@ -37,7 +37,7 @@ _CORE = (
     "means methods model_checks models numerics parameters posteriors representations rows rules "
     "runtime sites testing typing validation"
 )
-jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "beartype.beartype")
+jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 
 from latentgp.runtime import compilation_cache  # noqa: E402
 

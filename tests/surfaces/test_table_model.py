@@ -11,7 +11,8 @@ import latentgp as lgp
 from latentgp.errors import InputError
 from latentgp.evaluation.comparison import interval_coverages
 from latentgp.inference.sites import search
-from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors import predictive
+from latentgp.runtime.buckets import Buckets
 from latentgp.tables.model import TableModel
 from latentgp.tables.start import choose_task
 
@@ -79,8 +80,13 @@ class TestIntervalsOfTwoClasses:
 @pytest.mark.filterwarnings("ignore")
 def test_marginals_are_computed_once(target, monkeypatch):
     model, frame = fitted(target, "auto")
-    marginals, calls = Posterior._marginals, []
-    monkeypatch.setattr(Posterior, "_marginals", lambda *a: calls.append(1) or marginals(*a))
+    find, calls = Buckets.map, []
+
+    def counting(rows, function, *arguments, **settings):
+        calls.extend([1] if function is predictive._believed else [])
+        return find(rows, function, *arguments, **settings)
+
+    monkeypatch.setattr(Buckets, "map", counting)
     model.predict(frame)
     model.evaluate(frame)
     assert len(calls) == 2

@@ -101,10 +101,10 @@ class FileSource(RowSource):
     def _worth(self, piece: Piece) -> tuple[float, float]:
         """Number of rows of a piece that are in this source, and their total weight."""
         if not self._deciding:
-            rows = np.sum(self._wanted(piece.before, piece.rows))
+            rows = int(np.sum(self._wanted(piece.before, piece.rows)))
             return rows, rows
         own = [(len(o.chosen), o.weights[o.chosen].sum()) for o in self._own(piece, self._deciding)]
-        return sum(rows for rows, _ in own), sum(weight for _, weight in own)
+        return sum(rows for rows, _ in own), float(sum(weight for _, weight in own))
 
     def part(self, index: int, count: int) -> "FileSource":
         """Neighbouring rows: of a row group that two processes share, each reads all."""

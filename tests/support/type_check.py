@@ -1,0 +1,5 @@
+"""beartype as the tests use it: a whole number is a float too, as type checkers see it (PEP 484)."""
+
+from beartype import BeartypeConf, beartype
+
+check = beartype(conf=BeartypeConf(is_pep484_tower=True))
