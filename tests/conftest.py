@@ -34,8 +34,8 @@ import pytest  # noqa: E402
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
 _CORE = (
     "augmentations diagnostics differentiable distributions fit inference kernels likelihoods "
-    "means methods model_checks models numerics parameters posteriors representations rows rules "
-    "runtime sites testing typing validation"
+    "means methods model_checks models numerics parameters posteriors representations rows.arrays "
+    "rows.data rows.merging rows.spread rules runtime sites testing typing validation"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 

@@ -1,4 +1,4 @@
-"""beartype as the tests use it: a whole number is a float too, as type checkers see it (PEP 484)."""
+"""beartype as the tests use it: a whole number is a float too (PEP 484)."""
 
 from beartype import BeartypeConf, beartype
 

@@ -304,8 +304,8 @@ method = lgp.Stochastic(
     lgp.CollapsedVI(lgp.Inducing(20)), batch_size=25, epochs=6, tolerance=0.0
 )
 import time
-from latentgp.runtime import checkpoint
-checkpoint.CHECKPOINT_SECONDS = 0.0
+from latentgp.runtime import checkpoint as checkpoints
+checkpoints.CHECKPOINT_SECONDS = 0.0
 def tell(progress):
     print(progress.steps, flush=True)
     time.sleep(float(slow))
