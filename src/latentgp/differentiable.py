@@ -15,6 +15,7 @@ from latentgp.inference.sites.profiled_bound import exact_log_evidence, initial_
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.methods.exact import ExactGP
+from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data

@@ -18,7 +18,7 @@ from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.inference.mcmc.gibbs import Gibbs, GibbsState
 from latentgp.inference.mcmc.nuts import NUTSPosition, NUTSSampler
-from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.parameters.base import parameters
@@ -510,10 +510,20 @@ class TestWeights:
         with pytest.raises(lgp.InputError, match="y has NaN"):
             lgp.Data(X, np.where(X > 3, np.nan, Y))
 
-    @pytest.mark.parametrize("method", [METHOD, lgp.NUTS(chains=2, draws=50)])
-    def test_fractions_are_refused(self, method):
+    def test_fractions_are_refused_where_rows_are_copied(self):
         with pytest.raises(lgp.InputError, match="whole numbers"):
-            fixed_fit(lgp.Data(X, Y, weights=np.full(15, 0.5)), method, REGRESSION)
+            fixed_fit(lgp.Data(X, Y, weights=np.full(15, 0.5)), METHOD, REGRESSION)
+
+    def test_fractions_are_powers_of_likelihoods_elsewhere(self, x64):
+        space = ParameterSpace(REGRESSION, frozen=tuple(parameters(REGRESSION)))
+        twice = np.tile(np.arange(15), 2)
+        halved = lgp.Data(X[twice], Y[twice], weights=np.full(30, 0.5)).merged()
+        whole = lgp.Data(X, Y).merged()
+        at = Position(jnp.zeros(0), jnp.linspace(-1, 1, 15)[None])
+        one, other = (
+            WhiteTarget.of(space, lgp.Dense(), data.to_device())(at) for data in (halved, whole)
+        )
+        np.testing.assert_allclose(one, other)
 
 
 def test_nuts_needs_a_warm_up():

@@ -436,7 +436,7 @@ class TestPrediction:
     def test_progress_is_shown(self, model, folder, tmp_path, monkeypatch):
         shown = []
         monkeypatch.setattr(
-            "latentgp.runtime.checkpoint.ProgressLine.show", lambda *a: shown.append(a[1])
+            "latentgp.runtime.progress.ProgressLine.show", lambda *a: shown.append(a[1])
         )
         predict_files(model, folder, tmp_path / "out.csv", verbose=1)
         assert shown[-1] == "1,300 of 1,300 rows"

@@ -12,6 +12,7 @@ from numpyro.distributions import constraints
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
+from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import latent_at_nodes
 from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array

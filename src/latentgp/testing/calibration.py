@@ -20,6 +20,7 @@ from latentgp.fit import fit
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
 from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
+from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.posteriors.sampled import SampledPosterior
