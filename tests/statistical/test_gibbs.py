@@ -512,7 +512,7 @@ class TestWeights:
 
     def test_fractions_are_refused_where_rows_are_copied(self):
         with pytest.raises(lgp.InputError, match="whole numbers"):
-            fixed_fit(lgp.Data(X, Y, weights=np.full(15, 0.5)), METHOD, REGRESSION)
+            fixed_fit(lgp.Data(X, Y, weights=np.full(15, 0.5)), self.METHOD, REGRESSION)
 
     def test_fractions_are_powers_of_likelihoods_elsewhere(self, x64):
         space = ParameterSpace(REGRESSION, frozen=tuple(parameters(REGRESSION)))

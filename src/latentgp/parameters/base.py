@@ -53,6 +53,7 @@ def parameter(
         default: the value when the constructor is given none.
 
     Example:
+        >>> from latentgp.typing import Array
         >>> class Decay(Parametrised):
         ...     rate: Array = parameter(constraints.positive, default=1.0)
         >>> Decay(rate=2.0).rate
