@@ -22,6 +22,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -44,13 +45,13 @@ class Evaluation(NamedTuple):
     updates: Int[Array, ""]
 
 
-@jax.jit
+@Program
 def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
     """The sites that an algorithm starts from."""
     return algorithm.first_sites(model, data)
 
 
-@jax.jit
+@Program
 def posterior_given_sites(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> LatentPosterior:
@@ -58,7 +59,7 @@ def posterior_given_sites(
     return algorithm.resume(model, data, sites).posterior
 
 
-@jax.jit
+@Program
 def spread_sites(
     algorithm: SiteInference,
     model: LatentGP,
@@ -94,13 +95,13 @@ def evaluate(
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
 
 
-@jax.jit
+@Program
 def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
     """The model whose free parameters are those of the unconstrained vector."""
     return space.to_model(vector)
 
 
-@jax.jit
+@Program
 def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
@@ -182,14 +183,14 @@ def converge(
     return Converged(posterior, sites, bound, ascended.updates, ascended.change, improper)
 
 
-@jax.jit
+@Program
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
 
 
-@jax.jit
+@Program
 def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
     state = algorithm.init(model, data)
     offset = prior_mean(model, data)
@@ -198,7 +199,7 @@ def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Co
     return Converged(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
 
 
-@jax.jit
+@Program
 def _evaluate_exact(
     algorithm: SiteInference,
     space: ParameterSpace,
