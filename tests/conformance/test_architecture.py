@@ -121,7 +121,7 @@ def test_no_module_asks_a_rule_for_its_type():
 def test_importing_is_light_and_touches_no_flag():
     program = """
 import sys
-import jax, equinox, numpyro.distributions
+import jax, equinox, numpyro.distributions, scipy.spatial
 
 compiled = []
 jax.monitoring.register_event_duration_secs_listener(
