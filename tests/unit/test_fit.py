@@ -294,7 +294,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
 
 def test_a_search_that_cannot_go_on_is_judged_by_what_is_left_to_gain(monkeypatch):
     """SciPy's "ABNORMAL: " is never a part of the verdict."""
-    honest = hyperparameters.minimize
+    honest = minimize
     ending = {}
 
     def abnormal(*arguments, callback, **settings):
@@ -302,7 +302,7 @@ def test_a_search_that_cannot_go_on_is_judged_by_what_is_left_to_gain(monkeypatc
         found.success, found.message = False, "ABNORMAL: "
         return found
 
-    monkeypatch.setattr(hyperparameters, "minimize", abnormal)
+    monkeypatch.setattr("scipy.optimize.minimize", abnormal)
     for many in (1, 1000):
         honest = (lambda f, x, **k: OptimizeResult(fun=f(x)[0], x=x)) if many == 1 else honest
         fitted = lgp.fit(regression(), DATA, key=KEY)

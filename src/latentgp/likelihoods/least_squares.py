@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
-from scipy.optimize import minimize_scalar
 
 from latentgp.likelihoods.base import Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
@@ -101,6 +100,8 @@ class LeastSquares(ClassLikelihood):
         marginals: Marginals,
         side: SideInformation,
     ) -> "LeastSquares":
+        from scipy.optimize import minimize_scalar  # takes long to import
+
         def at(log_temperature: Array | float) -> LeastSquares:
             return LeastSquares(self.classes, self.noise_variance, jnp.exp(log_temperature))
 

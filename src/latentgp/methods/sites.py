@@ -18,6 +18,7 @@ from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Open
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge,
+    converge_at,
     initial_sites,
     model_at,
 )
@@ -161,7 +162,11 @@ class SiteMethod(Method):
             if short is not None and most >= short.evaluations:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
-        converged = converged_sites(algorithm.until_converged(), model, rows, learned)
+        final, converged = algorithm.until_converged(), None
+        if learned is not None and len(learned.sites.linear) == rows.size:
+            vector = jnp.asarray(learned.vector)
+            converged = converge_at(final, space, vector, rows, learned.sites)
+        converged = converged_sites(final, model, rows, converged)
         converged = converged._replace(sites=gather(converged.sites))
         evidence = Evidence(float(converged.bound), algorithm.evidence_kind(model))
         posterior = Posterior.gaussian(model, converged.posterior, evidence)
@@ -211,16 +216,13 @@ def learned_model(space: ParameterSpace, learned: Learned) -> LatentGP:
 
 
 def converged_sites(
-    algorithm: SiteInference, model: LatentGP, rows: Data, learned: Learned | None
+    algorithm: SiteInference, model: LatentGP, rows: Data, converged: Converged | None = None
 ) -> Converged:
-    """Fixed point of site updates, started at the search's sites if they are of these rows.
+    """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
 
     Raises:
         InputError: the log evidence is not finite.
     """
-    converged = None
-    if learned is not None and len(learned.sites.linear) == rows.size:
-        converged = converge(algorithm, model, rows, learned.sites)
     if converged is None or not np.isfinite(converged.bound):
         converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
     if not np.isfinite(converged.bound):

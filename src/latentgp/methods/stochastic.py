@@ -252,7 +252,7 @@ class Stochastic(Method):
                 latent = posterior_of_search(algorithm, seen, rows, learned)
             if latent is None:
                 enough = algorithm.rough() if learns else algorithm.until_converged()
-                latent = converged_sites(enough, seen, rows, None).posterior
+                latent = converged_sites(enough, seen, rows).posterior
         else:
             looking = dataclasses.replace(self.algorithm(seen), representation=ready)
             latent = prior_of_some(looking, seen)

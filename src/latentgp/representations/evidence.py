@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
-from latentgp.representations.base import Representation
+from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -21,8 +21,18 @@ def log_evidence(
     Differentiable in the kernel, the sites and the representation (inducing points) by one more
     pass over the rows. X is held fixed: its derivative is not computed and reads zero.
     """
+    return log_evidence_and_posterior(representation, kernel, X, sites)[0]
+
+
+def log_evidence_and_posterior(
+    representation: Representation,
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    sites: GaussianSites,
+) -> tuple[Float[Array, ""], LatentPosterior]:
+    """The log evidence as `log_evidence` gives it, and the posterior, which has no derivative."""
     posterior = jax.lax.stop_gradient(representation.condition(kernel, X, sites))
-    return _log_evidence_of(posterior, representation, kernel, X, sites)
+    return _log_evidence_of(posterior, representation, kernel, X, sites), posterior
 
 
 @jax.custom_vjp

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from latentgp.runtime.mesh import gather, number_of_shards, shard_rows
+from latentgp.runtime.programs import Program
 from latentgp.runtime.x64 import fresh
 
 _BUCKETS = (64, 512, 4096)
@@ -76,7 +77,7 @@ class Buckets:
         return jax.tree.map(lambda a: a[: self.size], joined)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(Program, static_argnums=(0, 1))
 def _mapped(function: Callable[..., Any], part: int, arguments: Any, rows: PyTree) -> Any:
     size = jax.tree.leaves(rows)[0].shape[0]
     if part == size:

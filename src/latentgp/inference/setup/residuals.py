@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from latentgp.inference.setup.priors import spread_of
@@ -79,6 +78,8 @@ def student_gain(residuals: Residuals) -> float:
 
     Each at its best scale, the former at its best degrees of freedom.
     """
+    from scipy.optimize import minimize  # takes long to import
+
     value, weights = residuals.value, residuals.weights
     square = np.average(value**2, weights=weights)
     if not square > 0:

@@ -10,6 +10,7 @@ from latentgp.inference.sites.algorithm import Read, SiteInference, proper
 from latentgp.inference.sites.anderson import History, Update, accelerated
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -45,7 +46,7 @@ class _Ascent(NamedTuple):
     history: History
 
 
-@jax.jit
+@Program
 def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Ascended:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 

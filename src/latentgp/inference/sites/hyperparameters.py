@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
-from scipy.optimize import OptimizeResult, minimize
 
 from latentgp.errors import InputError
 from latentgp.inference.sites.algorithm import SiteInference
@@ -165,6 +164,8 @@ class _Runs:
         L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
         objective is divided by what makes that step `first_step` long.
         """
+        from scipy.optimize import minimize  # takes long to import
+
         self.sites = sites
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
@@ -179,7 +180,7 @@ class _Runs:
             unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
             return -record.value / unit, -record.gradient / unit
 
-        def stand_still(intermediate_result: OptimizeResult) -> None:
+        def stand_still(intermediate_result: Any) -> None:
             nonlocal reached, rise
             value = -unit * float(intermediate_result.fun)
             rise, reached = value - reached, value

@@ -16,6 +16,7 @@ from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
 from latentgp.rules.base import SiteRule
+from latentgp.runtime.programs import Program
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -28,7 +29,7 @@ class Mode(NamedTuple):
     evidence: Float[Array, ""]
 
 
-@jax.jit
+@Program
 def mode_of(
     algorithm: SiteInference,
     rule: SiteRule,

@@ -20,8 +20,9 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.evidence import log_evidence
+from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -44,13 +45,13 @@ class Evaluation(NamedTuple):
     updates: Int[Array, ""]
 
 
-@jax.jit
+@Program
 def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
     """The sites that an algorithm starts from."""
     return algorithm.first_sites(model, data)
 
 
-@jax.jit
+@Program
 def posterior_given_sites(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> LatentPosterior:
@@ -58,7 +59,7 @@ def posterior_given_sites(
     return algorithm.resume(model, data, sites).posterior
 
 
-@jax.jit
+@Program
 def spread_sites(
     algorithm: SiteInference,
     model: LatentGP,
@@ -89,18 +90,18 @@ def evaluate(
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
-        return _evaluate_exact(algorithm, space, vector, data, sites)
+        return _evaluate_exact(algorithm, space, vector, data, sites)[0]
     ascended = ascend(algorithm, model_at(space, vector), data, sites)
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
 
 
-@jax.jit
+@Program
 def model_at(space: ParameterSpace, vector: Float[Array, "P"]) -> LatentGP:
     """The model whose free parameters are those of the unconstrained vector."""
     return space.to_model(vector)
 
 
-@jax.jit
+@Program
 def _evaluate_ascended(
     algorithm: SiteInference,
     space: ParameterSpace,
@@ -166,6 +167,19 @@ class Converged(NamedTuple):
     improper_cavities: Int[Array, ""]
 
 
+def converge_at(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> Converged:
+    """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
+    if algorithm.rule.sites_are_fixed(space.model.likelihood):
+        return _evaluate_exact(algorithm, space, vector, data, sites)[1]
+    return converge(algorithm, model_at(space, vector), data, sites)
+
+
 def converge(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> Converged:
@@ -182,43 +196,48 @@ def converge(
     return Converged(posterior, sites, bound, ascended.updates, ascended.change, improper)
 
 
-@jax.jit
+@Program
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
     return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
 
 
-@jax.jit
+@Program
 def _converge_exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
-    state = algorithm.init(model, data)
-    offset = prior_mean(model, data)
-    bound = state.posterior.log_evidence + jnp.sum(state.sites.about(offset).log_constant)
-    one, none = jnp.int32(1), jnp.int32(0)
-    return Converged(state.posterior, state.sites, bound, one, jnp.zeros_like(bound), none)
+    return _exact(algorithm, model, data)
 
 
-@jax.jit
+@Program
 def _evaluate_exact(
     algorithm: SiteInference,
     space: ParameterSpace,
     vector: Float[Array, "P"],
     data: Data,
     sites: GaussianSites,
-) -> Evaluation:
+) -> tuple[Evaluation, Converged]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 
     def objective(vector):
-        bound = exact_log_evidence(algorithm, space.to_model(vector), data)
-        return bound + space.log_prior(vector), bound
+        settled = _exact(algorithm, space.to_model(vector), data)
+        return settled.bound + space.log_prior(vector), settled
 
-    (value, bound), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
-    return Evaluation(value, bound, gradient, sites, jnp.ones((), jnp.int32))
+    (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
+    return Evaluation(value, settled.bound, gradient, sites, settled.updates), settled
 
 
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
     """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
+    return _exact(algorithm, model, data).bound
+
+
+def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
+    """Where sites are the likelihood itself; only the bound has derivatives."""
     offset = prior_mean(model, data)
     none, anywhere = GaussianSites.none(offset), Marginals(offset, jnp.ones_like(offset))
-    exact = algorithm.new_sites(model, rows_of(data), anywhere, none)
-    return log_evidence(algorithm.representation, model.kernel, data.X, exact.about(offset))
+    sites = algorithm.new_sites(model, rows_of(data), anywhere, none)
+    bound, posterior = log_evidence_and_posterior(
+        algorithm.representation, model.kernel, data.X, sites.about(offset)
+    )
+    one, no = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
+    return Converged(posterior, sites, bound, one, jnp.zeros_like(bound), no)
