@@ -5,6 +5,7 @@ from functools import partial, update_wrapper
 from typing import Any, ClassVar
 
 import jax
+from jax.core import Tracer
 from jax.errors import JaxRuntimeError
 
 # The usual code generator of jaxlib 0.10 takes about twice as long, and what levels of optimisation
@@ -53,6 +54,6 @@ class Program:
 def _are_few_and_known(arguments: tuple[Any, ...]) -> bool:
     """Whether arrays have few rows, and none is traced by a program around this one."""
     leaves = jax.tree.leaves(arguments)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         return False
     return all(max(getattr(leaf, "shape", ()), default=0) <= _FEW_ROWS for leaf in leaves)
