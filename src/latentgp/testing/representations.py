@@ -359,12 +359,13 @@ def _check_white(
     size = len(representation.whitening(kernel, X).centres)
     generator = np.random.default_rng(2)
     white, along = generator.normal(size=(2, _LATENTS, size))
-    mean, variance = representation.conditional(kernel, X, white)
+    conditional = jax.jit(lambda kernel, white: representation.conditional(kernel, X, white))
+    mean, variance = conditional(kernel, white)
     for values in (mean, variance):
         require_equal(np.shape(values), (len(X), _LATENTS), f"{name}.conditional: the shape")
     # The map is linear, so its matrix says what covariance white noise gets.
     units = np.broadcast_to(np.eye(size)[:, None], (size, _LATENTS, size))
-    columns = np.stack([representation.conditional(kernel, X, unit)[0] for unit in units])
+    columns = np.stack([conditional(kernel, unit)[0] for unit in units])
     for q, own in enumerate(_kernel_of_each(kernel)):
         matrix = columns[:, :, q].T
         what = f"{name}.conditional: the mean is not linear"
@@ -382,10 +383,10 @@ def _check_white(
         require(smallest >= -1e-6 * scale, what)
 
     def value(kernel: LatentKernel, white: Any) -> Any:
-        mean, variance = representation.conditional(kernel, X, white)
+        mean, variance = conditional(kernel, white)
         return jnp.sum(jnp.sin(mean)) + jnp.sum(variance**2)
 
-    in_kernel, in_white = jax.grad(value, (0, 1))(kernel, jnp.asarray(white))
+    in_kernel, in_white = jax.jit(jax.grad(value, (0, 1)))(kernel, jnp.asarray(white))
     step = 1e-5
     slope = (value(kernel, white + step * along) - value(kernel, white - step * along)) / step / 2
     what = f"{name}.conditional: the derivative in the coefficients is wrong"

@@ -344,7 +344,7 @@ class TestErrors:
             (lambda y: lgp.GPRegressor().fit(X, np.full((25, 2), np.nan)), "missing in every row"),
             (
                 lambda y: lgp.GPRegressor().fit(X, np.where([1, 0, 1], y, np.nan)),
-                r"no number in column\(s\) \[1\]",
+                r"missing in all rows of column\(s\) \[1\]",
             ),
             (lambda y: lgp.fit(PLAIN, lgp.Data(X, y[:, :1]), key=KEY), r"shape \(rows,\), got"),
             (lambda y: lgp.GPRegressor(likelihood="student-t").fit(X, y), "is of one output"),
