@@ -1,5 +1,7 @@
 """Diagnostics of a finished fit: convergence, warnings, and the remedy for each."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """Log evidence as a pure function of a model, for the user's `grad`, `jit` and `vmap`."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """The error that wrong input raises, and that of processes that lose each other."""
 
+from __future__ import annotations
+
 import sys
 import warnings
 

@@ -1,5 +1,7 @@
 """`fit`: a model, data and a method in; the learned model, its posterior and a verdict out."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,5 +1,7 @@
 """Mean functions of the latent Gaussian process."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import ClassVar
 

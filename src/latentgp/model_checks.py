@@ -1,5 +1,7 @@
 """Checks of user-defined kernels and likelihoods, before a fit traces them."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,5 +1,7 @@
 """The model: kernel, likelihood and prior mean."""
 
+from __future__ import annotations
+
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood

@@ -3,6 +3,8 @@
 A module is written out by its fields: `RBF(lengthscale=[1.9, 92.0], variance=1.0)`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import difflib
 import functools

@@ -4,6 +4,8 @@ A file can only bring back classes of latentgp, layers of `equinox.nn` with func
 and what a user registers; it never runs code.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import hashlib
 import importlib

@@ -1,5 +1,7 @@
 """Streaming updates of posteriors: further rows, without the earlier ones."""
 
+from __future__ import annotations
+
 from jaxtyping import Key
 
 from latentgp.errors import warn_user

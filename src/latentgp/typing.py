@@ -4,6 +4,8 @@ Values outside a trace are NumPy arrays (JAX's would be narrowed to float32 outs
 context), inside they are JAX arrays, and the same functions take both.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax

@@ -1,5 +1,7 @@
 """Checks of data and of the arguments of predictions."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -188,3 +188,11 @@ def test_fit_is_short_and_asks_no_method_for_its_type():
 
 def is_kind(thing):
     return inspect.isclass(thing) and issubclass(thing, lgp.Method | Representation)
+
+
+@pytest.mark.parametrize("module", sorted(ROOT.rglob("*.py")), ids=lambda p: p.stem)
+def test_abstract_variables_are_in_evaluated_annotations(module):
+    """Equinox does not see `AbstractVar` in a string: the field would be a field like any other."""
+    source = module.read_text()
+    if "eqx.AbstractVar" in source or "eqx.AbstractClassVar" in source:
+        assert "from __future__ import annotations" not in source

@@ -4,6 +4,8 @@ Galy-Fajou, Wenzel & Opper (2020): expected sites by differentiating log phi, dr
 auxiliary variable from the law that phi is the Laplace transform of.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,7 @@
 """Augmentations: the contract, and which likelihood has one."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from functools import singledispatch
 

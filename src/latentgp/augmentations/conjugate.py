@@ -1,5 +1,7 @@
 """Likelihoods of Gaussian noise are Gaussian sites already."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jaxtyping import Float, Key, PyTree
 

@@ -8,6 +8,8 @@ counts and Pólya-Gamma variables too, f_2 is. For Student noise w is the precis
 scale mixture, and the counts with w integrated out are negative binomial (2022, eq. 7.6 mended).
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

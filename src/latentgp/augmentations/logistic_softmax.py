@@ -5,6 +5,8 @@ With S = D + sum theta and s = sigmoid(-f), the normaliser 1 / (S - sum theta_j 
 Poisson counts of rate lambda p_j S whose lambda ~ Gamma(1, S) is integrated out, or kept.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln, polygamma

@@ -9,6 +9,8 @@ binomial and negative binomial targets need no counts; a bounded Poisson rate, t
 logistic-softmax and noise that depends on the input do. One class, a hook a likelihood.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from functools import singledispatch
 from typing import NamedTuple

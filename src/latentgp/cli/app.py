@@ -1,5 +1,7 @@
 """The command line: fit, predict, evaluate, compare, info, demo."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Iterator

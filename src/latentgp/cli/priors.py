@@ -1,5 +1,7 @@
 """Laws written as text, such as LogNormal(0, 1): parsed, never run."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """Reports: tables and figures of calibration and comparison."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 

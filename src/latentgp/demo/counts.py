@@ -1,5 +1,7 @@
 """The rate of accidents over time, from counts."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, cast
 

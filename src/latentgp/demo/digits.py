@@ -1,5 +1,7 @@
 """Handwritten digits: probabilities that say when a person should look."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, cast
 

@@ -1,5 +1,7 @@
 """A forecast of carbon dioxide in the air over 22 years, with its uncertainty."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """The demo's sections on a web page, beside its pictures."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path

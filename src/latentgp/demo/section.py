@@ -1,5 +1,7 @@
 """A part of the demo: contenders on one data set, their scores and a picture."""
 
+from __future__ import annotations
+
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping

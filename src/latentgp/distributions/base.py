@@ -1,5 +1,7 @@
 """Base of the distributions."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The gamma distribution, with draws faster on a CPU than `jax.random.gamma`."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpyro.distributions

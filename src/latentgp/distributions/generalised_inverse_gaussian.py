@@ -1,5 +1,7 @@
 """The generalised inverse Gaussian distribution, of any real order."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

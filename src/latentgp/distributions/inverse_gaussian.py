@@ -1,5 +1,7 @@
 """The inverse Gaussian distribution, with the Lévy distribution as its limit."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

@@ -1,5 +1,7 @@
 """The negative multinomial distribution."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

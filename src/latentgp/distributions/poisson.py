@@ -1,5 +1,7 @@
 """Draws of counts, faster on a CPU than `jax.random.poisson` and as floating-point numbers."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

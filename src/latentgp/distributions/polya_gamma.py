@@ -1,5 +1,7 @@
 """The Pólya-Gamma distribution of any positive shape."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

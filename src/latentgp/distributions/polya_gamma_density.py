@@ -1,5 +1,7 @@
 """The density of the Pólya-Gamma distribution, from its Laplace transform."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Complex, Float

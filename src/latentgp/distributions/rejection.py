@@ -1,5 +1,7 @@
 """Rejection sampling of whole arrays: the one owner of its loop."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, TypeVar
 

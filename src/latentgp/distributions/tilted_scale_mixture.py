@@ -1,5 +1,7 @@
 """Distributions on the positive half-line given by their Laplace transforms only."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Base of the estimators: checks, the fit, and its results as attributes."""
 
+from __future__ import annotations
+
 import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Classification in scikit-learn's manners."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, Self
 

@@ -1,5 +1,7 @@
 """Regression of counts in scikit-learn's manners."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Classification into ordered classes in scikit-learn's manners."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 

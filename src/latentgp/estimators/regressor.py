@@ -1,5 +1,7 @@
 """Regression in scikit-learn's manners."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, Self
 
 import jax

@@ -1,5 +1,7 @@
 """Comparison of methods and likelihoods on one split of a table."""
 
+from __future__ import annotations
+
 import time
 import warnings
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """Kernels: the base class, and the algebra that combines them."""
 
+from __future__ import annotations
+
 import operator
 from abc import abstractmethod
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """A kernel for unordered categories."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jaxtyping import Float
 from numpyro.distributions import constraints

@@ -1,5 +1,7 @@
 """Kernels of inner products, and the two that need no distance at all."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """Random features: a finite-dimensional function space whose covariance is near the kernel's."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from functools import singledispatch
 

@@ -1,5 +1,7 @@
 """Own kernels, one for each latent function; a plain `Kernel` is shared by all."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 

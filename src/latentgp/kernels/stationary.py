@@ -1,5 +1,7 @@
 """Kernels of the scaled distance r between two points, r^2 = sum_d (x_d - z_d)^2 / l_d^2."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, final
 

@@ -1,5 +1,7 @@
 """Likelihoods: one factor p(y | f) a row, with defaults by quadrature."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal, NamedTuple

@@ -1,5 +1,7 @@
 """Binary targets."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

@@ -1,5 +1,7 @@
 """Counts: through the logistic function, conjugate given Pólya-Gamma variables, or a log link."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

@@ -1,5 +1,7 @@
 """Likelihood given by a log-density function."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import get_args
 

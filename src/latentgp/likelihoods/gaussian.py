@@ -1,5 +1,7 @@
 """Gaussian noise."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

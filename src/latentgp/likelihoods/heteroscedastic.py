@@ -1,5 +1,7 @@
 """Regression whose noise depends on the input, through a second latent function."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

@@ -1,5 +1,7 @@
 """Classes by least squares: regression on indicators, calibrated to probabilities afterwards."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import jax

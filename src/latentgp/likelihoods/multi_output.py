@@ -1,5 +1,7 @@
 """Several outputs a row, linear in latent functions that they share."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,5 +1,7 @@
 """Targets that are one of K classes, numbered from 0."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, ClassVar
 

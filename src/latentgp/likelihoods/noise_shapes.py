@@ -4,6 +4,8 @@ A regression likelihood is a shape and a way to scale it: one scale for all rows
 one that depends on the input (`heteroscedastic`).
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 
 import jax

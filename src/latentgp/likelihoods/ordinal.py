@@ -1,5 +1,7 @@
 """Targets that are ordered classes, numbered from 0."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import jax

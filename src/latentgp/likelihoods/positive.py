@@ -1,5 +1,7 @@
 """Positive and bounded targets: gamma, Weibull with right censoring, beta."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

@@ -1,5 +1,7 @@
 """Regression with noise whose tails are heavier than a Gaussian's."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax.numpy as jnp

@@ -5,6 +5,8 @@ The class of Galy-Fajou, Wenzel & Opper (2020, eq. 4): p(y | f) = C exp(g f) phi
 transform of the law of an auxiliary variable, given which the row is a Gaussian site.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Noise whose size is the latent function."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

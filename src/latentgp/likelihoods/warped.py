@@ -1,5 +1,7 @@
 """Gaussian processes observed through a learned warp."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import jax

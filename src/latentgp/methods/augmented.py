@@ -1,5 +1,7 @@
 """Coordinate-ascent variational inference in an augmented model."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """Methods: settings as a value, capabilities, and `run`."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 

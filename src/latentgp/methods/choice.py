@@ -1,5 +1,7 @@
 """Choice of the method for a model and a number of rows: `method="auto"`."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from latentgp.likelihoods import LeastSquares

@@ -1,5 +1,7 @@
 """Elliptical slice sampling."""
 
+from __future__ import annotations
+
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """Regression with Gaussian noise, and classes by least squares: sites that are exact."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 from latentgp.augmentations import augmentation_of

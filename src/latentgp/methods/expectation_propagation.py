@@ -1,5 +1,7 @@
 """Expectation propagation and its powers."""
 
+from __future__ import annotations
+
 import equinox as eqx
 
 from latentgp.inference.sites.algorithm import SiteInference

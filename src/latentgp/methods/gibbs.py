@@ -1,5 +1,7 @@
 """Gibbs sampling in an augmented model."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import equinox as eqx

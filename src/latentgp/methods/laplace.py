@@ -1,5 +1,7 @@
 """Laplace's approximation."""
 
+from __future__ import annotations
+
 import equinox as eqx
 
 from latentgp.inference.sites.algorithm import SiteInference

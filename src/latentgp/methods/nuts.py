@@ -1,5 +1,7 @@
 """The no-U-turn sampler."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import numpy as np
 

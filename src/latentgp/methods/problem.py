@@ -1,5 +1,7 @@
 """The inference problem, prepared once by `fit` for every method alike."""
 
+from __future__ import annotations
+
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence

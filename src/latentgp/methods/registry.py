@@ -3,6 +3,8 @@
 A new method is a file with a subclass of `Method`, and a line here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

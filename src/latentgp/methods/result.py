@@ -1,5 +1,7 @@
 """Results of a fit."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple

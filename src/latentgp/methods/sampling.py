@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Methods whose posterior is draws of Markov chains."""
 
 import dataclasses

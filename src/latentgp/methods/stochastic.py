@@ -1,5 +1,7 @@
 """The method for rows a batch at a time."""
 
+from __future__ import annotations
+
 import dataclasses
 from functools import partial
 from numbers import Integral

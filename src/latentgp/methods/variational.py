@@ -1,5 +1,7 @@
 """Gaussian variational inference by natural gradients."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """The Matérn correlation of any order, by quadrature of an integral of the Bessel function."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, gammaln

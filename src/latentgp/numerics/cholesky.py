@@ -1,5 +1,7 @@
 """Cholesky factors with their inverses, and jitter."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 

@@ -1,5 +1,7 @@
 """Distribution functions from Laplace transforms, by Euler summation."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from math import comb, log, pi
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """The cumulative distribution function of a Poisson law, fast and precise for large counts."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaincc

@@ -1,5 +1,7 @@
 """Expectations over independent Gaussian latents, by fixed nodes and weights."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

@@ -1,5 +1,7 @@
 """Quantiles by inverting a cumulative distribution function, inside jit."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import jax

@@ -1,5 +1,7 @@
 """A sum that does not slow down the matrix product before it."""
 
+from __future__ import annotations
+
 import jax.numpy as jnp
 from jaxtyping import Float
 

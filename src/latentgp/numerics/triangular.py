@@ -4,6 +4,8 @@ By recursive halving everything but the leaves is a matrix product, of which lib
 triangular kernels make less than the large ones deserve (Golub & Van Loan 2013, 1.3).
 """
 
+from __future__ import annotations
+
 from functools import partial
 
 import jax

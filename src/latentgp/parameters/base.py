@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Constraints, priors and freezing by path; a model as an unconstrained vector and back.
 
 Fields of modules hold constrained values (a variance is a variance, not its logarithm) and

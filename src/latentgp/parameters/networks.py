@@ -4,6 +4,8 @@ A network holds functions beside its arrays, which JAX's transformations do not 
 arrays stay leaves of the model, everything else becomes a part of its structure.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections.abc import Callable, Iterator

@@ -1,5 +1,7 @@
 """Learned hyper-parameters as one vector of unconstrained values, and their log prior."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

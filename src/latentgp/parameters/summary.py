@@ -1,5 +1,7 @@
 """Hyper-parameters as people read them."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import equinox as eqx

@@ -1,5 +1,7 @@
 """Support of a parameter under its prior: the intersection of both supports."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

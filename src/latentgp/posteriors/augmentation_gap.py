@@ -1,5 +1,7 @@
 """The gap between an augmented bound and the bound without augmentation."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import NamedTuple
 

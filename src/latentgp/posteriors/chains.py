@@ -1,5 +1,7 @@
 """Draws of Markov chains, and how well they have mixed."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple

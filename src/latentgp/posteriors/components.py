@@ -4,6 +4,8 @@ One for Gaussian sites, one a draw for Markov chains and particles (without a co
 mixtures. Rows come first in what they give: means of shape (N, K, Q) for K components.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial

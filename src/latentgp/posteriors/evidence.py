@@ -1,5 +1,7 @@
 """The evidence of a posterior, and marginals of latent functions."""
 
+from __future__ import annotations
+
 from typing import Literal, NamedTuple
 
 EvidenceKind = Literal["exact", "lower bound", "approximation"]

@@ -4,6 +4,8 @@ Naming: `_f` is about the latent functions, `predict` about y; a `variance`
 is not a standard deviation. Everything handed out is a NumPy array in the units of the data.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any

@@ -5,6 +5,8 @@ them expectations are those of the likelihood, in closed form or by quadrature. 
 draws of chains, a few quasi-random points of each Gaussian are spread evenly over all of them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any

@@ -1,5 +1,7 @@
 """Posterior as pure functions of JAX arrays, for the user's `grad`, `jit` and `vmap`."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The posterior that Markov chains give: draws as components, with the record of the chains."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 

@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Representations of the latent functions: from Gaussian sites to a Gaussian posterior.
 
 Everything here is about the zero-mean part g = f - mean(x) of Q latent functions. Arrays a latent

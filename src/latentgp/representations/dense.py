@@ -1,5 +1,7 @@
 """The latent functions at all N rows, exactly, by Cholesky: O(N^3)."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """The log evidence of Gaussian sites, with its derivatives by one more pass over the rows."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float

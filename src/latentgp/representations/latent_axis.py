@@ -4,6 +4,8 @@ What follows from the kernel alone (its blocks, the factor of K_mm) has a first 
 every latent function has its own kernel, and of size 1 where they share it (#Q).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Draws of latent functions as functions: the prior's by random features, updated by the data."""
 
+from __future__ import annotations
+
 from functools import partial
 
 import equinox as eqx

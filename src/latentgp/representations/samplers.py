@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Draws of the latent functions given Gaussian sites, at fixed hyper-parameters.
 
 What depends on the kernel alone is worked out once; a draw then costs one factorisation of

@@ -7,6 +7,8 @@ With L L' = K at the centres and A = L^-1 k(C, X), the latent functions at X are
 Where the centres are the rows themselves, A' = L and nothing is left open.
 """
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Float

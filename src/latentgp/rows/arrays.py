@@ -1,5 +1,7 @@
 """Arrays of rows, checked where they come in."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import equinox as eqx

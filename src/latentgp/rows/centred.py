@@ -1,5 +1,7 @@
 """Rows of a source whose targets have a constant taken off."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 
 import equinox as eqx

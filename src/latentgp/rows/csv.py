@@ -1,5 +1,7 @@
 """CSV for all readers: separator, names, missing values, types of columns."""
 
+from __future__ import annotations
+
 import csv
 import re
 from collections.abc import Iterable, Iterator

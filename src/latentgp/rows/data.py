@@ -1,5 +1,7 @@
 """Observations: rows of inputs and targets, with whatever else belongs to a row."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple

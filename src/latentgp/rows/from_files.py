@@ -1,5 +1,7 @@
 """Rows in Parquet or CSV files, of which each process reads a part."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy

@@ -1,5 +1,7 @@
 """Rows that are in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Equal rows of a table, found by fingerprints."""
 
+from __future__ import annotations
+
 import numpy as np
 from jaxtyping import Float, Int, UInt
 

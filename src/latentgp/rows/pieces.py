@@ -1,5 +1,7 @@
 """Tables in Parquet or CSV files, read through PyArrow a piece at a time."""
 
+from __future__ import annotations
+
 import csv
 import difflib
 from collections.abc import Iterable, Iterator

@@ -1,5 +1,7 @@
 """Point patterns as counts on a grid: log-Gaussian Cox processes by any likelihood of counts."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Sources of rows for inference from batches."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence

@@ -1,5 +1,7 @@
 """Robust standard deviations of columns."""
 
+from __future__ import annotations
+
 import numpy as np
 from jaxtyping import Bool, Float
 

@@ -1,5 +1,7 @@
 """Sites from the conjugate representation of a likelihood, for coordinate ascent."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax
 from jax.core import Tracer

@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Rules: how the rows of data enter as Gaussian sites."""
 
 from abc import abstractmethod

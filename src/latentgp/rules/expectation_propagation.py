@@ -1,5 +1,7 @@
 """Sites by matching moments: expectation propagation and its powers."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp

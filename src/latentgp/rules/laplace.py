@@ -1,5 +1,7 @@
 """Sites from derivatives at the mode: Newton's method and Laplace's approximation."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp

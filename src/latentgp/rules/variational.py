@@ -1,5 +1,7 @@
 """Sites from the gradient of the expected log likelihood: natural-gradient steps."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """Keeping two pools of threads out of each other's way."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache

@@ -1,5 +1,7 @@
 """Functions of any number of rows by programs of few sizes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

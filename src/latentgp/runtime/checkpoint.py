@@ -1,5 +1,7 @@
 """Checkpoints: files that long work is saved to and resumed from."""
 
+from __future__ import annotations
+
 import json
 import os
 import time

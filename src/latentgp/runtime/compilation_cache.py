@@ -1,5 +1,7 @@
 """Compiled programs: limit of a process, and the cache shared with later ones."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """Digests that are the same in every process that holds equal values."""
 
+from __future__ import annotations
+
 import hashlib
 import inspect
 import re

@@ -4,6 +4,8 @@ While a mesh is set, `runtime.row_scan.scan_rows` sums over each device's own ro
 the devices. Arrays of N rows are cut along their first axis; what has no rows is on every device.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,5 +1,7 @@
 """Several processes that compute together: started, synchronised, ended together."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable

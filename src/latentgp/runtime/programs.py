@@ -1,5 +1,7 @@
 """Functions compiled by JAX; programs for few rows in less time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from functools import partial, update_wrapper
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """Progress of long work: limits, callback, the line that is shown."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,5 +1,7 @@
 """Sums over rows, chunk by chunk, without an array of N rows."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,5 +1,7 @@
 """Files that are written whole or not at all."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path

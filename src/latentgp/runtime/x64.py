@@ -1,5 +1,7 @@
 """Double precision at the public entry points, without touching a global flag."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar

@@ -1,5 +1,7 @@
 """Row weights where sites are drawn: a row of weight w is w rows, each with a draw of its own."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

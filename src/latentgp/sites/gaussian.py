@@ -1,5 +1,7 @@
 """Gaussian sites: one factor for each row and latent, shared by all site methods."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp

@@ -1,5 +1,7 @@
 """An estimator that speaks tables: columns of any type in, predictions with intervals out."""
 
+from __future__ import annotations
+
 import dataclasses
 import time
 import warnings

@@ -1,5 +1,7 @@
 """Predictions for tables larger than memory: part by part, each written whole or not at all."""
 
+from __future__ import annotations
+
 import shutil
 import time
 from collections.abc import Callable

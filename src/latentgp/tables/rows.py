@@ -1,5 +1,7 @@
 """Tables in files larger than memory: a sample to learn the encoding from, and rows in batches."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar

@@ -1,5 +1,7 @@
 """Scores of a fitted estimator on rows whose target is known."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import numpy as np

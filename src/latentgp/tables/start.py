@@ -1,5 +1,7 @@
 """Preparation of a table for an estimator: task, likelihood, encoded columns."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 

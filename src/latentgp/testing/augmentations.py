@@ -1,5 +1,7 @@
 """Conformance suite of augmentations."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,6 +5,8 @@ what an exact posterior says of the latents, averaged over many such data, is ri
 has a uniform rank in its marginal posterior, and a 90 % interval holds it in 90 % of the cases.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast

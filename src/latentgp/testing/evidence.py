@@ -1,5 +1,7 @@
 """Log evidences against brute force, on rows so few that the latents can be integrated out."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,7 @@
 """Conformance suite of kernels."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

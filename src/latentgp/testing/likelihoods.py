@@ -1,5 +1,7 @@
 """Conformance suite of likelihoods."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Conformance suite of methods, on a model that they can be used on."""
 
+from __future__ import annotations
+
 import dataclasses
 
 import jax

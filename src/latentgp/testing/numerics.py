@@ -1,5 +1,7 @@
 """Tools of the conformance suites: comparisons in sentences, derivatives by differences."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,5 +1,7 @@
 """Conformance suite of posteriors, of whatever method."""
 
+from __future__ import annotations
+
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,7 @@
 """Conformance suite of representations of the latent functions."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import jax

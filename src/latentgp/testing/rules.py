@@ -1,5 +1,7 @@
 """Conformance suite of rules that make sites."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Conformance suite of methods that sample."""
 
+from __future__ import annotations
+
 import dataclasses
 import tempfile
 from functools import partial

@@ -6,6 +6,8 @@ draws classes, and moves these alone, the terms of the others held. Held terms n
 means, M numbers a class and row, and their variances, for which the mean of the drawn ones stands.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx

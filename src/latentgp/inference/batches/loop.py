@@ -5,6 +5,8 @@ block the next one is read. All that is random follows from the key and the numb
 a run that is resumed from a checkpoint goes on with the bits that it would have had.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator

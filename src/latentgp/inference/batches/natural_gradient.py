@@ -7,6 +7,8 @@ leaves a proper posterior. The same kernel block gives the derivative of the bou
 hyper-parameters, the likelihood's factor of u held fixed, in closed form on M x M arrays.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, NamedTuple
 

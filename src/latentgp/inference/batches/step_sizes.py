@@ -1,5 +1,7 @@
 """Step sizes of natural-gradient steps on batches."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Gibbs sampling: auxiliary variables given the latents, latents given them, block by block."""
 
+from __future__ import annotations
+
 import time
 from functools import partial
 from itertools import count

@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Markov chains: run in pieces of a compiled loop, collected and summarised."""
 
 import os

@@ -3,6 +3,8 @@
 BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step size and masses.
 """
 
+from __future__ import annotations
+
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx

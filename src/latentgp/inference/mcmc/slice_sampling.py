@@ -1,5 +1,7 @@
 """Updates of a vector that leave a density unchanged: slice sampling and random-walk Metropolis."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -5,6 +5,8 @@ place. With the other rows' latents integrated out, a few rows cost next to noth
 and again: their latents given the other rows' sites are Gaussian with a small covariance.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,7 @@
 """Target of the samplers: log density of white coefficients and hyper-parameters."""
 
+from __future__ import annotations
+
 import dataclasses
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """A model to start from when the user gave none: scales of the data, nothing tuned."""
 
+from __future__ import annotations
+
 import numpy as np
 from jaxtyping import Float
 

@@ -1,5 +1,7 @@
 """Weak default priors, search bounds and starting values, in the units of the data."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -7,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, Normal, constraints
 from numpyro.distributions.transforms import biject_to
-from scipy.spatial.distance import pdist, squareform
 
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
@@ -177,6 +178,8 @@ def rough_start(
 
 def _roughness(X: Float[np.ndarray, "N D"]) -> float:
     """Two distances of nearest neighbours over the median distance, or a share if that is less."""
+    from scipy.spatial.distance import pdist, squareform  # takes long to import
+
     distances = pdist(X)
     apart = distances[distances > 0]
     if not apart.size:

@@ -3,6 +3,8 @@
 A fit compiles nothing for it.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """A log-normal law of several positive numbers that are in part alike."""
 
+from __future__ import annotations
+
 from typing import Any, ClassVar
 
 import jax

@@ -5,6 +5,8 @@ prior on them. With an augmentation it is coordinate ascent, with quadrature a n
 step; with a Gaussian likelihood the first sites are exact.
 """
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Anderson acceleration of site updates: where several past updates point to."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

@@ -1,5 +1,7 @@
 """Site updates to their fixed point: accelerated, and undone if the merit falls."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

@@ -1,5 +1,7 @@
 """Derivatives of the bound in a model's hyper-parameters with the sites held."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

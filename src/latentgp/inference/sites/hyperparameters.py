@@ -1,5 +1,7 @@
 """Learning hyper-parameters: L-BFGS-B on the bound with the sites profiled out."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

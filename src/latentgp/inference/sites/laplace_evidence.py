@@ -1,5 +1,7 @@
 """Laplace's log evidence; its gradient has the implicit term of the mode."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -5,6 +5,8 @@ sites held, so nothing is differentiated through the updates (the dual parameter
 al. 2021, 3). One compiled ascent serves every evaluation and the final posterior.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

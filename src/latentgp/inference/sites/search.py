@@ -6,6 +6,8 @@ evaluations; to resume, the search is replayed from the list at no cost and goes
 exactly as it would have done.
 """
 
+from __future__ import annotations
+
 import time
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Derivatives of bounds and evidences through inducing points, in closed form."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

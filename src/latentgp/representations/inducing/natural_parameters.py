@@ -1,5 +1,7 @@
 """Natural parameters of inducing variables: sums over rows, white sites, streaming memory."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax.numpy as jnp

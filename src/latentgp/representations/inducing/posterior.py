@@ -1,5 +1,7 @@
 """The posterior of M inducing variables, from sums over rows or from natural parameters."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
 from typing import Literal, NamedTuple

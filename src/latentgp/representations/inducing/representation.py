@@ -1,5 +1,7 @@
 """The latent functions through M inducing points: O(N M^2), streamed over the rows."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
 from functools import partial

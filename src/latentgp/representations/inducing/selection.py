@@ -1,5 +1,7 @@
 """Choosing inducing points among the rows."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any, Literal, get_args
 

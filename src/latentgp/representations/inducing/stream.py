@@ -1,5 +1,7 @@
 """The summary of data seen so far, which streaming updates start from."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Float
