@@ -73,6 +73,7 @@ def fit(
         restarts: further runs from random starts; the best of all is kept.
         max_evaluations: of the bound, each run on all rows; `Stochastic` has its epochs instead.
         max_seconds: for the whole search; a sampler makes its warm-up and some draws in any case.
+            "auto" chooses what is likely to be done in that time, or in a minute if None.
         tolerance: nats a row by which an iteration must raise the bound for a run to go on;
             `Stochastic` has one of its own.
         callback: called, in every process, with a `Progress` after every evaluation, a
@@ -117,7 +118,7 @@ def fit(
     reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = choose_for(model, data.merged.size, source, searched)
+        method, reason = choose_for(model, data.merged.size, source, searched, max_seconds)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,

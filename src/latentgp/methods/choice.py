@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.augmented import AugmentedVI
@@ -19,7 +20,13 @@ from latentgp.rows import RowSource
 _DENSE_REGRESSION = 2_000
 DENSE_OTHERWISE = 400
 DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
-_AT_ONCE = 200_000
+# Estimates for two cores: a default takes the same way on every machine.
+_BUDGET = 60.0  # seconds, where nothing is said
+_SECONDS = 1e-10  # of a pass over one row and one pair of inducing points of one latent function
+_EVALUATIONS = 60  # of a search
+_PASSES, _PASSES_KNOWN = 6, 1  # an evaluation with its derivative
+_FINAL_PASSES, _FINAL_PASSES_KNOWN = 15, 1  # until the sites of given hyper-parameters converge
+_FEWEST_ROWS_A_POINT = 20
 
 
 class Choice(NamedTuple):
@@ -28,15 +35,46 @@ class Choice(NamedTuple):
     method: Method
     reason: str
 
-    def in_batches_if_many(self, rows: int) -> "Choice":
-        """The same method in batches where a pass over all rows is dear."""
-        if rows <= _AT_ONCE or not self.method.works_in_batches:
+    def within(self, seconds: float | None, model: LatentGP, rows: int) -> "Choice":
+        """The same method, arranged to be done within a budget by an estimate of what it costs.
+
+        Where a search on all rows takes longer, hyper-parameters are learned from a part of them;
+        where the posterior alone does, all is done in batches.
+
+        Args:
+            seconds: the budget; None for a minute.
+            model: the model.
+            rows: number of merged rows.
+        """
+        own: Any = self.method
+        if not own.makes_sites or own.representation.one_coefficient_a_row:
             return self
-        why = f"{self.reason}; in batches, as a pass over all rows is dear"
-        return Choice(Stochastic.of(self.method), why)
+        points = own.representation.number
+        budget = _BUDGET if seconds is None else seconds
+        known = sites_are_known(model.likelihood)
+        a_pass = _SECONDS * rows * points**2 * model.likelihood.latent_size
+        final = a_pass * (_FINAL_PASSES_KNOWN if known else _FINAL_PASSES)
+        search = a_pass * _EVALUATIONS * (_PASSES_KNOWN if known else _PASSES)
+        if final + search <= budget:
+            return self
+        if final > budget / 2 and own.works_in_batches:
+            why = f"in batches, as a pass over all rows takes some {a_pass:.2g} s"
+            return Choice(Stochastic.of(own), f"{self.reason}; {why}")
+        part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * points)
+        if part >= rows:
+            return self
+        method = dataclasses.replace(own, search=ShortSearch(part, evaluations=None))
+        why = f"hyper-parameters from {part} of them, as a search on all takes some {search:.0f} s"
+        return Choice(method, f"{self.reason}; {why}")
 
 
-def choose_for(model: LatentGP, rows: int, source: RowSource | None, searched: bool) -> Choice:
+def choose_for(
+    model: LatentGP,
+    rows: int,
+    source: RowSource | None,
+    searched: bool,
+    seconds: float | None,
+) -> Choice:
     """Choose the method that "auto" stands for; rows of a source are read in batches.
 
     Args:
@@ -44,10 +82,11 @@ def choose_for(model: LatentGP, rows: int, source: RowSource | None, searched: b
         rows: number of merged rows in memory.
         source: where rows are read from; None if all are in memory.
         searched: hyper-parameters are learned in one run.
+        seconds: that the fit may take; None where nothing is said.
     """
     if source is None:
         choice = choose_method(model, rows)
-        return choice.in_batches_if_many(rows) if searched else choice
+        return choice.within(seconds, model, rows) if searched else choice
     method, reason = choose_method(model, source.size, usual_number_of_points(model))
     return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
 

@@ -8,7 +8,7 @@ from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.base import usual_method
-from latentgp.methods.sites import ShortSearch, SiteMethod
+from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
@@ -21,18 +21,12 @@ class ExactGP(SiteMethod):
 
     Args:
         representation: `Dense()`.
-        search: how much of a search hyper-parameters are learned by; None for the whole one.
     """
 
     representation: Representation = Dense()
-    search: ShortSearch | None = None
 
     def algorithm(self, model: LatentGP) -> SiteInference:
         return _conjugate_inference(self, model)
-
-    @property
-    def short_search(self) -> ShortSearch | None:
-        return self.search
 
     def through_points(
         self,

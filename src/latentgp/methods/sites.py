@@ -45,21 +45,21 @@ _START_TOLERANCE = 1e-4
 
 
 class ShortSearch(eqx.Module):
-    """Hyper-parameters learned from a part of the rows, in few evaluations; the posterior has all.
+    """Hyper-parameters learned from a part of the rows; the posterior has all.
 
     Args:
         rows: at most so many, evenly spaced.
-        evaluations: at most so many a run.
+        evaluations: as many a run are enough; None runs the search to its end.
 
     Raises:
         InputError: fewer than one of either.
     """
 
     rows: int = eqx.field(static=True, default=1000)
-    evaluations: int = eqx.field(static=True, default=12)
+    evaluations: int | None = eqx.field(static=True, default=12)
 
     def __check_init__(self) -> None:
-        if min(self.rows, self.evaluations) < 1:
+        if self.rows < 1 or (self.evaluations is not None and self.evaluations < 1):
             raise InputError(
                 f"ShortSearch needs at least one row and one evaluation, got rows={self.rows} and "
                 f"evaluations={self.evaluations}."
@@ -67,12 +67,17 @@ class ShortSearch(eqx.Module):
 
 
 class SiteMethod(Method):
-    """A method whose posterior is Gaussian, by sites."""
+    """A method whose posterior is Gaussian, by sites.
+
+    Args:
+        search: how much of a search hyper-parameters are learned by; None for the whole one.
+    """
 
     takes_restarts: ClassVar[bool] = True
     makes_sites: ClassVar[bool] = True
 
     representation: eqx.AbstractVar[Representation]
+    search: ShortSearch | None = eqx.field(default=None, kw_only=True)
 
     @abstractmethod
     def algorithm(self, model: LatentGP) -> SiteInference:
@@ -81,11 +86,6 @@ class SiteMethod(Method):
         Raises:
             InputError: the method cannot be used on the model.
         """
-
-    @property
-    def short_search(self) -> ShortSearch | None:
-        """Limits of the search for hyper-parameters; None for the full search."""
-        return None
 
     @property
     def spreads_rows(self) -> bool:
@@ -131,12 +131,11 @@ class SiteMethod(Method):
             restarts=problem.restarts,
             tolerance=problem.tolerance,
             padded_rows=rows.size,
+            search=self.search,
         )
-        short, most = self.short_search, problem.max_evaluations
-        search = Search(
-            max_evaluations=most if short is None else min(most, short.evaluations),
-            control=control,
-        )
+        short, most = self.search, problem.max_evaluations
+        enough = most if short is None or short.evaluations is None else short.evaluations
+        search = Search(max_evaluations=min(most, enough), control=control)
         learned = None
         if space.size:
             searched, opening, second = rows, None, None
@@ -160,7 +159,7 @@ class SiteMethod(Method):
                 search=search,
                 key=key,
             )
-            if short is not None and most >= short.evaluations:
+            if enough < most and len(search.records) >= enough:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
         final, converged = algorithm.until_converged(), None

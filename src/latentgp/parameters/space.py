@@ -23,7 +23,13 @@ from latentgp.parameters.base import (
     parameters,
     replace_unchecked,
 )
-from latentgp.parameters.supports import check_prior, moved_inside, support_under, with_arrays
+from latentgp.parameters.supports import (
+    check_prior,
+    moved_inside,
+    support_under,
+    unconstrained,
+    with_arrays,
+)
 from latentgp.typing import Array
 
 
@@ -116,11 +122,10 @@ class ParameterSpace(eqx.Module):
     def to_vector(self, model: eqx.Module | None = None) -> np.ndarray:
         """The free parameters of `model` (default: the one given) as a vector, shape (P,)."""
         known = parameters(self.model if model is None else model)
-        with jax.enable_x64(True):
-            parts = [
-                np.ravel(biject_to(support).inv(jnp.asarray(known[path].value)))
-                for path, support in self.supports.items()
-            ]
+        parts = [
+            np.ravel(unconstrained(known[path].value, support))
+            for path, support in self.supports.items()
+        ]
         return np.concatenate([np.zeros(0), *parts])
 
     def to_model(self, vector: Float[Array, "P"]) -> Any:

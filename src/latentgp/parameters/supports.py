@@ -16,6 +16,7 @@ from numpyro.distributions import (
     constraints,
 )
 from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.transforms import biject_to
 
 from latentgp.errors import InputError
 
@@ -50,6 +51,14 @@ def support_under(prior: Distribution, own: Constraint) -> Constraint:
     if np.all(np.isinf(lower)):
         return constraints.less_than(upper)
     return constraints.interval(lower, upper)
+
+
+def unconstrained(value: Any, support: Constraint) -> np.ndarray:
+    """Value of a parameter on the real line, in double precision."""
+    if support is constraints.positive:  # by far the most, and nothing to compile
+        return np.asarray(np.log(np.asarray(value, np.float64)))
+    with jax.enable_x64(True):
+        return np.asarray(biject_to(support).inv(jnp.asarray(value, jnp.float64)))
 
 
 def check_prior(path: str, prior: Any, own: Constraint, value: np.ndarray) -> None:

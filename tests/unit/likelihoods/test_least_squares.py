@@ -139,7 +139,7 @@ def test_others_are_not(classes, rows):
     assert isinstance(likelihood, lgp.Softmax)
 
 
-def test_a_short_search_is_for_least_squares_alone():
+def test_a_short_search_of_few_rows_is_for_least_squares_alone():
     softmax = choose_method(lgp.LatentGP(KERNEL, lgp.Softmax(3)), 1_000).method
     regression = choose_method(lgp.LatentGP(KERNEL, lgp.Gaussian()), 1_000).method
     assert isinstance(softmax, lgp.VariationalInference)

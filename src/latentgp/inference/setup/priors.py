@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import Distribution, LogNormal, Normal, constraints
-from numpyro.distributions.transforms import biject_to
 
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
 from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
+from latentgp.parameters.supports import unconstrained
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
@@ -201,7 +201,7 @@ def search_bounds(
     known = parameters(space.model)
     for path, support in space.supports.items():
         info = known[path]
-        raw = np.asarray(biject_to(support).inv(jnp.asarray(info.value)))
+        raw = unconstrained(info.value, support)
         if type(support) is not type(info.support):
             centre = raw
         elif info.role == "lengthscale":

@@ -68,7 +68,8 @@ def select_points(
     if selection == "k-means++":
         from sklearn.cluster import KMeans
 
-        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        bits = np.ravel(jax.random.key_data(key)).tolist()
+        seed = int(np.random.SeedSequence(bits).generate_state(1)[0])
         settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
         clusters: Any = KMeans(number, **settings)
         clusters.fit(scaled, sample_weight=weights)

@@ -18,7 +18,6 @@ from latentgp.inference.batches.natural_gradient import StochasticInference
 from latentgp.inference.batches.step_sizes import AdaptiveState
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.inference.sites.profiled_bound import initial_sites
-from latentgp.methods.choice import choose_method
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing import representation as inducing
 from latentgp.representations.inducing.natural_parameters import WhiteSites
@@ -778,18 +777,6 @@ def test_batches_take_no_restarts():
     model, data = regression(100)
     with pytest.raises(lgp.InputError, match="takes no restarts"):
         lgp.fit(model, data, key=KEY, method=lgp.Stochastic(), restarts=1)
-
-
-def test_auto_takes_batches_where_a_pass_is_dear():
-    model, _ = regression(10)
-    choice = choose_method(model, 200_001)
-    assert choice.in_batches_if_many(200_000) is choice
-    chosen = choice.in_batches_if_many(200_001)
-    assert isinstance(chosen.method, lgp.Stochastic)
-    assert "in batches" in chosen.reason
-    steps = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
-    choice = choose_method(steps, 200_001)
-    assert choice.in_batches_if_many(200_001) is choice
 
 
 def many_classes(rows=900, classes=6):
