@@ -124,7 +124,7 @@ class ChainDiagnostics:
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 
 
-def judge_chains(
+def diagnose_chains(
     *,
     method: Any,
     reason: str,

@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Int, Key
 
-from latentgp.diagnostics import judge_chains
+from latentgp.diagnostics import diagnose_chains
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.loop import Sampler, run_chains
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -129,7 +129,7 @@ class SamplingMethod(Method):
             ready, space, data.to_device(), problem.rows.origin[watched], key, control
         )
         posterior = sampled_posterior(space, chains, watched, problem.rows.given.select(watched))
-        diagnostics = judge_chains(
+        diagnostics = diagnose_chains(
             method=self,
             reason=problem.reason,
             chains=chains,

@@ -14,7 +14,7 @@ from scipy.special import expit
 from scipy.stats import gamma, kstest, norm
 
 import latentgp as lgp
-from latentgp.diagnostics import judge_chains
+from latentgp.diagnostics import diagnose_chains
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.posteriors.chains import Chains, import_arviz, summarise, watched_rows
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
@@ -406,7 +406,7 @@ def chains_of(f, divergences=0):
 
 def judged(f, divergences=0):
     chains = chains_of(f, divergences)
-    return judge_chains(
+    return diagnose_chains(
         method=GIBBS, reason="asked for", chains=chains, summary=summarise(chains), seconds=1.0
     )
 
