@@ -43,7 +43,7 @@ class Module(eqx.Module):
             if _goes_without_saying(value, field):
                 positional = False
                 continue
-            positional = positional and isinstance(value, Module)
+            positional = positional and isinstance(value, Module) and not field.kw_only
             text = as_code(value)
             arguments.append(text if positional else f"{field.name}={text}")
         return as_call(type(self), arguments)

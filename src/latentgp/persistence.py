@@ -253,7 +253,8 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
     if _is_estimator(cls):  # settings that the file does not know have their defaults
         value, known = cls(), fields
     else:
-        value, known = object.__new__(cls), [field.name for field in dataclasses.fields(cls)]
+        value, known = object.__new__(cls), {f.name: f.default for f in dataclasses.fields(cls)}
+        fields = {k: v for k, v in known.items() if v is not dataclasses.MISSING} | fields
     for name in fields:
         if name in known:
             object.__setattr__(value, name, fields[name])

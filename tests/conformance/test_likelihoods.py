@@ -336,16 +336,16 @@ def test_a_wrong_likelihood_is_caught(likelihood, complaint):
 class LooseAugmentation(PolyaGamma):
     """Pólya-Gamma sites at a tilt that is too large: a bound, but not the best."""
 
-    def expected_sites(self, likelihood, rows, marginals):
+    def expected_sites(self, marginals):
         wide = marginals._replace(mean=1.5 * marginals.mean)
-        return super().expected_sites(likelihood, rows, wide)
+        return super().expected_sites(wide)
 
 
 class BoastingAugmentation(PolyaGamma):
     """Pólya-Gamma sites with a constant that makes them more than a bound."""
 
-    def expected_sites(self, likelihood, rows, marginals):
-        sites = super().expected_sites(likelihood, rows, marginals)
+    def expected_sites(self, marginals):
+        sites = super().expected_sites(marginals)
         return sites._replace(log_constant=sites.log_constant + 0.1)
 
 

@@ -166,13 +166,13 @@ def marked(cases):
 class CarelessDraws(PolyaGamma):
     """Draws the auxiliary variable for latents that are not the row's."""
 
-    def draw(self, likelihood, rows, f, key, block):
-        return super().draw(likelihood, rows, 1.5 * f, key, block)
+    def draw(self, f, key, block):
+        return super().draw(1.5 * f, key, block)
 
 
 class HalfSites(PolyaGamma):
     """Forgets half of the precision of a drawn site."""
 
-    def conditional_sites(self, likelihood, rows, auxiliary, f, block):
-        sites = super().conditional_sites(likelihood, rows, auxiliary, f, block)
+    def conditional_sites(self, auxiliary, f, block):
+        sites = super().conditional_sites(auxiliary, f, block)
         return sites._replace(precision=0.5 * sites.precision)

@@ -93,6 +93,15 @@ def test_a_field_is_found_under_its_former_name():
     assert regressor.posterior_.latent.trace_term == regressor.diagnostics_.trace_term == 0
 
 
+def test_a_field_that_the_file_does_not_know_has_its_default():
+    method = lgp.AugmentedVI(augmentation=lgp.GammaPoissonPolyaGamma())
+    written = persistence._encode(method, {}, "method")
+    written["fields"]["augmentation"]["fields"] = {}
+    loaded = persistence._decode(written, {})
+    assert loaded == method
+    assert jax.tree.structure(loaded) == jax.tree.structure(method)
+
+
 def test_a_class_is_found_under_its_former_name():
     assert persistence._resolve("latentgp.Remembered") is StreamingPrior
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key, PyTree
+from numpyro.distributions import Distribution
 
 from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.errors import InputError
@@ -22,7 +23,7 @@ from latentgp.likelihoods.scale_mixture import (
     squared_norm,
 )
 from latentgp.runtime.x64 import double_precision
-from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 _RADII = np.logspace(-4, 4, 49)
@@ -32,7 +33,7 @@ _REACH = 0.8  # of the distance to the imaginary axis
 _ROUNDING = 1e-11
 
 
-class Automatic(Augmentation):
+class Automatic(Augmentation[ScaleMixture]):
     """p(y | f) = C exp(g f) E exp(-w ||h||^2), w of the law whose Laplace transform is phi.
 
     Given w the site has linear = g + w beta and precision = 2 w gamma (2020, eq. 11). Its law
@@ -43,62 +44,41 @@ class Automatic(Augmentation):
     def fits(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, ScaleMixture)
 
-    def expected_sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
-    ) -> GaussianSites:
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
         mean, variance = marginals
-        assert isinstance(likelihood, ScaleMixture)
-        form = form_of(likelihood, rows)
+        form = self._form()
         tilt = squared_norm(form, mean[:, 0]) + form.gamma * variance[:, 0]
-        sites = _sites_given(form, -log_phi_slope(likelihood, tilt))
-        value = form.log_constant + form.linear * mean[:, 0] + likelihood.log_phi(tilt)
+        sites = _sites_given(form, -log_phi_slope(self.likelihood, tilt))
+        value = form.log_constant + form.linear * mean[:, 0] + self.likelihood.log_phi(tilt)
         return GaussianSites.worth(value, sites.linear, sites.precision, marginals)
 
-    def draw(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        f: Float[Array, "N Q"],
-        key: Key[Array, ""],
-        block: Block,
-    ) -> PyTree:
-        assert isinstance(likelihood, ScaleMixture)
-        tilt = squared_norm(form_of(likelihood, rows), f[:, 0])
-        return likelihood.auxiliary_law(tilt).sample(key)
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+        return self.law(f).sample(key)
 
     def conditional_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> GaussianSites:
-        assert isinstance(likelihood, ScaleMixture)
-        return _sites_given(form_of(likelihood, rows), auxiliary)
+        return _sites_given(self._form(), auxiliary)
 
     def log_conditional(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> Float[Array, "N"]:
-        assert isinstance(likelihood, ScaleMixture)
-        tilt = squared_norm(form_of(likelihood, rows), f[:, 0])
-        return -tilt * auxiliary - likelihood.log_phi(tilt)
+        tilt = squared_norm(self._form(), f[:, 0])
+        return -tilt * auxiliary - self.likelihood.log_phi(tilt)
+
+    def law(self, f: Float[Array, "N Q"]) -> Distribution:
+        """P(w | y, f), N laws."""
+        return self.likelihood.auxiliary_law(squared_norm(self._form(), f[:, 0]))
+
+    def _form(self) -> Form:
+        """The form of every row, fields of shape (N,)."""
+        form = jax.vmap(self.likelihood.form)(self.rows.y, dict(self.rows.side))
+        return Form(*(jnp.broadcast_to(field, self.rows.y.shape) for field in form))
 
 
 @augmentation_of.register
 def _(likelihood: ScaleMixture) -> Augmentation:
     return Automatic()
-
-
-def form_of(likelihood: ScaleMixture, rows: Rows) -> Form:
-    """The form of every row, fields of shape (N,)."""
-    form = jax.vmap(likelihood.form)(rows.y, dict(rows.side))
-    return Form(*(jnp.broadcast_to(field, rows.y.shape) for field in form))
 
 
 def _sites_given(form: Form, w: Float[Array, "N"]) -> GaussianSites:

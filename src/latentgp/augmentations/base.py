@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from functools import singledispatch
+from typing import Generic, TypeVar
 
+import equinox as eqx
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.likelihoods.base import Likelihood, Marginals
@@ -12,19 +15,31 @@ from latentgp.modules import Module
 from latentgp.sites.gaussian import Block, GaussianSites, Rows
 from latentgp.typing import Array
 
+LikelihoodT = TypeVar("LikelihoodT", bound=Likelihood)
+AugmentationT = TypeVar("AugmentationT", bound="Augmentation")
 
-class Augmentation(Module):
+
+class Augmentation(Module, Generic[LikelihoodT]):
     """A likelihood written as an integral over auxiliary variables w, conjugate given w.
 
     p(y | f) = integral of exp(linear(w) f - precision(w) f^2 / 2 + log_constant(w)) dmu(w), so
     that given w a row is a Gaussian site, and given f the law of w is known. Where only some
     latents are Gaussian given the others and w, `blocks` says which go together.
+
+    Attributes:
+        likelihood: that of the rows; None before `bind`, in a method's setting.
+        rows: N of them; None before `bind`.
     """
 
+    likelihood: LikelihoodT = eqx.field(kw_only=True, default=None)
+    rows: Rows = eqx.field(kw_only=True, default=None)
+
+    def bind(self: AugmentationT, likelihood: Likelihood, rows: Rows) -> AugmentationT:
+        """Augmentation of rows under a likelihood that it fits; the other methods read both."""
+        return dataclasses.replace(self, likelihood=likelihood, rows=rows)
+
     @abstractmethod
-    def expected_sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
-    ) -> GaussianSites:
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
         """Sites averaged over the optimal law of w for f ~ N(mean, diag(variance)).
 
         `log_constant` holds what is left of the bound: `expected(marginals)` is the
@@ -32,24 +47,12 @@ class Augmentation(Module):
         """
 
     @abstractmethod
-    def draw(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        f: Float[Array, "N Q"],
-        key: Key[Array, ""],
-        block: Block,
-    ) -> PyTree:
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
         """Auxiliary variables of the block's conditional: one draw of p(w | y, f) a row."""
 
     @abstractmethod
     def conditional_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> GaussianSites:
         """The rows as functions of the block's latents, given w and the other latents.
 
@@ -59,12 +62,7 @@ class Augmentation(Module):
 
     @abstractmethod
     def log_conditional(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> Float[Array, "N"]:
         """Log p(w | y, f) with respect to a measure on w that does not depend on f."""
 

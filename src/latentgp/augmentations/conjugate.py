@@ -9,11 +9,11 @@ from latentgp.augmentations.base import Augmentation, augmentation_of
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.least_squares import LeastSquares
-from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 
-class Conjugate(Augmentation):
+class Conjugate(Augmentation[Gaussian | LeastSquares]):
     """No auxiliary variable: N(y | f, s) as a function of f, term by term.
 
     Of classes by least squares, y is their indicators.
@@ -22,48 +22,29 @@ class Conjugate(Augmentation):
     def fits(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, Gaussian | LeastSquares)
 
-    def expected_sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
-    ) -> GaussianSites:
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
+        likelihood, rows = self.likelihood, self.rows
         if isinstance(likelihood, LeastSquares):
             y, noise = likelihood.indicators(rows.y), likelihood.noise_variance
         else:
-            assert isinstance(likelihood, Gaussian)
             noise = likelihood.total_noise_variance(rows.side)
             y, noise = rows.y[:, None], jnp.broadcast_to(noise, rows.y.shape)[:, None]
         noise = jnp.broadcast_to(noise, y.shape)
         constants = -0.5 * (jnp.log(2 * jnp.pi * noise) + y**2 / noise)
         return GaussianSites(y / noise, 1 / noise, jnp.sum(constants, axis=1))
 
-    def draw(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        f: Float[Array, "N Q"],
-        key: Key[Array, ""],
-        block: Block,
-    ) -> PyTree:
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
         return ()
 
     def conditional_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> GaussianSites:
-        return self.expected_sites(likelihood, rows, Marginals.known(f))
+        return self.expected_sites(Marginals.known(f))
 
     def log_conditional(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> Float[Array, "N"]:
-        return jnp.zeros_like(rows.y)
+        return jnp.zeros_like(self.rows.y)
 
     @property
     def sites_are_fixed(self) -> bool:

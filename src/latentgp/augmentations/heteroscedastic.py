@@ -27,7 +27,7 @@ from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.heteroscedastic import Heteroscedastic
 from latentgp.likelihoods.scale_mixture import log_phi_slope
-from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 _NOISE: Block = (1,)
@@ -42,7 +42,7 @@ class NoiseAuxiliary(NamedTuple):
     polya_gamma: Float[Array, "N"]
 
 
-class HeteroscedasticAugmentation(Augmentation):
+class HeteroscedasticAugmentation(Augmentation[Heteroscedastic]):
     """The two blocks, noise first: the signal's integrates the counts out (2022, algorithm 2)."""
 
     def fits(self, likelihood: Likelihood) -> bool:
@@ -51,16 +51,14 @@ class HeteroscedasticAugmentation(Augmentation):
     def blocks(self, likelihood: Likelihood) -> tuple[Block, ...]:
         return (_NOISE, _SIGNAL)
 
-    def expected_sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
-    ) -> GaussianSites:
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
         """The double bound of 2022, algorithm 3 (mended), for any phi.
 
         With R = E (y - f_1)^2 and psi the stand-in for E sigmoid(-f_2), the value is the log
         likelihood at R for the square and 1 - psi for the logistic function.
         """
         mean, variance = marginals
-        assert isinstance(likelihood, Heteroscedastic)
+        likelihood, rows = self.likelihood, self.rows
         scale = likelihood.maximal_precision
         square = (rows.y - mean[:, 0]) ** 2 + variance[:, 0]
         psi, rest = expected_sigmoids(mean[:, 1], variance[:, 1])
@@ -77,15 +75,8 @@ class HeteroscedasticAugmentation(Augmentation):
         precision = jnp.stack([signal, noise], axis=1)
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        f: Float[Array, "N Q"],
-        key: Key[Array, ""],
-        block: Block,
-    ) -> PyTree:
-        assert isinstance(likelihood, Heteroscedastic)
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> PyTree:
+        likelihood, rows = self.likelihood, self.rows
         key_w, key_counts, key_gamma = jax.random.split(key, 3)
         square = likelihood.maximal_precision * (rows.y - f[:, 0]) ** 2
         w = likelihood.auxiliary_law(square * jax.nn.sigmoid(f[:, 1])).sample(key_w)
@@ -96,14 +87,9 @@ class HeteroscedasticAugmentation(Augmentation):
         return NoiseAuxiliary(w, counts, sample_polya_gamma(key_gamma, 0.5 + counts, f[:, 1]))
 
     def conditional_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> GaussianSites:
-        assert isinstance(likelihood, Heteroscedastic)
+        likelihood, rows = self.likelihood, self.rows
         none = jnp.zeros_like(rows.y)
         if block == _SIGNAL:
             precision = 2 * auxiliary * likelihood.precision(f)
@@ -123,14 +109,9 @@ class HeteroscedasticAugmentation(Augmentation):
         )
 
     def log_conditional(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: PyTree,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: PyTree, f: Float[Array, "N Q"], block: Block
     ) -> Float[Array, "N"]:
-        assert isinstance(likelihood, Heteroscedastic)
+        likelihood, rows = self.likelihood, self.rows
         square, g = likelihood.maximal_precision * (rows.y - f[:, 0]) ** 2, f[:, 1]
         tilt = square * jax.nn.sigmoid(g)
         w = auxiliary if block == _SIGNAL else auxiliary.w

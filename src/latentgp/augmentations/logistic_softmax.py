@@ -17,46 +17,55 @@ from latentgp.augmentations.polya_gamma import LogisticPowers, Powers
 from latentgp.distributions import sample_negative_multinomial
 from latentgp.likelihoods.base import Likelihood
 from latentgp.likelihoods.multiclass import LogisticSoftmaxLikelihood
-from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 _NEWTON_STEPS = 12
 
 
-class NegativeMultinomialPolyaGamma(LogisticPowers):
+class NegativeMultinomialPolyaGamma(LogisticPowers[LogisticSoftmaxLikelihood]):
     """Negative multinomial counts: no inner loop, the tighter bound (2022, algorithms 4 and 5)."""
 
     def fits(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, LogisticSoftmaxLikelihood)
 
-    def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
-        assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-        theta, pinned = _weights(likelihood, rows.y.dtype), _pinned(likelihood, rows)
-        chosen = jax.nn.one_hot(rows.y.astype(int), likelihood.latent_size, dtype=rows.y.dtype)
-        constant = chosen @ jnp.log(theta) - jnp.log(pinned + jnp.sum(theta))
-        absent = likelihood.absent(rows.side)
+    def powers(self) -> Powers:
+        y, theta = self.rows.y, self._theta()
+        chosen = jax.nn.one_hot(y.astype(int), self.likelihood.latent_size, dtype=y.dtype)
+        constant = chosen @ jnp.log(theta) - jnp.log(self._pinned() + jnp.sum(theta))
+        absent = self.likelihood.absent(self.rows.side)
         if absent is not None:
             constant = constant + (1 - jnp.sum(chosen, axis=1)) * absent[1]
         return Powers(chosen, jnp.zeros_like(chosen), constant)
 
-    def log_generating(
-        self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        return -jnp.log(_no_count(likelihood, rows, rest))
+    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        return -jnp.log(self._no_count(rest))
 
-    def draw_counts(
-        self, likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"], key: Key[Array, ""]
-    ) -> Float[Array, "N Q"]:
-        chances = _shares(likelihood, rows) * jax.nn.sigmoid(-f)
-        none = _no_count(likelihood, rows, jax.nn.sigmoid(f))
-        return sample_negative_multinomial(key, jnp.ones_like(rows.y), chances, none)
+    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        chances, none = self._shares() * jax.nn.sigmoid(-f), self._no_count(jax.nn.sigmoid(f))
+        return sample_negative_multinomial(key, jnp.ones_like(self.rows.y), chances, none)
 
-    def log_counts(
-        self, likelihood: Likelihood, rows: Rows, counts: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
         """Not normalised: with D = 0 the counts have no proper law (as lambda has not)."""
         ways = gammaln(1 + jnp.sum(counts, axis=1)) - jnp.sum(gammaln(counts + 1), axis=1)
-        return ways + jnp.sum(counts * jnp.log(_shares(likelihood, rows)), axis=1)
+        return ways + jnp.sum(counts * jnp.log(self._shares()), axis=1)
+
+    def _theta(self) -> Float[Array, "Q"]:
+        return jnp.asarray(self.likelihood.class_weights, self.rows.y.dtype)
+
+    def _pinned(self) -> Float[Array, "*#N"]:
+        """D."""
+        absent = self.likelihood.absent(self.rows.side)
+        return jnp.zeros((), self.rows.y.dtype) if absent is None else absent[0]
+
+    def _shares(self) -> Float[Array, "*#N Q"]:
+        """Theta / S."""
+        theta = self._theta()
+        return theta / (self._pinned()[..., None] + jnp.sum(theta))
+
+    def _no_count(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        """1 - sum_j theta_j s_j / S, from rest = 1 - s: the chance of no further count."""
+        theta, pinned = self._theta(), self._pinned()
+        return (rest @ theta + pinned) / (pinned + jnp.sum(theta))
 
 
 class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
@@ -67,9 +76,9 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
     """
 
     def expected_counts(
-        self, likelihood: Likelihood, rows: Rows, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
+        self, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
     ) -> tuple[Float[Array, "N Q"], Float[Array, "N"]]:
-        chances, none = _shares(likelihood, rows) * s, _no_count(likelihood, rows, rest)
+        chances, none = self._shares() * s, self._no_count(rest)
         total = jnp.sum(chances, axis=1)
         alpha = jax.lax.stop_gradient(_shape_of_lambda(total, none))
         # E log p(lambda, n) - E log q(lambda, n), with lambda measured in units of 1 / S.
@@ -85,31 +94,6 @@ class GammaPoissonPolyaGamma(NegativeMultinomialPolyaGamma):
 @augmentation_of.register
 def _(likelihood: LogisticSoftmaxLikelihood) -> Augmentation:
     return NegativeMultinomialPolyaGamma()
-
-
-def _weights(likelihood: Likelihood, dtype: jnp.dtype) -> Float[Array, "Q"]:
-    """Theta."""
-    assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-    return jnp.asarray(likelihood.class_weights, dtype)
-
-
-def _pinned(likelihood: Likelihood, rows: Rows) -> Float[Array, "*#N"]:
-    """D."""
-    assert isinstance(likelihood, LogisticSoftmaxLikelihood)
-    absent = likelihood.absent(rows.side)
-    return jnp.zeros((), rows.y.dtype) if absent is None else absent[0]
-
-
-def _shares(likelihood: Likelihood, rows: Rows) -> Float[Array, "*#N Q"]:
-    """Theta / S."""
-    theta = _weights(likelihood, rows.y.dtype)
-    return theta / (_pinned(likelihood, rows)[..., None] + jnp.sum(theta))
-
-
-def _no_count(likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
-    """1 - sum_j theta_j s_j / S, from rest = 1 - s: the chance of no further count."""
-    theta, pinned = _weights(likelihood, rest.dtype), _pinned(likelihood, rows)
-    return (rest @ theta + pinned) / (pinned + jnp.sum(theta))
 
 
 def _shape_of_lambda(total: Float[Array, "N"], none: Float[Array, "N"]) -> Float[Array, "N"]:

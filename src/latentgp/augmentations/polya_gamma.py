@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Float, Key
 
-from latentgp.augmentations.base import Augmentation, augmentation_of
+from latentgp.augmentations.base import Augmentation, LikelihoodT, augmentation_of
 from latentgp.distributions import sample_poisson, sample_polya_gamma
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.likelihoods.bernoulli import Bernoulli
@@ -57,7 +57,7 @@ class Auxiliary(NamedTuple):
     polya_gamma: Float[Array, "N Q"]
 
 
-class LogisticPowers(Augmentation):
+class LogisticPowers(Augmentation[LikelihoodT]):
     """Base of the augmentations by Pólya-Gamma variables.
 
     The optimal law of a row's variables: PG(a + b + n, c) with c^2 = E f^2, and counts tilted by
@@ -66,34 +66,28 @@ class LogisticPowers(Augmentation):
     """
 
     @abstractmethod
-    def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
+    def powers(self) -> Powers:
         """The known exponents."""
 
     @abstractmethod
-    def log_generating(
-        self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
         """Log E prod_q s_q^n_q of the counts, as a function of rest = 1 - s."""
 
     @abstractmethod
-    def draw_counts(
-        self, likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"], key: Key[Array, ""]
-    ) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
         """Counts of their law given f: proportional to p(n) prod_q sigmoid(-f_q)^n_q."""
 
     @abstractmethod
-    def log_counts(
-        self, likelihood: Likelihood, rows: Rows, counts: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
+    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
         """Log p(n) of the law that is not tilted."""
 
     def expected_counts(
-        self, likelihood: Likelihood, rows: Rows, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
+        self, s: Float[Array, "N Q"], rest: Float[Array, "N Q"]
     ) -> tuple[Float[Array, "N Q"], Float[Array, "N"]]:
         """Mean counts under their optimal law, and the bound on the log generating function."""
 
         def total(rest):
-            values = self.log_generating(likelihood, rows, rest)
+            values = self.log_generating(rest)
             return jnp.sum(values), values
 
         slope, values = jax.grad(total, has_aux=True)(rest)
@@ -106,68 +100,49 @@ class LogisticPowers(Augmentation):
         """
         return jnp.zeros_like(prior)
 
-    def expected_sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals
-    ) -> GaussianSites:
+    def expected_sites(self, marginals: Marginals) -> GaussianSites:
         mean, variance = marginals
-        positive, negative, constant = self.powers(likelihood, rows)
+        positive, negative, constant = self.powers()
         s, rest = expected_sigmoids(*marginals)
-        counts, log_generating = self.expected_counts(likelihood, rows, s, rest)
+        counts, log_generating = self.expected_counts(s, rest)
         value = constant + log_generating + logistic_bound(positive, negative, marginals)
         negative = negative + counts
         linear = 0.5 * (positive - negative)
         precision = (positive + negative) * expected_polya_gamma(jnp.sqrt(mean**2 + variance))
         return GaussianSites.worth(value, linear, precision, marginals)
 
-    def draw(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        f: Float[Array, "N Q"],
-        key: Key[Array, ""],
-        block: Block,
-    ) -> Auxiliary:
+    def draw(self, f: Float[Array, "N Q"], key: Key[Array, ""], block: Block) -> Auxiliary:
         key_counts, key_gamma = jax.random.split(key)
-        powers = self.powers(likelihood, rows)
-        counts = self.draw_counts(likelihood, rows, f, key_counts)
+        powers = self.powers()
+        counts = self.draw_counts(f, key_counts)
         shape = powers.positive + powers.negative + counts
         return Auxiliary(counts, sample_polya_gamma(key_gamma, shape, f))
 
     def conditional_sites(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: Auxiliary,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: Auxiliary, f: Float[Array, "N Q"], block: Block
     ) -> GaussianSites:
         counts, polya_gamma = auxiliary
-        positive, negative, constant = self.powers(likelihood, rows)
+        positive, negative, constant = self.powers()
         negative = negative + counts
-        constant = constant + self.log_counts(likelihood, rows, counts)
+        constant = constant + self.log_counts(counts)
         constant = constant - jnp.log(2.0) * jnp.sum(positive + negative, axis=1)
         return GaussianSites(0.5 * (positive - negative), polya_gamma, constant)
 
     def log_conditional(
-        self,
-        likelihood: Likelihood,
-        rows: Rows,
-        auxiliary: Auxiliary,
-        f: Float[Array, "N Q"],
-        block: Block,
+        self, auxiliary: Auxiliary, f: Float[Array, "N Q"], block: Block
     ) -> Float[Array, "N"]:
         """With respect to the counting measure times PG(a + b + n, 0), whose density cancels."""
         counts, polya_gamma = auxiliary
-        positive, negative, _ = self.powers(likelihood, rows)
+        positive, negative, _ = self.powers()
         log_s = jax.nn.log_sigmoid(-f)
-        tilted = self.log_counts(likelihood, rows, counts) + jnp.sum(counts * log_s, axis=1)
-        tilted = tilted - self.log_generating(likelihood, rows, jax.nn.sigmoid(f))
+        tilted = self.log_counts(counts) + jnp.sum(counts * log_s, axis=1)
+        tilted = tilted - self.log_generating(jax.nn.sigmoid(f))
         log_cosh = jnp.logaddexp(f / 2, -f / 2) - jnp.log(2.0)
         gamma = (positive + negative + counts) * log_cosh - 0.5 * f**2 * polya_gamma
         return tilted + jnp.sum(gamma, axis=1)
 
 
-class PolyaGamma(LogisticPowers):
+class PolyaGamma(LogisticPowers[Likelihood]):
     """Augmentation with known exponents: Bernoulli, binomial and negative binomial targets.
 
     For Bernoulli the bound is that of Jaakkola & Jordan (2000), the law of w is PG(1, c) (Wenzel
@@ -177,23 +152,17 @@ class PolyaGamma(LogisticPowers):
     def fits(self, likelihood: Likelihood) -> bool:
         return known_powers.dispatch(type(likelihood)) is not known_powers.dispatch(Likelihood)
 
-    def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
-        return known_powers(likelihood, rows)
+    def powers(self) -> Powers:
+        return known_powers(self.likelihood, self.rows)
 
-    def log_generating(
-        self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        return jnp.zeros_like(rows.y)
+    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        return jnp.zeros_like(self.rows.y)
 
-    def draw_counts(
-        self, likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"], key: Key[Array, ""]
-    ) -> Float[Array, "N Q"]:
+    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
         return jnp.zeros_like(f)
 
-    def log_counts(
-        self, likelihood: Likelihood, rows: Rows, counts: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        return jnp.zeros_like(rows.y)
+    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        return jnp.zeros_like(self.rows.y)
 
 
 @singledispatch
@@ -221,7 +190,7 @@ def _(likelihood: NegativeBinomial, rows: Rows) -> Powers:
     return Powers(y[:, None], r[:, None], ways)
 
 
-class PoissonPolyaGamma(LogisticPowers):
+class PoissonPolyaGamma(LogisticPowers[ScaledLogisticPoisson]):
     """A bounded Poisson rate: exp(-r sigmoid(f)) = exp(-r) E s^n up to exp(r), n ~ Poisson(r).
 
     Donner & Opper (2018) for point processes; here for counts.
@@ -230,30 +199,19 @@ class PoissonPolyaGamma(LogisticPowers):
     def fits(self, likelihood: Likelihood) -> bool:
         return isinstance(likelihood, ScaledLogisticPoisson)
 
-    def powers(self, likelihood: Likelihood, rows: Rows) -> Powers:
-        assert isinstance(likelihood, ScaledLogisticPoisson)
-        y = rows.y
-        constant = y * jnp.log(likelihood.maximal_rate) - gammaln(y + 1)
+    def powers(self) -> Powers:
+        y = self.rows.y
+        constant = y * jnp.log(self.likelihood.maximal_rate) - gammaln(y + 1)
         return Powers(y[:, None], jnp.zeros_like(y)[:, None], constant)
 
-    def log_generating(
-        self, likelihood: Likelihood, rows: Rows, rest: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        assert isinstance(likelihood, ScaledLogisticPoisson)
-        return -likelihood.maximal_rate * rest[:, 0]
+    def log_generating(self, rest: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        return -self.likelihood.maximal_rate * rest[:, 0]
 
-    def draw_counts(
-        self, likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"], key: Key[Array, ""]
-    ) -> Float[Array, "N Q"]:
-        assert isinstance(likelihood, ScaledLogisticPoisson)
-        rate = likelihood.maximal_rate * jax.nn.sigmoid(-f)
-        return sample_poisson(key, rate)
+    def draw_counts(self, f: Float[Array, "N Q"], key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        return sample_poisson(key, self.likelihood.maximal_rate * jax.nn.sigmoid(-f))
 
-    def log_counts(
-        self, likelihood: Likelihood, rows: Rows, counts: Float[Array, "N Q"]
-    ) -> Float[Array, "N"]:
-        assert isinstance(likelihood, ScaledLogisticPoisson)
-        rate, n = likelihood.maximal_rate, counts[:, 0]
+    def log_counts(self, counts: Float[Array, "N Q"]) -> Float[Array, "N"]:
+        rate, n = self.likelihood.maximal_rate, counts[:, 0]
         return n * jnp.log(rate) - rate - gammaln(n + 1)
 
 

@@ -97,7 +97,7 @@ def _gap(
 ) -> Float[Array, "N 2"]:
     """The gap a row with all nodes and with half of them."""
     y, marginals, side = rows
-    sites = augmentation.expected_sites(likelihood, Rows(y, None, side), marginals)
+    sites = augmentation.bind(likelihood, Rows(y, None, side)).expected_sites(marginals)
     log_prob = likelihood._along_nodes(likelihood.log_prob, y, side)
     values = [
         expectation(log_prob, *marginals, nodes)

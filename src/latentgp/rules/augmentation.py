@@ -31,7 +31,7 @@ class AugmentationRule(SiteRule):
     def sites(
         self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
     ) -> GaussianSites:
-        return self.chosen(likelihood).expected_sites(likelihood, rows, marginals)
+        return self.chosen(likelihood).bind(likelihood, rows).expected_sites(marginals)
 
     def check(self, likelihood: Likelihood) -> None:
         self.chosen(likelihood)

@@ -58,18 +58,20 @@ def check_augmentation(
     side = side_information or {}
     y = np.asarray(targets, np.float64)
     rows, beliefs = _grid(likelihood, y, _MEANS, _VARIANCES, side)
-    name = type(augmentation).__name__
-    _check_bound(augmentation, likelihood, rows, beliefs, name)
-    _check_optimality(augmentation, likelihood, rows, beliefs, name)
-    far = _grid(likelihood, y, _FAR, (0.0, 1e4), side)
-    sites = augmentation.expected_sites(likelihood, far[0], far[1].marginals)
+    name, augmented = type(augmentation).__name__, augmentation.bind(likelihood, rows)
+    _check_bound(augmented, beliefs, name)
+    _check_optimality(augmented, beliefs, name)
+    narrow, marginals = as_single((augmented, beliefs.marginals))
+    sites = jax.eval_shape(lambda own, at: own.expected_sites(at), narrow, marginals)
+    require_single(sites, f"{name}'s sites")
+    rows, beliefs = _grid(likelihood, y, _FAR, (0.0, 1e4), side)
+    sites = augmentation.bind(likelihood, rows).expected_sites(beliefs.marginals)
     require_finite(sites, f"{name}'s sites far out")
-    narrow = as_single((likelihood, rows, beliefs.marginals))
-    require_single(jax.eval_shape(augmentation.expected_sites, *narrow), f"{name}'s sites")
     _check_blocks(augmentation, likelihood, name)
     rows, beliefs = _grid(likelihood, y, _LATENTS, (0.0,), side)
+    augmented = augmentation.bind(likelihood, rows)
     for block in augmentation.blocks(likelihood):
-        _check_draws(augmentation, likelihood, rows, beliefs.marginals.mean, block, name)
+        _check_draws(augmented, beliefs.marginals.mean, block, name)
 
 
 def _grid(
@@ -89,10 +91,9 @@ def _grid(
     return Rows(y, None, side), Beliefs(marginals, side)
 
 
-def _check_bound(
-    augmentation: Augmentation, likelihood: Likelihood, rows: Rows, beliefs: Beliefs, name: str
-) -> None:
-    sites = augmentation.expected_sites(likelihood, rows, beliefs.marginals)
+def _check_bound(augmentation: Augmentation, beliefs: Beliefs, name: str) -> None:
+    likelihood, rows = augmentation.likelihood, augmentation.rows
+    sites = augmentation.expected_sites(beliefs.marginals)
     require_finite(sites, f"{name}'s sites")
     require(np.all(sites.precision >= 0), f"{name}'s precisions are negative.")
     bound = np.asarray(sites.expected(beliefs.marginals))
@@ -101,7 +102,7 @@ def _check_bound(
     mean, variance = beliefs.marginals
     if augmentation.sites_are_fixed:
         require_equal(bound, value, f"{name} says it is exact", rtol=1e-9, atol=1e-9)
-        elsewhere = augmentation.expected_sites(likelihood, rows, Marginals(mean + 1, 2 * variance))
+        elsewhere = augmentation.expected_sites(Marginals(mean + 1, 2 * variance))
         for one, other in zip(sites, elsewhere, strict=True):
             require_equal(one, other, f"{name} says it is exact but its sites depend on f")
     excess = np.max(bound - value)
@@ -109,21 +110,19 @@ def _check_bound(
     if not augmentation.is_tight:
         return
     point = Marginals.known(mean)
-    at_point = augmentation.expected_sites(likelihood, rows, point)
+    at_point = augmentation.expected_sites(point)
     known = jax.vmap(likelihood.log_prob)(rows.y, mean, beliefs.side)
     what = f"{name}'s bound is not tight where f is known"
     require_equal(at_point.expected(point), known, what, rtol=1e-9, atol=1e-9)
 
 
-def _check_optimality(
-    augmentation: Augmentation, likelihood: Likelihood, rows: Rows, beliefs: Beliefs, name: str
-) -> None:
+def _check_optimality(augmentation: Augmentation, beliefs: Beliefs, name: str) -> None:
     """Sites made for another belief are a bound too, never a greater one."""
+    likelihood = augmentation.likelihood
 
     @jax.jit
     def bound(marginals):
-        sites = augmentation.expected_sites(likelihood, rows, marginals)
-        return sites.expected(beliefs.marginals)
+        return augmentation.expected_sites(marginals).expected(beliefs.marginals)
 
     mean, variance = beliefs.marginals
     best = np.asarray(bound(beliefs.marginals))
@@ -153,24 +152,18 @@ def _check_blocks(augmentation: Augmentation, likelihood: Likelihood, name: str)
 
 
 def _check_draws(
-    augmentation: Augmentation,
-    likelihood: Likelihood,
-    rows: Rows,
-    f: np.ndarray,
-    block: tuple[int, ...],
-    name: str,
+    augmentation: Augmentation, f: np.ndarray, block: tuple[int, ...], name: str
 ) -> None:
+    likelihood, rows = augmentation.likelihood, augmentation.rows
     inside = np.isin(np.arange(f.shape[1]), block)
     moved = f + 0.3 * inside * np.where(np.arange(len(f)) % 2, 1.0, -1.0)[:, None]
     log_prob = jax.vmap(likelihood.log_prob)
 
     @jax.jit
     def look(key):
-        w = augmentation.draw(likelihood, rows, f, key, block)
-        sites = augmentation.conditional_sites(likelihood, rows, w, f, block)
-        at = [
-            augmentation.log_conditional(likelihood, rows, w, place, block) for place in (f, moved)
-        ]
+        w = augmentation.draw(f, key, block)
+        sites = augmentation.conditional_sites(w, f, block)
+        at = [augmentation.log_conditional(w, place, block) for place in (f, moved)]
         joint = [sites.expected(Marginals.known(place * inside)) for place in (f, moved)]
         differences = jnp.stack([j - c for j, c in zip(joint, at, strict=True)])
         return sites, differences, jnp.exp(at[1] - at[0])

@@ -43,12 +43,10 @@ def grid(likelihood, targets, side):
     return Rows(y, None, side), places[index]
 
 
-def given(augmentation, likelihood, rows, f, block, auxiliary):
+def given(augmentation, f, block, auxiliary):
     """Log p(y, w | f): sites of every value of w (first axis) of every row."""
     sites = jax.vmap(
-        lambda w: augmentation.conditional_sites(likelihood, rows, w, f, block).expected(
-            Marginals.known(f)
-        )
+        lambda w: augmentation.conditional_sites(w, f, block).expected(Marginals.known(f))
     )(auxiliary)
     return np.array(sites).T
 
@@ -60,7 +58,7 @@ def over_scales(likelihood, rows, f):
     law = likelihood.auxiliary_law(jnp.full(STEPS, 0.7))
     log_law = law.log_prob(w) + 0.7 * w + likelihood.log_phi(jnp.asarray(0.7))
     wide = jnp.broadcast_to(w[:, None], (STEPS, len(f)))
-    values = given(Automatic(), likelihood, rows, f, (0,), wide)
+    values = given(Automatic().bind(likelihood, rows), f, (0,), wide)
     return log_integral(values + np.asarray(log_law), log_w)
 
 
@@ -76,16 +74,15 @@ def over_polya_gamma(shape, f):
     return log_integral(values, log_w)
 
 
-def over_counts(augmentation, likelihood, rows, f, most):
+def over_counts(augmentation, f, most):
     """The sum over counts, each Pólya-Gamma variable integrated out."""
     size = f.shape[1]
     counts = np.stack(np.meshgrid(*[np.arange(most + 1.0)] * size), axis=-1).reshape(-1, size)
-    powers = augmentation.powers(likelihood, rows)
+    powers = augmentation.powers()
     first = np.asarray(powers.positive + powers.negative)
     wide = jnp.broadcast_to(counts[:, None, :], (len(counts), *f.shape))
-    total = given(
-        augmentation, likelihood, rows, f, tuple(range(size)), Auxiliary(wide, jnp.zeros_like(wide))
-    )
+    auxiliary = Auxiliary(wide, jnp.zeros_like(wide))
+    total = given(augmentation, f, tuple(range(size)), auxiliary)
     for q in range(size):
         for b in np.unique(first[:, q]):
             of_row = first[:, q] == b
@@ -131,8 +128,8 @@ def test_a_scale_mixture_integrates_back(x64, likelihood, targets):
 def test_powers_of_the_logistic_function_integrate_back(x64, likelihood, targets, side, most):
     rows, f = grid(likelihood, targets, side)
     known = jax.vmap(likelihood.log_prob)(rows.y, f, rows.side)
-    augmentation = augmentation_of(likelihood)
-    found = over_counts(augmentation, likelihood, rows, f, most)
+    augmentation = augmentation_of(likelihood).bind(likelihood, rows)
+    found = over_counts(augmentation, f, most)
     np.testing.assert_allclose(found, known, atol=1e-10)
 
 
@@ -141,14 +138,14 @@ def test_noise_of_the_input_integrates_back(x64):
     likelihood = lgp.HeteroscedasticGaussian(2.0)
     rows, f = grid(likelihood, [-1.0, 0.5], None)
     known = jax.vmap(likelihood.log_prob)(rows.y, f, {})
-    augmentation, counts = augmentation_of(likelihood), np.arange(60.0)
+    augmentation, counts = augmentation_of(likelihood).bind(likelihood, rows), np.arange(60.0)
     wide = jnp.broadcast_to(counts[:, None], (60, len(f)))
     auxiliary = NoiseAuxiliary(jnp.full_like(wide, 0.5), wide, jnp.zeros_like(wide))
-    total = given(augmentation, likelihood, rows, f, (1,), auxiliary)
+    total = given(augmentation, f, (1,), auxiliary)
     total = total + over_polya_gamma(0.5 + counts, f[:, 1]).T
     np.testing.assert_allclose(logsumexp(total, axis=1), known, atol=1e-10)
     half = jnp.full((1, len(f)), 0.5)
-    signal = given(augmentation, likelihood, rows, f, (0,), half)[:, 0]
+    signal = given(augmentation, f, (0,), half)[:, 0]
     np.testing.assert_allclose(signal, known, atol=1e-10)
 
 
@@ -160,9 +157,29 @@ def test_student_noise_of_the_input_integrates_back(x64):
     log_w = np.linspace(-40, 12, STEPS)
     law = likelihood.auxiliary_law(jnp.zeros(STEPS)).log_prob(np.exp(log_w))
     wide = jnp.broadcast_to(np.exp(log_w)[:, None], (STEPS, len(f)))
-    values = given(augmentation_of(likelihood), likelihood, rows, f, (0,), wide)
+    values = given(augmentation_of(likelihood).bind(likelihood, rows), f, (0,), wide)
     found = log_integral(values + np.asarray(law), log_w)
     np.testing.assert_allclose(found, known, atol=1e-10)
+
+
+class WithSetting(lgp.GammaPoissonPolyaGamma):
+    """An augmentation with a setting of its own."""
+
+    factor: float = 1.0
+
+
+def test_a_setting_is_bound_to_rows_and_stays_as_it_was():
+    setting, rows = WithSetting(0.5), Rows(np.array([0.0, 1.0]), None, {})
+    augmented = setting.bind(lgp.LogisticSoftmax(2), rows)
+    assert setting == WithSetting(factor=0.5) != augmented
+    assert (setting.rows, repr(setting)) == (None, "WithSetting(factor=0.5)")
+    assert augmented.rows is rows
+    assert repr(augmented) == (
+        "WithSetting(likelihood=LogisticSoftmax(classes=2), "
+        "rows=Rows(y=[0.0, 1.0], weights=None, side={}), factor=0.5)"
+    )
+    again = augmented.bind(lgp.LogisticSoftmax(3), rows._replace(y=rows.y[:1]))
+    assert (again.likelihood, again.rows.y.size, again.factor) == (lgp.LogisticSoftmax(3), 1, 0.5)
 
 
 class OneBlock(AugmentationRule):

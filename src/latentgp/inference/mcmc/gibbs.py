@@ -162,13 +162,9 @@ class Gibbs(eqx.Module):
                 jax.random.fold_in(key, index), 5
             )
             model = self.space.to_model(vector)
-            w = augmentation.draw(model.likelihood, copies.rows, copies.spread(f), key_w, block)
-            sites = copies.gather(
-                augmentation.conditional_sites(
-                    model.likelihood, copies.rows, w, copies.spread(f), block
-                ),
-                len(f),
-            )
+            augmented, spread = augmentation.bind(model.likelihood, copies.rows), copies.spread(f)
+            w = augmented.draw(spread, key_w, block)
+            sites = copies.gather(augmented.conditional_sites(w, spread, block), len(f))
             if collapsed:
                 density = partial(self._given_sites, data, sites)
                 vector = self._move(
@@ -183,9 +179,7 @@ class Gibbs(eqx.Module):
             drawn = result.coefficients
             if slow is not None and result.covariances is not None:
                 drawn = update_some_rows(
-                    augmentation,
-                    model.likelihood,
-                    rows_at(copies, slow),
+                    augmentation.bind(model.likelihood, rows_at(copies, slow)),
                     result,
                     about,
                     f,

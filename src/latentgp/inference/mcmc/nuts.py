@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key, Shaped
 
-from latentgp.augmentations.automatic import form_of
+from latentgp.augmentations import Automatic
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
-from latentgp.likelihoods.scale_mixture import ScaleMixture, squared_norm
 from latentgp.sites.copies import Copies
 from latentgp.typing import Array
 
@@ -118,9 +117,7 @@ class NUTSSampler(Sampler):
         # p(y, w | f) = p(y | f) p(w | y, f), and the change of variables to log w.
         model = self.target.space.to_model(at.vector)
         f, _ = self.target.conditional(model, at.white)
-        likelihood, rows = model.likelihood, self.copies.rows
-        assert isinstance(likelihood, ScaleMixture)
-        form = form_of(likelihood, rows)
-        law = likelihood.auxiliary_law(squared_norm(form, self.copies.spread(f)[:, 0]))
+        augmented = Automatic().bind(model.likelihood, self.copies.rows)
+        law = augmented.law(self.copies.spread(f))
         log_w = position.log_auxiliary
         return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)

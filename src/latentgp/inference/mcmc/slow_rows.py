@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.augmentations import Augmentation
-from latentgp.likelihoods import Likelihood
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
@@ -27,8 +26,6 @@ _ROUNDS = 10
 
 def update_some_rows(
     augmentation: Augmentation,
-    likelihood: Likelihood,
-    rows: Rows,
     drawn: Drawn,
     sites: GaussianSites,
     f: Float[Array, "N Q"],
@@ -44,9 +41,7 @@ def update_some_rows(
     fixed S.
 
     Args:
-        augmentation: draws the auxiliary variables.
-        likelihood: at its present parameters.
-        rows: the targets of these rows.
+        augmentation: of these rows, at the present parameters.
         drawn: the block's g at all rows, and covariances of these rows.
         sites: of all rows, for g, that g was drawn with.
         f: latents at all rows, the block's not updated yet.
@@ -84,8 +79,8 @@ def update_some_rows(
     def again(index: Int[Array, ""], g: Float[Array, "K S"]) -> Float[Array, "K S"]:
         key_w, key_g = jax.random.split(jax.random.fold_in(key, index))
         latents = f[some].at[:, columns].set(offset[some][:, columns] + g.T)
-        w = augmentation.draw(likelihood, rows, latents, key_w, block)
-        own = augmentation.conditional_sites(likelihood, rows, w, latents, block)
+        w = augmentation.draw(latents, key_w, block)
+        own = augmentation.conditional_sites(w, latents, block)
         own = own.about(offset[some])
 
         def draw(inverse, mean, linear, precision, noise):
