@@ -171,7 +171,7 @@ def test_one_row_more_says_nothing_about_scales():
     after = lgp.fit(start.model, one, key=KEY, method=lgp.CollapsedVI(inducing)).model
     for path in ("kernel.variance", "kernel.lengthscale", "likelihood.noise_variance"):
         before, now = (lgp.parameters(m)[path].value for m in (start.model, after))
-        np.testing.assert_allclose(now, before, rtol=0.3, err_msg=path)
+        assert np.all(np.abs(np.log(now / before)) < np.log(2)), path
 
 
 def test_an_update_says_what_it_lost():
