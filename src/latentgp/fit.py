@@ -118,7 +118,7 @@ def fit(
     reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts
-        method, reason = choose_for(model, data.merged.size, source, searched, max_seconds)
+        method, reason = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,

@@ -448,7 +448,7 @@ def test_a_model_is_kept_when_nobody_reads_what_is_said_of_it(house, tmp_path):
         text=True,
     )
     os.close(writing)
-    assert done.stderr == ""
+    assert all(line.startswith("learning") for line in done.stderr.splitlines())  # progress
     assert latentgp.load(tmp_path / "m").target == "price"
 
 

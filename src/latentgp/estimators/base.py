@@ -124,7 +124,7 @@ class GPEstimator(BaseEstimator):
         if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing)
             if self.method == "auto" and self.learn_hyperparameters and not self.restarts:
-                choice = choice.within(self.max_seconds, model, merged.size)
+                choice = choice.within(self.max_seconds, model, merged.X.shape)
             method, reason = choice
         result = self._run(
             model,

@@ -22,10 +22,13 @@ DENSE_OTHERWISE = 400
 DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
 # Estimates for two cores: a default takes the same way on every machine.
 _BUDGET = 60.0  # seconds, where nothing is said
-_SECONDS = 1e-10  # of a pass over one row and one pair of inducing points of one latent function
-_EVALUATIONS = 60  # of a search
-_PASSES, _PASSES_KNOWN = 6, 1  # an evaluation with its derivative
-_FINAL_PASSES, _FINAL_PASSES_KNOWN = 15, 1  # until the sites of given hyper-parameters converge
+_SECONDS = 4e-11  # of a pass, times N M (M + 20 D) Q
+_AN_INPUT = 20  # distances along an input, in products of a row of M
+_EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
+_PASSES, _FINAL_PASSES = (
+    3,
+    15,
+)  # of an evaluation, until sites converge; one each if sites are known
 _FEWEST_ROWS_A_POINT = 20
 
 
@@ -35,7 +38,7 @@ class Choice(NamedTuple):
     method: Method
     reason: str
 
-    def within(self, seconds: float | None, model: LatentGP, rows: int) -> "Choice":
+    def within(self, seconds: float | None, model: LatentGP, shape: tuple[int, ...]) -> "Choice":
         """The same method, arranged to be done within a budget by an estimate of what it costs.
 
         Where a search on all rows takes longer, hyper-parameters are learned from a part of them;
@@ -44,21 +47,23 @@ class Choice(NamedTuple):
         Args:
             seconds: the budget; None for a minute.
             model: the model.
-            rows: number of merged rows.
+            shape: of the merged rows' inputs, (N, D).
         """
+        rows, inputs = shape
         own: Any = self.method
         if not own.makes_sites or own.representation.one_coefficient_a_row:
             return self
         points = own.representation.number
         budget = _BUDGET if seconds is None else seconds
         known = sites_are_known(model.likelihood)
-        a_pass = _SECONDS * rows * points**2 * model.likelihood.latent_size
-        final = a_pass * (_FINAL_PASSES_KNOWN if known else _FINAL_PASSES)
-        search = a_pass * _EVALUATIONS * (_PASSES_KNOWN if known else _PASSES)
+        products = rows * points * (points + _AN_INPUT * inputs) * model.likelihood.latent_size
+        final = _SECONDS * products * (1 if known else _FINAL_PASSES)
+        evaluation = _SECONDS * products * (1 if known else _PASSES)
+        search = evaluation * (_EVALUATIONS + _EVALUATIONS_AN_INPUT * inputs)
         if final + search <= budget:
             return self
         if final > budget / 2 and own.works_in_batches:
-            why = f"in batches, as a pass over all rows takes some {a_pass:.2g} s"
+            why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(Stochastic.of(own), f"{self.reason}; {why}")
         part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * points)
         if part >= rows:
@@ -70,7 +75,7 @@ class Choice(NamedTuple):
 
 def choose_for(
     model: LatentGP,
-    rows: int,
+    shape: tuple[int, ...],
     source: RowSource | None,
     searched: bool,
     seconds: float | None,
@@ -79,14 +84,14 @@ def choose_for(
 
     Args:
         model: the model.
-        rows: number of merged rows in memory.
+        shape: of the inputs of merged rows in memory, (N, D).
         source: where rows are read from; None if all are in memory.
         searched: hyper-parameters are learned in one run.
         seconds: that the fit may take; None where nothing is said.
     """
     if source is None:
-        choice = choose_method(model, rows)
-        return choice.within(seconds, model, rows) if searched else choice
+        choice = choose_method(model, shape[0])
+        return choice.within(seconds, model, shape) if searched else choice
     method, reason = choose_method(model, source.size, usual_number_of_points(model))
     return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
 

@@ -14,7 +14,7 @@ KEY = jax.random.key(0)
 
 def chosen(model, rows, seconds=None):
     choice = choose_method(model, rows)
-    return choice, choice.within(seconds, model, rows)
+    return choice, choice.within(seconds, model, (rows, 20))
 
 
 @pytest.mark.parametrize(("model", "rows"), [(REGRESSION, 2_000), (REGRESSION, 20_000)])
