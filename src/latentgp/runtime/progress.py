@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latentgp.runtime.checkpoint import Checkpoint
-from latentgp.runtime.processes import is_first_process
+from latentgp.runtime.processes import broadcast_from_first, is_first_process
 
 # Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
 Callback = Callable[[Any], bool | None]
@@ -76,3 +77,53 @@ class ProgressLine:
         """Clear the line."""
         if self._status is not None:
             self._status.stop()
+
+
+class Run:
+    """A run of chains, batches or evaluations: shown, saved, and ended by what controls it.
+
+    Args:
+        control: callback, limit, progress line, checkpoint.
+    """
+
+    def __init__(self, control: RunControl):
+        self.control = control
+        self._line, self._started = ProgressLine(control.verbose), control.started
+
+    @property
+    def seconds(self) -> float:
+        """Since the fit began, those before it was resumed included."""
+        return time.perf_counter() - self._started
+
+    def went_on_after(self, seconds: float) -> None:
+        """Count the seconds of the run that is resumed."""
+        self._started -= seconds
+
+    def show(self, text: str) -> None:
+        """Show progress as a line."""
+        self._line.show(text, self.seconds)
+
+    def ending(self, progress: Any, save: Callable[[], None]) -> str | None:
+        """Why the run is to end now, in words; None if it goes on.
+
+        The callback is told, and the checkpoint written if it is due. The first of several
+        processes decides for all.
+
+        Args:
+            progress: passed to the callback.
+            save: writes the checkpoint.
+        """
+        callback, limit = self.control.callback, self.control.max_seconds
+        asked = callback is not None and bool(callback(progress))
+        over = limit is not None and self.seconds > limit
+        due = self.control.checkpoint.is_due()
+        asked, over, due = map(bool, broadcast_from_first((asked, over, due)))
+        if due:
+            save()
+        if asked:
+            return "the callback asked for it"
+        return f"max_seconds={limit:g} were over" if over else None
+
+    def close(self) -> None:
+        """Clear the progress line."""
+        self._line.close()

@@ -8,7 +8,6 @@ a run that is resumed from a checkpoint goes on with the bits that it would have
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import INTERRUPTED, ProgressLine, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
 from latentgp.typing import Array
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
@@ -193,12 +192,11 @@ class BatchSearch:
         held_out: Callable[[Any], float] | None = None,
     ):
         self.inference, self.source, self.plan = inference, source, plan
-        self.control, self._line = control, ProgressLine(control.verbose)
+        self.control, self._run = control, Run(control)
         self.view, self.held_out = view or (lambda state: state), held_out
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
         self.rounds: list[Round] = []
         self._state: Any
-        self._started = control.started
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
@@ -218,7 +216,7 @@ class BatchSearch:
             reason = INTERRUPTED
         finally:
             self._save()
-            self._line.close()
+            self._run.close()
         reason = reason or f"epochs={self.plan.epochs} were made"
         return Searched(self._state, self.rounds, reason == self._still, reason)
 
@@ -236,13 +234,9 @@ class BatchSearch:
 
     def _report(self, state: Any, info: Any, epoch: int) -> str | None:
         """Keep a round; gives the reason if the search is to end here."""
-        control, bounds, shares = self.control, np.asarray(info.bound), np.asarray(info.share)
-        held_out, seconds = self._score(state), time.perf_counter() - self._started
-        over = control.max_seconds is not None and seconds > control.max_seconds
-        due, heard = control.checkpoint.is_due(), control.callback is not None
-        # Every message is waited for: all goes in one, and what a callback says in another.
-        bounds, shares, held, held_out, over, due, heard = broadcast_from_first(
-            (bounds, shares, np.asarray(info.held), held_out, over, due, heard)
+        # Every message is waited for: all goes in one.
+        bounds, shares, held, held_out = broadcast_from_first(
+            (*map(np.asarray, (info.bound, info.share, info.held)), self._score(state))
         )
         real = bounds[np.isfinite(bounds)]
         if not real.size:
@@ -254,7 +248,7 @@ class BatchSearch:
             float(real.mean()),
             float(np.nanmean(shares)),
             float(held_out),
-            seconds,
+            self._run.seconds,
             int(state.steps),
             epoch,
             int(np.sum(shares == 0)),
@@ -272,15 +266,7 @@ class BatchSearch:
             partial(self.view, state),
         )
         self._show(progress)
-        asked = control.callback is not None and bool(control.callback(progress))
-        asked = heard and bool(broadcast_from_first(asked))
-        if due:
-            self._save()
-        if asked:
-            return "the callback asked for it"
-        if over:
-            return f"max_seconds={control.max_seconds:g} were over"
-        return self._stop_if_still()
+        return self._run.ending(progress, self._save) or self._stop_if_still()
 
     def _score(self, state: Any) -> float:
         """Score of the held-out targets, at this state or when it was last computed."""
@@ -330,7 +316,7 @@ class BatchSearch:
         if found is None:
             return state
         self.rounds, recalled = found
-        self._started -= self.rounds[-1].seconds
+        self._run.went_on_after(self.rounds[-1].seconds)
         return recalled
 
     def _save(self) -> None:
@@ -341,11 +327,10 @@ class BatchSearch:
         self.control.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
 
     def _show(self, progress: BatchProgress) -> None:
-        self._line.show(
+        self._run.show(
             f"learning from batches: epoch {progress.epochs:.2f} of at most {self.plan.epochs}, "
             f"step {progress.steps}, bound {progress.bound:,.2f} nats, best {progress.best:,.2f}, "
-            f"{progress.seconds:.0f} s",
-            progress.seconds,
+            f"{progress.seconds:.0f} s"
         )
 
 

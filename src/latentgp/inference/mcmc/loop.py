@@ -20,7 +20,7 @@ from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.posteriors.chains import Chains
 from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
-from latentgp.runtime.progress import ProgressLine, RunControl
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
@@ -119,8 +119,8 @@ def collect(
         piece_size: sweeps a piece.
         control: callback, limit, progress line, checkpoint.
     """
-    line = ProgressLine(control.verbose)
-    line.show("sampling: getting ready", time.perf_counter() - control.started)
+    run = Run(control)
+    run.show("sampling: getting ready")
     sampled = _recalled(control.checkpoint, start) or Sampled(start(), 0, (), ())
     first, began = sampled.pieces, time.perf_counter()
     try:
@@ -131,26 +131,21 @@ def collect(
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             sampled = Sampled(state, index + 1, draws, statistics)
-            seconds = time.perf_counter() - control.started
-            progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, seconds)
+            progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, run.seconds)
             made = index + 1 - first
             rest = (time.perf_counter() - began) / made * (pieces - index - 1)
-            line.show(
-                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {seconds:.0f} s, "
-                f"about {rest:.0f} s left",
-                seconds,
+            run.show(
+                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, "
+                f"{progress.seconds:.0f} s, about {rest:.0f} s left"
             )
-            wants_end = control.callback is not None and control.callback(progress)
-            late = control.max_seconds is not None and seconds > control.max_seconds
-            if control.checkpoint.is_due():
-                _save(control.checkpoint, sampled)
-            if (wants_end or late) and sampled.draws:
+            reason = run.ending(progress, partial(_save, control.checkpoint, sampled))
+            if reason is not None and sampled.draws:
                 break
     except KeyboardInterrupt:  # what was drawn is kept
         if not sampled.draws:
             raise
     finally:
-        line.close()
+        run.close()
         _save(control.checkpoint, sampled)
     return sampled
 

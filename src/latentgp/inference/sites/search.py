@@ -8,7 +8,6 @@ exactly as it would have done.
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +15,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
-from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import ProgressLine, RunControl
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.sites.gaussian import GaussianSites
 
 
@@ -69,11 +67,10 @@ class Search:
 
     def __init__(self, *, max_evaluations: int, control: RunControl):
         self.max_evaluations = max_evaluations
-        self.control, self._line = control, ProgressLine(control.verbose)
+        self.control, self._run = control, Run(control)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._limit = max_evaluations  # of the run that is on
-        self._started = control.started
 
     def recall(self) -> GaussianSites | None:
         """Read the checkpoint, if there is one; gives its last sites."""
@@ -93,7 +90,7 @@ class Search:
         self.records, sites = found
         self._recalled = len(self.records)
         if self.records:
-            self._started -= self.records[-1].seconds
+            self._run.went_on_after(self.records[-1].seconds)
         return sites
 
     def has_reached(self, run: int) -> bool:
@@ -136,7 +133,7 @@ class Search:
 
     def report(self, record: Record, sites: GaussianSites) -> Record:
         """Keep an evaluation; raises EndFit if the search is to end here."""
-        record = record._replace(seconds=time.perf_counter() - self._started)
+        record = record._replace(seconds=self._run.seconds)
         self.records.append(record)
         self._replayed += 1
         progress = Progress(
@@ -147,17 +144,9 @@ class Search:
             record.restart,
         )
         self._show(progress)
-        asked = self.control.callback is not None and bool(self.control.callback(progress))
-        limit = self.control.max_seconds
-        over = limit is not None and record.seconds > limit
-        due = self.control.checkpoint.is_due()
-        asked, over, due = map(bool, broadcast_from_first((asked, over, due)))
-        if due:
-            self.save(sites)
-        if asked:
-            raise EndFit("the callback asked for it")
-        if over:
-            raise EndFit(f"max_seconds={limit:g} were over")
+        reason = self._run.ending(progress, lambda: self.save(sites))
+        if reason is not None:
+            raise EndFit(reason)
         return record
 
     def best(self, run: int | None = None) -> Record:
@@ -188,14 +177,13 @@ class Search:
 
     def close(self) -> None:
         """Clear the progress line."""
-        self._line.close()
+        self._run.close()
 
     def _show(self, progress: Progress) -> None:
         stage = " in a short first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
-        self._line.show(
+        self._run.show(
             f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
             f"most {self._limit}, bound {progress.bound:,.2f} nats, best "
-            f"{progress.best:,.2f}, {progress.seconds:.0f} s",
-            progress.seconds,
+            f"{progress.best:,.2f}, {progress.seconds:.0f} s"
         )
