@@ -30,7 +30,7 @@ THINNED_RUN = -1
 # Two starts: a short run from each on few rows, numbered from here downwards.
 _OPENING_EVALUATIONS = 8
 _CLEARLY = 1.0  # nats
-OPENING_ROWS = 1000
+OPENING_ROWS = 512
 _FIRST_OPENING_RUN = -2
 _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
