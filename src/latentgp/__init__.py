@@ -81,6 +81,7 @@ from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
 from latentgp.methods.laplace import Laplace
+from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.result import Fit
 from latentgp.methods.sampling import SamplingMethod
@@ -133,6 +134,7 @@ _SUBMODULES = {
 }
 
 __all__ = [
+    "MCMC",
     "NUTS",
     "RBF",
     "Adaptive",

@@ -17,6 +17,7 @@ from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
 from latentgp.methods.laplace import Laplace
+from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
@@ -99,6 +100,12 @@ METHODS: dict[str, Entry] = {
         EllipticalSlice,
         "log density of white coefficients, hyper-parameters held",
         "all that are positive",
+        _for_samplers,
+    ),
+    "mcmc": Entry(
+        MCMC,
+        "log density of coordinates by sites, and of hyper-parameters, in blocks",
+        "all that are positive; continuous ones by gradients",
         _for_samplers,
     ),
     "nuts": Entry(

@@ -82,7 +82,10 @@ class WhiteTarget(eqx.Module):
 
     def log_likelihood(self, model: LatentGP, white: Float[Array, "Q M"]) -> Float[Array, ""]:
         """Log p(y | v) in nats; through inducing points E log p(y | f) given v."""
-        marginals = self.conditional(model, white)
+        return self.log_likelihood_of(model, self.conditional(model, white))
+
+    def log_likelihood_of(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
+        """Log p(y | f) in nats; through inducing points E log p(y | f) under the marginals."""
         y, side = self.data.y, dict(self.data.side_information)
         if self.representation.one_coefficient_a_row:
             terms = jax.vmap(model.likelihood.log_prob)(y, marginals.mean, side)

@@ -1,0 +1,240 @@
+"""Standard normal coordinates of the latent functions, by Gaussian sites.
+
+Prior white coefficients v ~ N(0, I) give f = m + A'v. Sites exp(b'g - g'Wg / 2) of g = f - m make
+of it a Gaussian with precision P = I + A W A' = C C', and coordinates eps:
+
+    v = v_hat + C^-T eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' C^-T.
+
+With alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
+
+    log p(y, v) |dv / deps| = E - |eps|^2 / 2 + r(eps),
+    E = log p(y | f_hat) - alpha'(f_hat - m) / 2 - log |C|,
+    r = log p(y | f) - log p(y | f_hat) - alpha'd + d'Wd / 2,
+
+whatever the sites are: no inverse of the prior covariance, and r = 0 for Gaussian noise. At the
+mode with W its curvature, E is Laplace's log evidence. Without sites eps is v.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import LatentGP
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.whitening import Whitening
+from latentgp.typing import Array
+
+Coupling = Literal["sites", "whitened"]
+
+_MOST_STEPS = 40
+_DECREMENT = 1e-10  # nats that another Newton step would gain
+_SHARES = (1.0, 0.5, 0.2, 0.05, 0.01)  # of a Newton step
+
+
+class Coordinates(eqx.Module):
+    """The affine map from standard normal coordinates to the latent functions at the rows.
+
+    Attributes:
+        whitening: A, and the variance that the coefficients leave open.
+        centre: f_hat, shape (N, Q).
+        factor: F, shape (Q, N, M).
+        root: C, shape (Q, M, M).
+        slope: alpha, shape (N, Q).
+        precision: W, shape (N, Q).
+        log_evidence: E, in nats.
+        decrement: nats that another Newton step would gain at the centre; the certificate of the
+            sites, zero where none are sought.
+    """
+
+    whitening: Whitening
+    centre: Float[Array, "N Q"]
+    factor: Float[Array, "Q N M"]
+    root: Float[Array, "Q M M"]
+    slope: Float[Array, "N Q"]
+    precision: Float[Array, "N Q"]
+    log_evidence: Float[Array, ""]
+    decrement: Float[Array, ""]
+
+    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+        """F eps."""
+        return vmap_latents(lambda factor, e: factor @ e, self.factor, eps).T
+
+    def residual(
+        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
+    ) -> Float[Array, ""]:
+        """r: log density of the coordinates relative to the standard normal, in nats."""
+        shift = self.shift(eps)
+        gain = self.log_likelihood(target, model, self.centre + shift)
+        gain = gain - self.log_likelihood(target, model, self.centre)
+        return gain + jnp.sum(shift * (0.5 * self.precision * shift - self.slope))
+
+    def log_likelihood(
+        self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
+    ) -> Float[Array, ""]:
+        """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
+        variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
+        return target.log_likelihood_of(model, Marginals(f, variance))
+
+    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        """Prior white coefficients v at coordinates."""
+
+        def from_sites(features, slope, root, e):
+            deviation = jax.scipy.linalg.solve_triangular(root, e, lower=True, trans=1)
+            return features @ slope + deviation
+
+        features = self.whitening.features
+        return vmap_latents(from_sites, features, self.slope.T, self.root, eps)
+
+    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        """Coordinates of prior white coefficients."""
+
+        def to_sites(features, slope, root, v):
+            return root.T @ (v - features @ slope)
+
+        features = self.whitening.features
+        return vmap_latents(to_sites, features, self.slope.T, self.root, white)
+
+
+def coordinates_at(
+    target: WhiteTarget,
+    model: LatentGP,
+    coupling: Coupling,
+    anchor: Float[Array, "N Q"],
+    *,
+    differentiable: bool = False,
+) -> Coordinates:
+    """Coordinates of the latent functions under a model.
+
+    They are a function of the model alone: Newton's method starts at the anchor, not where a chain
+    was before. So a chain that holds them while hyper-parameters move is exact however far Newton's
+    method came; how far is in the certificate.
+
+    Args:
+        target: rows and representation.
+        model: with the hyper-parameters.
+        coupling: "sites" of Laplace's approximation; "whitened" for none.
+        anchor: where Newton's method starts, f at the rows.
+        differentiable: whether derivatives in the model are taken, through one more Newton step:
+            at the mode they are those of the implicit function theorem.
+    """
+    whitening, offset = target.whitening(model), prior_mean(model, target.data)
+    zeros = jnp.zeros_like(offset)
+    if coupling == "whitened":
+        return coordinates_of_sites(target, model, whitening, zeros, zeros)
+    held = jax.lax.stop_gradient((model, whitening, offset))
+    mode, decrement = _mode(target, *held, anchor)
+    if differentiable:
+        linear, precision = sites_at(target, model, whitening, offset, mode)
+        mode = offset + _condition(whitening, linear, precision)[0]
+    linear, precision = sites_at(target, model, whitening, offset, mode)
+    return coordinates_of_sites(target, model, whitening, linear, precision, decrement)
+
+
+def coordinates_of_sites(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+    decrement: Float[Array, ""] | float = 0.0,
+) -> Coordinates:
+    """Coordinates by given sites, functions of g."""
+    g, root = _condition(whitening, linear, precision)
+    slope = linear - precision * g
+    factor = vmap_latents(
+        lambda root, features: solve_lower(root, features).T, root, whitening.features
+    )
+    zero = jnp.zeros((), g.dtype)
+    centre = prior_mean(model, target.data) + g
+    found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero + decrement)
+    log_root = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)))
+    value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
+    return eqx.tree_at(lambda c: c.log_evidence, found, value)
+
+
+def _condition(
+    whitening: Whitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N Q"], Float[Array, "Q M M"]]:
+    """Mean of g given sites, and C."""
+
+    def condition(features, linear, precision):
+        P = jnp.eye(len(features), dtype=features.dtype) + (features * precision) @ features.T
+        root = jnp.linalg.cholesky(P)
+        half = solve_lower(root, features @ linear)
+        white = jax.scipy.linalg.solve_triangular(root, half, lower=True, trans=1)
+        return white @ features, root
+
+    g, root = vmap_latents(condition, whitening.features, linear.T, precision.T)
+    return g.T, root
+
+
+def sites_at(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    f: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset."""
+    variance = jnp.broadcast_to(whitening.residual.T, f.shape)
+
+    def slope_of(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return jax.grad(lambda f: target.log_likelihood_of(model, Marginals(f, variance)))(f)
+
+    slope, bend = jax.linearize(slope_of, f)
+    # Rows do not depend on each other, so one direction a latent function gives the diagonal.
+    columns = jnp.eye(f.shape[1], dtype=f.dtype)
+    curvature = sum(bend(jnp.broadcast_to(column, f.shape)) * column for column in columns)
+    precision = jnp.maximum(-jnp.asarray(curvature), 0.0)
+    return slope + precision * (f - offset), precision
+
+
+def _mode(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    anchor: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N Q"], Float[Array, ""]]:
+    """Mode of p(f | y) by Newton's method, of whose step the best of some shares is taken."""
+    variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
+
+    def height(g: Float[Array, "N Q"], slope: Float[Array, "N Q"]) -> Float[Array, ""]:
+        value = target.log_likelihood_of(model, Marginals(offset + g, variance))
+        value = value - 0.5 * jnp.sum(g * slope)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    def newton(f: Float[Array, "N Q"]) -> tuple[Array, Array, Array]:
+        linear, precision = sites_at(target, model, whitening, offset, f)
+        g, _ = _condition(whitening, linear, precision)
+        slope = linear - precision * g
+        return g, slope, linear - precision * (f - offset)
+
+    def step(carry: tuple) -> tuple:
+        g, slope, _, count = carry
+        there, slope_there, pull = newton(offset + g)
+        decrement = jnp.sum((pull - slope) * (there - g))
+
+        def at(share: Float[Array, ""]) -> Float[Array, ""]:
+            return height(g + share * (there - g), slope + share * (slope_there - slope))
+
+        shares = jnp.array(_SHARES, g.dtype)
+        share = shares[jnp.argmax(jax.lax.map(at, shares))]
+        moved = g + share * (there - g), slope + share * (slope_there - slope)
+        return *moved, decrement, count + 1
+
+    g, slope, _ = newton(anchor)
+    start = g, slope, jnp.array(jnp.inf, g.dtype), 0
+    g, _, decrement, _ = jax.lax.while_loop(
+        lambda carry: (jnp.abs(carry[2]) > _DECREMENT) & (carry[3] < _MOST_STEPS), step, start
+    )
+    return offset + g, jnp.abs(decrement)

@@ -1,0 +1,40 @@
+"""Ancillary couplings: standard normal coordinates are held."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jaxtyping import Float, Key
+
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.typing import Array
+
+
+class Sites(Coupling):
+    """Coordinates of the sites of Laplace's approximation are held: theta moves with its evidence.
+
+    The pseudo-marginal scheme of one importance sample, whose noise never changes by itself.
+    """
+
+    whitened: ClassVar[bool] = False
+
+    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+        return at.eps
+
+    def density(
+        self,
+        target: WhiteTarget,
+        vector: Float[Array, "P"],
+        held: Float[Array, "Q M"],
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        there = Place(vector, held, self.coordinates(target, vector, anchor, differentiable))
+        return log_joint(target, there), there
+
+
+class Whitened(Sites):
+    """Prior white coordinates are held (ancillary augmentation; Filippone et al. 2013, 2.1)."""
+
+    whitened: ClassVar[bool] = True

@@ -1,0 +1,43 @@
+"""The centred coupling: the latent functions are held."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.inference.mcmc.couplings.base import Coupling, Place
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.typing import Array
+
+
+class Centred(Coupling):
+    """f at the rows is held (sufficient augmentation; Filippone et al. 2013, 2.1)."""
+
+    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        return at.coordinates.centre + at.coordinates.shift(at.eps)
+
+    def density(
+        self,
+        target: WhiteTarget,
+        vector: Float[Array, "P"],
+        held: Float[Array, "N Q"],
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        model = target.space.to_model(vector)
+        coordinates = self.coordinates(target, vector, anchor, differentiable)
+        upper = coordinates.whitening.features
+
+        def white(upper, g):
+            solution = jax.scipy.linalg.solve_triangular(upper, g, lower=False, trans=1)
+            return solution, jnp.sum(jnp.log(jnp.diagonal(upper)))
+
+        g = (held - prior_mean(model, target.data)).T
+        eps, log_determinants = vmap_latents(white, upper, g)
+        value = target.space.log_prior(vector) + coordinates.log_likelihood(target, model, held)
+        value = value - 0.5 * jnp.sum(eps**2) - jnp.sum(log_determinants * jnp.ones(len(eps)))
+        value = jnp.where(jnp.isnan(value), -jnp.inf, value)
+        return value, Place(vector, eps, coordinates)

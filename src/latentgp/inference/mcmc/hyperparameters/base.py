@@ -1,0 +1,64 @@
+"""The contract of a move of hyper-parameters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Float, Key
+
+from latentgp.typing import Array
+
+# Log density of unconstrained hyper-parameters, and what was worked out for it.
+Density = Callable[[Array], tuple[Array, Any]]
+
+
+class HyperMoved(NamedTuple):
+    """Hyper-parameters after a move.
+
+    Attributes:
+        vector: unconstrained, shape (P,).
+        worked_out: what the density gives beside its value there.
+        acceptance: probability that the proposal was accepted, in [0, 1].
+        evaluations: of the density.
+    """
+
+    vector: Float[Array, "P"]
+    worked_out: Any
+    acceptance: Float[Array, ""]
+    evaluations: Float[Array, ""]
+
+
+class HyperMove(eqx.Module):
+    """Markov transition that leaves a density of hyper-parameters as it is.
+
+    Attributes:
+        target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
+        differentiates: whether the density's gradient is taken.
+    """
+
+    target_acceptance: ClassVar[float | None] = None
+    differentiates: ClassVar[bool] = False
+
+    @abstractmethod
+    def step(
+        self,
+        density: Density,
+        vector: Float[Array, "P"],
+        here: tuple[Any, Any],
+        root: Float[Array, "P P"],
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> HyperMoved:
+        """One move.
+
+        Args:
+            density: of the hyper-parameters.
+            vector: the present ones.
+            here: what the density gives for them.
+            root: factor of their covariance as the warm-up saw it.
+            scale: adapted in the warm-up.
+            key: random key.
+        """

@@ -1,0 +1,36 @@
+"""Slice moves of hyper-parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved
+from latentgp.inference.mcmc.slice_sampling import slice_update
+from latentgp.typing import Array
+
+_WIDTH = 3.0  # standard deviations
+
+
+class HyperSlice(HyperMove):
+    """Slice sampling along a random direction (Neal 2003): nothing is rejected."""
+
+    def step(
+        self,
+        density: Density,
+        vector: Float[Array, "P"],
+        here: tuple[Any, Any],
+        root: Float[Array, "P P"],
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> HyperMoved:
+        def along(noise: Array) -> Array:
+            return density(vector + root @ noise)[0]
+
+        found = slice_update(along, jnp.zeros_like(vector), _WIDTH, key)
+        there = vector + root @ found.vector
+        _, worked_out = density(there)
+        acceptance = found.accepted.astype(vector.dtype)
+        return HyperMoved(there, worked_out, acceptance, jnp.full((), jnp.nan, vector.dtype))

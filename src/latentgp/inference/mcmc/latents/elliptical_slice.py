@@ -1,0 +1,54 @@
+"""Elliptical slice moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.inference.mcmc.latents.base import LatentMove, Moved, Residual
+from latentgp.typing import Array
+
+_MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
+
+
+class EllipticalSlice(LatentMove):
+    """A point above a random level on an ellipse through eps and a draw of N(0, I).
+
+    Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
+    """
+
+    def step(
+        self,
+        residual: Residual,
+        eps: Float[Array, "Q M"],
+        scale: Float[Array, ""],
+        key: Key[Array, ""],
+    ) -> Moved:
+        key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
+        dtype = eps.dtype
+        other = jax.random.normal(key_prior, eps.shape, dtype)
+        level = residual(eps) + jnp.log(jax.random.uniform(key_level, dtype=dtype))
+        first = jax.random.uniform(key_angle, dtype=dtype, maxval=2 * jnp.pi)
+
+        def at(angle: Array) -> tuple[Array, Array]:
+            there = eps * jnp.cos(angle) + other * jnp.sin(angle)
+            return there, residual(there)
+
+        def is_below(carry: tuple[Any, ...]) -> Array:
+            (_, value), *_, shrinks = carry
+            return ~(value > level) & (shrinks < _MOST_SHRINKS)
+
+        def shrink(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            _, angle, low, high, shrinks = carry
+            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
+            own = jax.random.fold_in(key_shrink, shrinks)
+            angle = jax.random.uniform(own, dtype=dtype, minval=low, maxval=high)
+            return at(angle), angle, low, high, shrinks + 1
+
+        bracket = (at(first), first, first - 2 * jnp.pi, first, 0)
+        (there, value), *_, shrinks = jax.lax.while_loop(is_below, shrink, bracket)
+        moved = value > level
+        return Moved(jnp.where(moved, there, eps), jnp.ones((), dtype), shrinks + 2.0)

@@ -1,0 +1,197 @@
+"""Sweeps: hyper-parameters move with something of the latent functions held, then these move."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key, Shaped
+
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.hyperparameters.base import HyperMove
+from latentgp.inference.mcmc.latents.base import LatentMove
+from latentgp.inference.mcmc.loop import Sampler
+from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.typing import Array
+
+_FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
+_PRIOR_SWEEPS = 20  # that this counts as
+_DECAY = 0.6  # of the steps of the adaptation
+_FORGETS = 0.1  # the first share of the warm-up, which only leads to the posterior
+
+
+class Adaptation(NamedTuple):
+    """What the warm-up tunes.
+
+    Attributes:
+        log_scale: of the moves of latent functions, and of those of hyper-parameters, shape (2,).
+        mean: of the hyper-parameters, shape (P,).
+        covariance: of the hyper-parameters, shape (P, P).
+        root: its factor, shape (P, P).
+        count: sweeps so far.
+    """
+
+    log_scale: Float[Array, "2"]
+    mean: Float[Array, "P"]
+    covariance: Float[Array, "P P"]
+    root: Float[Array, "P P"]
+    count: Int[Array, ""]
+
+
+class SweepState(NamedTuple):
+    """A chain's state: where it is, and what the warm-up has tuned."""
+
+    at: Place
+    adaptation: Adaptation
+
+
+class SweepSampler(Sampler):
+    """Blocks in turn: hyper-parameters by each coupling, latent functions some times.
+
+    Attributes:
+        target: the log density.
+        couplings: in turn; latent functions move in the coordinates of the last.
+        latents: the move of latent functions.
+        hyperparameters: that of hyper-parameters.
+        repeats: moves of latent functions a sweep.
+        warmup: sweeps that adapt scales and the covariance of hyper-parameters.
+        anchor: where Newton's method starts, f at the rows.
+    """
+
+    target: WhiteTarget
+    couplings: tuple[Coupling, ...]
+    latents: LatentMove
+    hyperparameters: HyperMove
+    repeats: int = eqx.field(static=True)
+    warmup: int = eqx.field(static=True)
+    anchor: Float[Array, "N Q"]
+
+    @classmethod
+    def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
+        """With the prior mean as the anchor."""
+        anchor = prior_mean(target.space.model, target.data)
+        return cls(target, anchor=anchor, **settings)
+
+    def init(self, key: Key[Array, ""]) -> SweepState:
+        start = over_dispersed(self.target, key)
+        size, dtype = len(start.vector), start.white.dtype
+        covariance = _FIRST_SPREAD**2 * jnp.eye(size, dtype=dtype)
+        scales = jnp.array([self.latents.first_scale, 2.38 / max(size, 1) ** 0.5], dtype)
+        own = Adaptation(
+            jnp.log(scales),
+            start.vector,
+            covariance,
+            jnp.sqrt(covariance),
+            jnp.zeros((), jnp.int32),
+        )
+        coordinates = self._coordinates(start.vector)
+        return SweepState(Place(start.vector, start.white, coordinates), own)
+
+    def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
+        at, own = state
+        scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
+        hyper_acceptance, evaluations = jnp.ones((), dtype), jnp.zeros((), dtype)
+        if self.target.space.size:
+            for number, coupling in enumerate(self.couplings):
+                at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
+                hyper_acceptance = hyper_acceptance * moved[0] ** (1 / len(self.couplings))
+                evaluations = evaluations + moved[1]
+        at, acceptance, residuals = self._move_latents(at, scales[0], key)
+        own = self._adapted(own, at.vector, acceptance, hyper_acceptance)
+        statistics = {
+            "acceptance_rate": acceptance,
+            "hyperparameter_acceptance_rate": hyper_acceptance,
+            "diverging": jnp.zeros((), bool),
+            "n_steps": residuals,
+            "factorisations": evaluations,
+            "decrement": at.coordinates.decrement,
+            "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
+        }
+        return SweepState(at, own), statistics
+
+    def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
+        sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
+        rates = "acceptance_rate", "hyperparameter_acceptance_rate"
+        return super().told(steps) | sums | {name: jnp.mean(steps[name]) for name in rates}
+
+    def position(self, state: SweepState) -> Position:
+        return Position(state.at.vector, state.at.coordinates.white(state.at.eps))
+
+    def moved(self, state: SweepState, position: Position) -> SweepState:
+        coordinates = self._coordinates(position.vector)
+        eps = coordinates.of_white(position.white)
+        return SweepState(Place(position.vector, eps, coordinates), state.adaptation)
+
+    def _coordinates(self, vector: Float[Array, "P"]) -> Any:
+        return self.couplings[-1].coordinates(self.target, vector, self.anchor)
+
+    def _move_vector(
+        self,
+        coupling: Coupling,
+        at: Place,
+        own: Adaptation,
+        scale: Float[Array, ""],
+        number: int,
+        key: Key[Array, ""],
+    ) -> tuple[Place, tuple[Array, Array]]:
+        """Hyper-parameters by one coupling; the place in the coordinates of the last."""
+        key_held, key_move = jax.random.split(jax.random.fold_in(key, number))
+        held = coupling.held(self.target, at, key_held)
+        differentiates = self.hyperparameters.differentiates
+
+        def density(vector: Array) -> tuple[Array, Place]:
+            return coupling.density(self.target, vector, held, self.anchor, differentiates)
+
+        here = density(at.vector)
+        moved = self.hyperparameters.step(density, at.vector, here, own.root, scale, key_move)
+        place, last = moved.worked_out, self.couplings[-1]
+        if coupling.whitened != last.whitened:
+            white = place.coordinates.white(place.eps)
+            coordinates = self._coordinates(place.vector)
+            place = Place(place.vector, coordinates.of_white(white), coordinates)
+        return place, (moved.acceptance, moved.evaluations)
+
+    def _move_latents(
+        self, at: Place, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Place, Float[Array, ""], Float[Array, ""]]:
+        model = self.target.space.to_model(at.vector)
+
+        def residual(eps: Array) -> Array:
+            return at.coordinates.residual(self.target, model, eps)
+
+        def move(eps: Array, key: Array) -> tuple[Array, Any]:
+            moved = self.latents.step(residual, eps, scale, key)
+            return moved.eps, (moved.acceptance, moved.evaluations)
+
+        keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
+        eps, (acceptance, evaluations) = jax.lax.scan(move, at.eps, keys)
+        return at._replace(eps=eps), jnp.mean(acceptance), jnp.sum(evaluations)
+
+    def _adapted(
+        self,
+        own: Adaptation,
+        vector: Float[Array, "P"],
+        acceptance: Float[Array, ""],
+        hyper_acceptance: Float[Array, ""],
+    ) -> Adaptation:
+        """Scales towards the acceptance asked for, and the covariance seen; held after warm-up."""
+        begun = jnp.maximum(own.count - int(_FORGETS * self.warmup), 0)
+        gain = (1.0 + own.count) ** -_DECAY
+        targets = self.latents.target_acceptance, self.hyperparameters.target_acceptance
+        rates = acceptance, hyper_acceptance
+        steps = [
+            jnp.zeros_like(gain) if wanted is None else gain * (rate - wanted)
+            for rate, wanted in zip(rates, targets, strict=True)
+        ]
+        share = jnp.where(begun > 0, 1.0 / (begun + _PRIOR_SWEEPS), 0.0)
+        off = vector - own.mean
+        mean = jnp.where(begun > 0, own.mean + share * off, vector)
+        covariance = (1 - share) * own.covariance + share * (1 - share) * jnp.outer(off, off)
+        ridge = 1e-8 * jnp.eye(len(vector), dtype=vector.dtype)
+        root = jnp.linalg.cholesky(covariance + ridge)
+        tuned = Adaptation(own.log_scale + jnp.stack(steps), mean, covariance, root, own.count + 1)
+        warm = own.count < self.warmup
+        return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)

@@ -1,0 +1,154 @@
+"""Markov chains in blocks: three choices."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import equinox as eqx
+
+from latentgp.errors import InputError
+from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
+from latentgp.inference.mcmc.couplings.base import Coupling
+from latentgp.inference.mcmc.couplings.centred import Centred
+from latentgp.inference.mcmc.couplings.surrogate import Surrogate
+from latentgp.inference.mcmc.hyperparameters.base import HyperMove
+from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
+from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
+from latentgp.inference.mcmc.latents.base import LatentMove
+from latentgp.inference.mcmc.latents.crank_nicolson import CrankNicolson, RandomWalk
+from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
+from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
+from latentgp.inference.mcmc.latents.langevin import Langevin
+from latentgp.inference.mcmc.sweep import SweepSampler
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.methods.base import usual_method
+from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sites import SiteMethod
+from latentgp.methods.variational import VariationalInference
+from latentgp.models import LatentGP
+from latentgp.representations import Dense, Representation
+
+Latents = Literal["langevin", "crank-nicolson", "elliptical-slice", "random-walk", "hmc"]
+Hyperparameters = Literal["random-walk", "slice", "hmc"]
+CouplingName = Literal["sites", "whitened", "centred", "interwoven", "surrogate"]
+
+LATENTS: dict[str, LatentMove] = {
+    "langevin": Langevin(),
+    "crank-nicolson": CrankNicolson(),
+    "elliptical-slice": EllipticalSlice(),
+    "random-walk": RandomWalk(),
+    "hmc": Hamiltonian(),
+}
+HYPERPARAMETERS: dict[str, HyperMove] = {
+    "random-walk": HyperRandomWalk(),
+    "slice": HyperSlice(),
+    "hmc": HyperHamiltonian(),
+}
+COUPLINGS: dict[str, tuple[Coupling, ...]] = {
+    "sites": (Sites(),),
+    "whitened": (Whitened(),),
+    "centred": (Centred(),),
+    "interwoven": (Centred(), Whitened()),
+    "surrogate": (Surrogate(),),
+}
+_WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
+
+
+class MCMC(SamplingMethod):
+    """Markov chains of latent functions and hyper-parameters, in blocks.
+
+    A sweep moves the hyper-parameters while something of the latent functions is held, then these.
+    The couplings: "sites" holds standard normal coordinates of Laplace's approximation, in which
+    the posterior is nearly N(0, I) whatever the hyper-parameters are; "whitened" those of the prior
+    (ancillary augmentation), "centred" f itself (sufficient), "interwoven" one after the other
+    (Yu & Meng 2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010). All are
+    exact. With `Inducing` the target is the free-form variational posterior of the inducing
+    variables.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
+            "elliptical-slice", "random-walk" or "hmc".
+        hyperparameters: "random-walk", "slice" or "hmc".
+        coupling: "sites", "whitened", "centred", "interwoven" or "surrogate".
+        chains: how many, side by side.
+        draws: kept of each chain.
+        warmup: sweeps of each chain that adapt scales, and are thrown away.
+        thin: keeps every `thin`-th state.
+        repeats: moves of the latent functions a sweep.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+        >>> rows = lgp.Data([0.0, 1.0, 2.0], [0.0, 2.0, 7.0])
+        >>> method = lgp.MCMC(chains=2, draws=100, warmup=100)
+        >>> result = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+        >>> result.posterior.predict([0.0, 2.0]).mean.shape
+        (2,)
+    """
+
+    representation: Representation = Dense()
+    latents: Latents = eqx.field(static=True, default="langevin")
+    hyperparameters: Hyperparameters = eqx.field(static=True, default="random-walk")
+    coupling: CouplingName = eqx.field(static=True, default="sites")
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=1000)
+    warmup: int = eqx.field(static=True, default=1000)
+    thin: int = eqx.field(static=True, default=1)
+    repeats: int = eqx.field(static=True, default=3)
+
+    def __check_init__(self) -> None:
+        for name, known in (
+            ("latents", Latents),
+            ("hyperparameters", Hyperparameters),
+            ("coupling", CouplingName),
+        ):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"MCMC.{name} must be one of {', '.join(get_args(known))}, got "
+                    f"{getattr(self, name)!r}."
+                )
+        if self.repeats < 1:
+            raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
+        if self.coupling in ("centred", "interwoven") and not (
+            self.representation.one_coefficient_a_row
+        ):
+            raise InputError(
+                f'MCMC(coupling="{self.coupling}") holds f at the rows, which inducing points do '
+                'not have; use "sites" or "whitened", or Dense().'
+            )
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{name} gives some targets a density of zero, from which a chain cannot recover; "
+                f"use {usual_method(likelihood)}."
+            )
+        needs_gradient = (
+            self.latents not in _WITHOUT_GRADIENT
+            or self.coupling in ("sites", "surrogate")
+            or self.hyperparameters == "hmc"
+        )
+        if needs_gradient and not likelihood.is_continuous:
+            raise InputError(
+                f"{name} is a step function of f, whose gradient is zero; use "
+                'MCMC(latents="elliptical-slice", coupling="whitened").'
+            )
+
+    def sampler(self, target: WhiteTarget) -> SweepSampler:
+        return SweepSampler.of(
+            target,
+            couplings=COUPLINGS[self.coupling],
+            latents=LATENTS[self.latents],
+            hyperparameters=HYPERPARAMETERS[self.hyperparameters],
+            repeats=self.repeats,
+            warmup=self.warmup,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference(self.representation)
