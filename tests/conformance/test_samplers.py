@@ -3,10 +3,13 @@
 import dataclasses
 from typing import ClassVar
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.inference.mcmc.couplings.ancillary import Sites
 from latentgp.methods.elliptical_slice import EllipticalSliceSampler, EllipticalSliceState
 from latentgp.testing import check_sampler
 
@@ -14,6 +17,19 @@ POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))
 SAMPLERS = {
     "elliptical slice": lgp.EllipticalSlice(draws=1500),
     "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),
+    "sites": lgp.MCMC(warmup=400),
+    "sites through points": lgp.MCMC(warmup=400, representation=POINTS),
+    "sites, hamiltonian": lgp.MCMC(latents="hmc", hyperparameters="hmc", warmup=400),
+    "sites, crank-nicolson, slice": lgp.MCMC(
+        latents="crank-nicolson", hyperparameters="slice", warmup=400
+    ),
+    "whitened": lgp.MCMC(
+        latents="elliptical-slice", coupling="whitened", warmup=400, draws=1500, repeats=5
+    ),
+    "centred": lgp.MCMC(latents="hmc", coupling="centred", warmup=400),
+    "interwoven": lgp.MCMC(coupling="interwoven", warmup=400, repeats=5),
+    "surrogate": lgp.MCMC(coupling="surrogate", warmup=400, repeats=5),
+    "random walk": lgp.MCMC(latents="random-walk", warmup=400, draws=2000, repeats=5),
     "nuts": lgp.NUTS(warmup=200, draws=500),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
 }
@@ -54,3 +70,22 @@ class Forgetful(lgp.EllipticalSlice):
 def test_a_wrong_sampler_is_caught(wrong):
     with pytest.raises(AssertionError, match=type(wrong).__name__):
         check_sampler(wrong)
+
+
+class WithoutVolume(Sites):
+    """A coupling that forgets how coordinates stretch with the hyper-parameters."""
+
+    def density(self, target, vector, held, anchor, differentiable):
+        value, there = super().density(target, vector, held, anchor, differentiable)
+        roots = jnp.diagonal(there.coordinates.root, axis1=1, axis2=2)
+        return value + jnp.sum(jnp.log(roots)), there
+
+
+class Stretched(lgp.MCMC):
+    def sampler(self, target):
+        return eqx.tree_at(lambda s: s.couplings, super().sampler(target), (WithoutVolume(),))
+
+
+def test_a_wrong_coupling_is_caught():
+    with pytest.raises(AssertionError, match="Stretched"):
+        check_sampler(Stretched(warmup=400))

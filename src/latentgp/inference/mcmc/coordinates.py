@@ -124,7 +124,8 @@ def coordinates_at(
         coupling: "sites" of Laplace's approximation; "whitened" for none.
         anchor: where Newton's method starts, f at the rows.
         differentiable: whether derivatives in the model are taken, through one more Newton step:
-            at the mode they are those of the implicit function theorem.
+            at the mode they are those of the implicit function theorem, exactly so for one latent
+            function, as sites leave out what ties those of a row.
     """
     whitening, offset = target.whitening(model), prior_mean(model, target.data)
     zeros = jnp.zeros_like(offset)

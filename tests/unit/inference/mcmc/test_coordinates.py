@@ -1,0 +1,99 @@
+"""Coordinates by sites: the density that they carry, whatever the sites are."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.inference.mcmc.coordinates import coordinates_at, coordinates_of_sites
+from latentgp.inference.mcmc.target import Position, WhiteTarget
+from latentgp.parameters.space import ParameterSpace
+
+X = np.linspace(0.0, 3.0, 7)
+MODELS = {
+    "poisson": (lgp.Poisson(), np.array([1.0, 3, 4, 1, 0, 0, 2])),
+    "student": (lgp.StudentT(3.0, 0.5), np.sin(X)),
+    "softmax": (lgp.Softmax(3), np.array([0.0, 1, 2, 2, 1, 0, 0])),
+    "gaussian": (lgp.Gaussian(0.2), np.cos(X)),
+}
+
+
+def target_of(name, inducing=False):
+    likelihood, y = MODELS[name]
+    model = lgp.LatentGP(lgp.RBF(0.8, 1.4), likelihood, lgp.ConstantMean(0.3))
+    representation = lgp.Inducing(points=X[::2, None]) if inducing else lgp.Dense()
+    data = lgp.Data(X, y, weights=np.where(np.arange(7) == 2, 2.0, 1.0)).to_device()
+    ready = representation.initialise(data.X, None, model.kernel, jax.random.key(0))
+    return WhiteTarget.of(ParameterSpace(model), ready, data)
+
+
+def log_density(target, vector, coordinates, eps):
+    """Log density of coordinates from that of the white coefficients and the Jacobian."""
+    white = coordinates.white(eps)
+    jacobian = -jnp.sum(jnp.log(jnp.diagonal(coordinates.root, axis1=1, axis2=2)))
+    return target(Position(vector, white)) + jacobian
+
+
+@pytest.mark.parametrize("inducing", [False, True], ids=["dense", "inducing"])
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("sites", ["laplace", "whitened", "any"])
+def test_the_density_is_that_of_the_white_coefficients(x64, name, inducing, sites):
+    target = target_of(name, inducing)
+    vector = target.centre + 0.1
+    model = target.space.to_model(vector)
+    anchor = jnp.zeros((7, model.likelihood.latent_size))
+    if sites == "any":
+        rng = np.random.default_rng(0)
+        linear, precision = rng.normal(size=anchor.shape), rng.gamma(1.0, size=anchor.shape)
+        whitening = target.whitening(model)
+        coordinates = coordinates_of_sites(target, model, whitening, linear, precision)
+    else:
+        kind = "sites" if sites == "laplace" else "whitened"
+        coordinates = coordinates_at(target, model, kind, anchor)
+    eps = jax.random.normal(jax.random.key(1), coordinates.root.shape[:2])
+    own = coordinates.log_evidence + coordinates.residual(target, model, eps)
+    own = own + target.space.log_prior(vector) - 0.5 * jnp.sum(eps**2)
+    np.testing.assert_allclose(own, log_density(target, vector, coordinates, eps), rtol=1e-9)
+    np.testing.assert_allclose(coordinates.of_white(coordinates.white(eps)), eps, atol=1e-9)
+    f = target.conditional(model, coordinates.white(eps)).mean
+    np.testing.assert_allclose(coordinates.centre + coordinates.shift(eps), f, atol=1e-9)
+
+
+def test_sites_are_at_the_mode_and_the_residual_of_gaussian_noise_is_zero(x64):
+    target = target_of("gaussian")
+    model = target.space.model
+    coordinates = coordinates_at(target, model, "sites", jnp.full((7, 1), 5.0))
+    eps = jax.random.normal(jax.random.key(1), (1, 7))
+    np.testing.assert_allclose(coordinates.residual(target, model, eps), 0.0, atol=1e-9)
+    evidence = lgp.fit(
+        model,
+        lgp.Data(X, MODELS["gaussian"][1], weights=np.asarray(target.data.weights)),
+        key=jax.random.key(0),
+        method=lgp.ExactGP(),
+        learn_hyperparameters=False,
+    ).posterior.log_evidence.value
+    np.testing.assert_allclose(coordinates.log_evidence, evidence, rtol=1e-8)
+    target = target_of("poisson")
+    coordinates = coordinates_at(target, target.space.model, "sites", jnp.full((7, 1), 3.0))
+    slope = jax.grad(lambda e: coordinates.residual(target, target.space.model, e))
+    np.testing.assert_allclose(slope(jnp.zeros((1, 7))), 0.0, atol=1e-5)
+    assert coordinates.decrement < 1e-9
+
+
+@pytest.mark.parametrize("name", ["poisson", "student", "gaussian"])
+def test_derivatives_are_those_of_differences(x64, name):
+    target = target_of(name)
+    anchor = jnp.zeros((7, target.space.model.likelihood.latent_size))
+    eps = jax.random.normal(jax.random.key(1), (anchor.shape[1], 7))
+
+    def value(vector):
+        model = target.space.to_model(vector)
+        coordinates = coordinates_at(target, model, "sites", anchor, differentiable=True)
+        return coordinates.log_evidence + coordinates.residual(target, model, eps)
+
+    gradient = jax.grad(value)(target.centre)
+    for number, direction in enumerate(np.eye(len(target.centre))):
+        h = 1e-4
+        difference = value(target.centre + h * direction) - value(target.centre - h * direction)
+        np.testing.assert_allclose(gradient[number], difference / (2 * h), rtol=2e-5, atol=1e-6)
