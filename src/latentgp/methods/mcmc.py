@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import equinox as eqx
 
 from latentgp.errors import InputError
@@ -28,10 +26,6 @@ from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
-
-Latents = Literal["langevin", "crank-nicolson", "elliptical-slice", "random-walk", "hmc"]
-Hyperparameters = Literal["random-walk", "slice", "hmc"]
-CouplingName = Literal["sites", "whitened", "centred", "interwoven", "surrogate"]
 
 LATENTS: dict[str, LatentMove] = {
     "langevin": Langevin(),
@@ -92,9 +86,9 @@ class MCMC(SamplingMethod):
     """
 
     representation: Representation = Dense()
-    latents: Latents = eqx.field(static=True, default="langevin")
-    hyperparameters: Hyperparameters = eqx.field(static=True, default="random-walk")
-    coupling: CouplingName = eqx.field(static=True, default="sites")
+    latents: str = eqx.field(static=True, default="langevin")
+    hyperparameters: str = eqx.field(static=True, default="random-walk")
+    coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=1000)
@@ -103,14 +97,13 @@ class MCMC(SamplingMethod):
 
     def __check_init__(self) -> None:
         for name, known in (
-            ("latents", Latents),
-            ("hyperparameters", Hyperparameters),
-            ("coupling", CouplingName),
+            ("latents", LATENTS),
+            ("hyperparameters", HYPERPARAMETERS),
+            ("coupling", COUPLINGS),
         ):
-            if getattr(self, name) not in get_args(known):
+            if getattr(self, name) not in known:
                 raise InputError(
-                    f"MCMC.{name} must be one of {', '.join(get_args(known))}, got "
-                    f"{getattr(self, name)!r}."
+                    f"MCMC.{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}."
                 )
         if self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")

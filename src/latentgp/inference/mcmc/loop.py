@@ -189,6 +189,11 @@ class Sampler(eqx.Module):
 
     target: eqx.AbstractVar[WhiteTarget]
 
+    @property
+    def shares_work(self) -> bool:
+        """Whether chains side by side multiply one matrix, so that one call for all is best."""
+        return False
+
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Any:
         """Initial state, over-dispersed to the target, after any adaptation by a chain alone."""
@@ -241,7 +246,7 @@ def run_chains(
     keys = jax.random.split(key_init, chains)
     number = min(_PIECE, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
-    groups = groups_of(chains)
+    groups = 1 if sampler.shares_work else groups_of(chains)
     members = [slice(g * chains // groups, (g + 1) * chains // groups) for g in range(groups)]
     calls = count()
 

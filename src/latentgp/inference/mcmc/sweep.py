@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
+from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove
 from latentgp.inference.mcmc.latents.base import LatentMove
@@ -17,6 +19,7 @@ from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.typing import Array
 
+_LARGE = 100_000  # numbers of a matrix that no cache of a core holds
 _FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
 _PRIOR_SWEEPS = 20  # that this counts as
 _DECAY = 0.6  # of the steps of the adaptation
@@ -44,7 +47,7 @@ class Adaptation(NamedTuple):
 class SweepState(NamedTuple):
     """A chain's state: where it is, and what the warm-up has tuned."""
 
-    at: Place
+    at: Any  # a Place, its coordinates None where hyper-parameters are held
     adaptation: Adaptation
 
 
@@ -59,6 +62,7 @@ class SweepSampler(Sampler):
         repeats: moves of latent functions a sweep.
         warmup: sweeps that adapt scales and the covariance of hyper-parameters.
         anchor: where Newton's method starts, f at the rows.
+        fixed: the coordinates of all chains where hyper-parameters are held; else None.
     """
 
     target: WhiteTarget
@@ -68,12 +72,20 @@ class SweepSampler(Sampler):
     repeats: int = eqx.field(static=True)
     warmup: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
+    fixed: Coordinates | None
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
-        """With the prior mean as the anchor."""
+        """With the prior mean as the anchor, and what hyper-parameters that are held allow."""
         anchor = prior_mean(target.space.model, target.data)
-        return cls(target, anchor=anchor, **settings)
+        sampler = cls(target, anchor=anchor, fixed=None, **settings)
+        if target.space.size:
+            return sampler
+        return dataclasses.replace(sampler, fixed=_fixed_coordinates(sampler))
+
+    @property
+    def shares_work(self) -> bool:
+        return self.fixed is not None and self.fixed.factor.size > _LARGE
 
     def init(self, key: Key[Array, ""]) -> SweepState:
         start = over_dispersed(self.target, key)
@@ -88,10 +100,10 @@ class SweepSampler(Sampler):
             jnp.zeros((), jnp.int32),
         )
         coordinates = self._coordinates(start.vector)
-        return SweepState(Place(start.vector, start.white, coordinates), own)
+        return SweepState(self._kept(Place(start.vector, start.white, coordinates)), own)
 
     def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
-        at, own = state
+        at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
         hyper_acceptance, evaluations = jnp.ones((), dtype), jnp.zeros((), dtype)
         if self.target.space.size:
@@ -110,7 +122,7 @@ class SweepSampler(Sampler):
             "decrement": at.coordinates.decrement,
             "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
         }
-        return SweepState(at, own), statistics
+        return SweepState(self._kept(at), own), statistics
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
@@ -118,15 +130,24 @@ class SweepSampler(Sampler):
         return super().told(steps) | sums | {name: jnp.mean(steps[name]) for name in rates}
 
     def position(self, state: SweepState) -> Position:
-        return Position(state.at.vector, state.at.coordinates.white(state.at.eps))
+        at = self._place(state)
+        return Position(at.vector, at.coordinates.white(at.eps))
 
     def moved(self, state: SweepState, position: Position) -> SweepState:
         coordinates = self._coordinates(position.vector)
         eps = coordinates.of_white(position.white)
-        return SweepState(Place(position.vector, eps, coordinates), state.adaptation)
+        return SweepState(self._kept(Place(position.vector, eps, coordinates)), state.adaptation)
 
-    def _coordinates(self, vector: Float[Array, "P"]) -> Any:
+    def _coordinates(self, vector: Float[Array, "P"]) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector, self.anchor)
+
+    def _place(self, state: SweepState) -> Place:
+        """Where a chain is, with the coordinates that all share."""
+        at = state.at
+        return at if self.fixed is None else at._replace(coordinates=self.fixed)
+
+    def _kept(self, at: Place) -> Any:
+        return at if self.fixed is None else at._replace(coordinates=None)
 
     def _move_vector(
         self,
@@ -162,13 +183,12 @@ class SweepSampler(Sampler):
         def residual(eps: Array) -> Array:
             return at.coordinates.residual(self.target, model, eps)
 
-        def move(eps: Array, key: Array) -> tuple[Array, Any]:
-            moved = self.latents.step(residual, eps, scale, key)
-            return moved.eps, (moved.acceptance, moved.evaluations)
-
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
-        eps, (acceptance, evaluations) = jax.lax.scan(move, at.eps, keys)
-        return at._replace(eps=eps), jnp.mean(acceptance), jnp.sum(evaluations)
+        start = self.latents.init(residual, at.eps)
+        end, info = jax.lax.scan(
+            lambda state, key: self.latents.step(residual, state, scale, key), start, keys
+        )
+        return at._replace(eps=end.eps), jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations)
 
     def _adapted(
         self,
@@ -195,3 +215,8 @@ class SweepSampler(Sampler):
         tuned = Adaptation(own.log_scale + jnp.stack(steps), mean, covariance, root, own.count + 1)
         warm = own.count < self.warmup
         return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)
+
+
+@jax.jit
+def _fixed_coordinates(sampler: SweepSampler) -> Coordinates:
+    return sampler._coordinates(sampler.target.centre)

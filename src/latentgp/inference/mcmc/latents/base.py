@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.typing import Array
@@ -14,22 +16,22 @@ from latentgp.typing import Array
 Residual = Callable[[Array], Array]
 
 
-class Moved(NamedTuple):
-    """Coordinates after a move.
+class Info(NamedTuple):
+    """Information about a move.
 
     Attributes:
-        eps: the coordinates, shape (Q, M).
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the residual.
     """
 
-    eps: Float[Array, "Q M"]
     acceptance: Float[Array, ""]
     evaluations: Float[Array, ""]
 
 
 class LatentMove(eqx.Module):
     """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
+
+    A state is a named tuple whose first field, `eps`, has the coordinates.
 
     Attributes:
         target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
@@ -40,11 +42,32 @@ class LatentMove(eqx.Module):
     first_scale: ClassVar[float] = 1.0
 
     @abstractmethod
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:
+        """State at some coordinates."""
+
+    @abstractmethod
     def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
+        self, residual: Residual, state: Any, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Any, Info]:
         """One move."""
+
+
+class Valued(NamedTuple):
+    """Coordinates and the residual there."""
+
+    eps: Float[Array, "Q M"]
+    value: Float[Array, ""]
+
+    @classmethod
+    def at(cls, residual: Residual, eps: Float[Array, "Q M"]) -> "Valued":
+        """With the residual evaluated."""
+        return cls(eps, residual(eps))
+
+
+def accepted(
+    state: Any, there: Any, log_ratio: Float[Array, ""], key: Key[Array, ""]
+) -> tuple[Any, Float[Array, ""]]:
+    """The proposal or the present state by a log ratio, and the chance of the proposal."""
+    chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
+    taken = jax.random.uniform(key, dtype=chance.dtype) < chance
+    return jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state), chance

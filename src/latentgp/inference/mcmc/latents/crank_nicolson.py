@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.latents.base import LatentMove, Moved, Residual
+from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, Valued, accepted
 from latentgp.typing import Array
 
 
@@ -21,17 +21,18 @@ class CrankNicolson(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.3
 
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
+        return Valued.at(residual, eps)
+
     def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
+        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Valued, Info]:
+        key_noise, key_accept = jax.random.split(key)
         share = scale / jnp.sqrt(1 + scale**2)
-        noise = jax.random.normal(key, eps.shape, eps.dtype)
-        there = jnp.sqrt(1 - share**2) * eps + share * noise
-        return accepted(eps, there, residual(there) - residual(eps), jax.random.fold_in(key, 1))
+        noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
+        there = Valued.at(residual, jnp.sqrt(1 - share**2) * state.eps + share * noise)
+        state, chance = accepted(state, there, there.value - state.value, key_accept)
+        return state, Info(chance, jnp.ones_like(chance))
 
 
 class RandomWalk(LatentMove):
@@ -40,25 +41,15 @@ class RandomWalk(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.25
     first_scale: ClassVar[float] = 0.1
 
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
+        return Valued.at(residual, eps)
+
     def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
-        there = eps + scale * jax.random.normal(key, eps.shape, eps.dtype)
-        log_ratio = residual(there) - residual(eps) - 0.5 * jnp.sum(there**2 - eps**2)
-        return accepted(eps, there, log_ratio, jax.random.fold_in(key, 1))
-
-
-def accepted(
-    eps: Float[Array, "Q M"],
-    there: Float[Array, "Q M"],
-    log_ratio: Float[Array, ""],
-    key: Key[Array, ""],
-) -> Moved:
-    """The proposal or the present coordinates, by the Metropolis-Hastings ratio."""
-    chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
-    taken = jax.random.uniform(key, dtype=eps.dtype) < chance
-    return Moved(jnp.where(taken, there, eps), chance, jnp.asarray(2.0, eps.dtype))
+        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Valued, Info]:
+        key_noise, key_accept = jax.random.split(key)
+        noise = jax.random.normal(key_noise, state.eps.shape, state.eps.dtype)
+        there = Valued.at(residual, state.eps + scale * noise)
+        prior = 0.5 * jnp.sum(state.eps**2 - there.eps**2)
+        state, chance = accepted(state, there, there.value - state.value + prior, key_accept)
+        return state, Info(chance, jnp.ones_like(chance))

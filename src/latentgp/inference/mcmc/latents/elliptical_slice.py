@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.latents.base import LatentMove, Moved, Residual
+from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, Valued
 from latentgp.typing import Array
 
 _MOST_SHRINKS = 100  # of a bracket that halves on average: below rounding long before
@@ -20,26 +20,24 @@ class EllipticalSlice(LatentMove):
     Murray, Adams & MacKay (2010, Fig. 2). Nothing is tuned, and nothing is rejected.
     """
 
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Valued:
+        return Valued.at(residual, eps)
+
     def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
+        self, residual: Residual, state: Valued, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Valued, Info]:
         key_prior, key_level, key_angle, key_shrink = jax.random.split(key, 4)
-        dtype = eps.dtype
+        eps, dtype = state.eps, state.eps.dtype
         other = jax.random.normal(key_prior, eps.shape, dtype)
-        level = residual(eps) + jnp.log(jax.random.uniform(key_level, dtype=dtype))
+        level = state.value + jnp.log(jax.random.uniform(key_level, dtype=dtype))
         first = jax.random.uniform(key_angle, dtype=dtype, maxval=2 * jnp.pi)
 
-        def at(angle: Array) -> tuple[Array, Array]:
-            there = eps * jnp.cos(angle) + other * jnp.sin(angle)
-            return there, residual(there)
+        def at(angle: Array) -> Valued:
+            return Valued.at(residual, eps * jnp.cos(angle) + other * jnp.sin(angle))
 
         def is_below(carry: tuple[Any, ...]) -> Array:
-            (_, value), *_, shrinks = carry
-            return ~(value > level) & (shrinks < _MOST_SHRINKS)
+            there, *_, shrinks = carry
+            return ~(there.value > level) & (shrinks < _MOST_SHRINKS)
 
         def shrink(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             _, angle, low, high, shrinks = carry
@@ -49,6 +47,7 @@ class EllipticalSlice(LatentMove):
             return at(angle), angle, low, high, shrinks + 1
 
         bracket = (at(first), first, first - 2 * jnp.pi, first, 0)
-        (there, value), *_, shrinks = jax.lax.while_loop(is_below, shrink, bracket)
-        moved = value > level
-        return Moved(jnp.where(moved, there, eps), jnp.ones((), dtype), shrinks + 2.0)
+        there, *_, shrinks = jax.lax.while_loop(is_below, shrink, bracket)
+        moved = there.value > level
+        state = jax.tree.map(lambda new, old: jnp.where(moved, new, old), there, state)
+        return state, Info(jnp.ones((), dtype), shrinks + 1.0)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.latents.base import LatentMove, Moved, Residual
+from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
 from latentgp.typing import Array
+
+
+class Trajectory(NamedTuple):
+    """Coordinates, and BlackJAX's state there."""
+
+    eps: Float[Array, "Q M"]
+    hmc: Any
 
 
 class Hamiltonian(LatentMove):
@@ -28,22 +35,24 @@ class Hamiltonian(LatentMove):
 
     steps: int = eqx.field(static=True, default=10)
 
-    def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Trajectory:
         import blackjax
 
-        def log_density(eps: Array) -> Array:
-            return residual(eps) - 0.5 * jnp.sum(eps**2)
+        return Trajectory(eps, blackjax.hmc.init(eps, _log_density(residual)))
+
+    def step(
+        self, residual: Residual, state: Trajectory, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Trajectory, Info]:
+        import blackjax
 
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
         kernel: Any = blackjax.hmc.build_kernel()
-        start = blackjax.hmc.init(eps, log_density)
-        mass = jnp.ones(eps.size, eps.dtype)
-        state, info = kernel(key_step, start, log_density, scale, mass, number)
-        return Moved(state.position, info.acceptance_rate, number + 1.0)
+        mass = jnp.ones(state.eps.size, state.eps.dtype)
+        hmc, info = kernel(key_step, state.hmc, _log_density(residual), scale, mass, number)
+        acceptance = info.acceptance_rate
+        return Trajectory(hmc.position, hmc), Info(acceptance, number * jnp.ones_like(acceptance))
+
+
+def _log_density(residual: Residual) -> Residual:
+    return lambda eps: residual(eps) - 0.5 * jnp.sum(eps**2)

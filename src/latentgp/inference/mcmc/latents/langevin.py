@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.latents.base import LatentMove, Moved, Residual
+from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.typing import Array
+
+
+class Sloped(NamedTuple):
+    """Coordinates, the residual there, and its gradient."""
+
+    eps: Float[Array, "Q M"]
+    value: Float[Array, ""]
+    slope: Float[Array, "Q M"]
 
 
 class Langevin(LatentMove):
@@ -22,25 +30,23 @@ class Langevin(LatentMove):
     target_acceptance: ClassVar[float | None] = 0.57
     first_scale: ClassVar[float] = 2.0
 
+    def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
+        return Sloped(eps, *jax.value_and_grad(residual)(eps))
+
     def step(
-        self,
-        residual: Residual,
-        eps: Float[Array, "Q M"],
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> Moved:
+        self, residual: Residual, state: Sloped, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Sloped, Info]:
         key_noise, key_accept = jax.random.split(key)
-        beta = 2 / (2 + scale)
-        here, slope = jax.value_and_grad(residual)(eps)
+        beta, eps = 2 / (2 + scale), state.eps
         noise = jax.random.normal(key_noise, eps.shape, eps.dtype)
-        there = beta * eps + (1 - beta) * slope + jnp.sqrt(1 - beta**2) * noise
-        value, slope_there = jax.value_and_grad(residual)(there)
+        drift = beta * eps + (1 - beta) * state.slope
+        there = self.init(residual, drift + jnp.sqrt(1 - beta**2) * noise)
 
-        def correction(start, end, slope):
-            return jnp.sum((end - beta * start - 0.5 * (1 - beta) * slope) * slope) / (1 + beta)
+        def forward(start: Sloped, end: Sloped) -> Float[Array, ""]:
+            """Log density of a step over that of the same step without a slope."""
+            off = end.eps - beta * start.eps - 0.5 * (1 - beta) * start.slope
+            return jnp.sum(off * start.slope) / (1 + beta)
 
-        log_ratio = value + correction(there, eps, slope_there)
-        log_ratio = log_ratio - here - correction(eps, there, slope)
-        chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
-        accepted = jax.random.uniform(key_accept, dtype=eps.dtype) < chance
-        return Moved(jnp.where(accepted, there, eps), chance, jnp.asarray(2.0, eps.dtype))
+        log_ratio = there.value + forward(there, state) - state.value - forward(state, there)
+        state, chance = accepted(state, there, log_ratio, key_accept)
+        return state, Info(chance, jnp.ones_like(chance))

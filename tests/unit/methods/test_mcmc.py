@@ -1,0 +1,59 @@
+"""Markov chains in blocks: settings, refusals, statistics, agreement with quadrature."""
+
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+
+KEY = jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"latents": "gibbs"}, "MCMC.latents must be one of langevin"),
+        ({"hyperparameters": "newton"}, "MCMC.hyperparameters must be one of random-walk"),
+        ({"coupling": "loose"}, "MCMC.coupling must be one of sites"),
+        ({"repeats": 0}, "MCMC.repeats must be at least 1"),
+        ({"coupling": "centred", "representation": lgp.Inducing(5)}, "inducing points do not have"),
+        ({"coupling": "interwoven", "representation": lgp.Inducing(5)}, "holds f at the rows"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, message):
+    with pytest.raises(lgp.InputError, match=message):
+        lgp.MCMC(**settings)
+
+
+@pytest.mark.parametrize(
+    ("method", "likelihood", "message"),
+    [
+        (lgp.MCMC(), lgp.HeavisideMulticlass(3), "density of zero"),
+        (lgp.MCMC(), lgp.RobustMax(3), "step function"),
+    ],
+)
+def test_likelihoods_that_chains_cannot_follow_are_refused(method, likelihood, message):
+    data = lgp.Data(np.arange(4.0), np.array([0.0, 1, 2, 1]))
+    with pytest.raises(lgp.InputError, match=message):
+        lgp.fit(lgp.LatentGP(lgp.RBF(), likelihood), data, key=KEY, method=method)
+
+
+def test_a_warm_up_shows_progress_and_tunes_the_scales():
+    X = np.linspace(0.0, 4.0, 30)
+    y = np.random.default_rng(0).poisson(np.exp(np.sin(X)))
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    sweeps = []
+    method = lgp.MCMC(chains=4, warmup=1000, draws=500)
+    fitted = lgp.fit(
+        model,
+        lgp.Data(X, y.astype(float)),
+        key=KEY,
+        method=method,
+        callback=lambda progress: sweeps.append(progress.sweeps) and False,
+    )
+    assert sweeps[:3] == [50, 100, 150]
+    assert sweeps[-1] == 1500
+    statistics = fitted.posterior.to_arviz().sample_stats
+    assert abs(float(statistics.hyperparameter_acceptance_rate.mean()) - 0.25) < 0.1
+    assert float(statistics.acceptance_rate.mean()) > 0.45
+    assert float(statistics.decrement.max()) < 1e-8
