@@ -17,6 +17,7 @@ mode with W its curvature, E is Laplace's log evidence. Without sites eps is v.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import equinox as eqx
@@ -36,7 +37,7 @@ from latentgp.typing import Array
 Coupling = Literal["sites", "whitened"]
 
 _MOST_STEPS = 40
-_DECREMENT = 1e-10  # nats that another Newton step would gain
+_DECREMENT = 1e-7  # nats that another Newton step would gain
 _SHARES = (1.0, 0.5, 0.2, 0.05, 0.01)  # of a Newton step
 
 
@@ -178,6 +179,34 @@ def _condition(
     return g.T, root
 
 
+def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array, Array]]:
+    """The function from sites to the mean of g and alpha, by the smaller of two factors."""
+    features = whitening.features
+    if features.shape[1] < features.shape[2]:
+
+        def by_coefficients(linear: Array, precision: Array) -> tuple[Array, Array]:
+            g, _ = _condition(whitening, linear, precision)
+            return g, linear - precision * g
+
+        return by_coefficients
+    grams = vmap_latents(lambda features: features.T @ features, features)
+
+    def by_rows(linear: Array, precision: Array) -> tuple[Array, Array]:
+        """Through B = I + W^1/2 K W^1/2 (Rasmussen & Williams 2006, Alg. 3.1)."""
+
+        def condition(K, linear, precision):
+            root = jnp.sqrt(precision)
+            B = jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root
+            factor = jnp.linalg.cholesky(B), True
+            alpha = linear - root * jax.scipy.linalg.cho_solve(factor, root * (K @ linear))
+            return K @ alpha, alpha
+
+        g, slope = vmap_latents(condition, grams, linear.T, precision.T)
+        return g.T, slope.T
+
+    return by_rows
+
+
 def sites_at(
     target: WhiteTarget,
     model: LatentGP,
@@ -208,6 +237,7 @@ def _mode(
 ) -> tuple[Float[Array, "N Q"], Float[Array, ""]]:
     """Mode of p(f | y) by Newton's method, of whose step the best of some shares is taken."""
     variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
+    posterior_given = _conditioning(whitening)
 
     def height(g: Float[Array, "N Q"], slope: Float[Array, "N Q"]) -> Float[Array, ""]:
         value = target.log_likelihood_of(model, Marginals(offset + g, variance))
@@ -216,8 +246,7 @@ def _mode(
 
     def newton(f: Float[Array, "N Q"]) -> tuple[Array, Array, Array]:
         linear, precision = sites_at(target, model, whitening, offset, f)
-        g, _ = _condition(whitening, linear, precision)
-        slope = linear - precision * g
+        g, slope = posterior_given(linear, precision)
         return g, slope, linear - precision * (f - offset)
 
     def step(carry: tuple) -> tuple:

@@ -76,12 +76,12 @@ class SweepSampler(Sampler):
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
-        """With the prior mean as the anchor, and what hyper-parameters that are held allow."""
-        anchor = prior_mean(target.space.model, target.data)
-        sampler = cls(target, anchor=anchor, fixed=None, **settings)
-        if target.space.size:
-            return sampler
-        return dataclasses.replace(sampler, fixed=_fixed_coordinates(sampler))
+        """With the mode under the space's model as the anchor."""
+        start = prior_mean(target.space.model, target.data)
+        sampler = cls(target, anchor=start, fixed=None, **settings)
+        coordinates = _coordinates_at_centre(sampler)
+        fixed = None if target.space.size else coordinates
+        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed)
 
     @property
     def shares_work(self) -> bool:
@@ -166,7 +166,7 @@ class SweepSampler(Sampler):
         def density(vector: Array) -> tuple[Array, Place]:
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
-        here = density(at.vector)
+        here = coupling.here(self.target, at, held, self.anchor, differentiates)
         moved = self.hyperparameters.step(density, at.vector, here, own.root, scale, key_move)
         place, last = moved.worked_out, self.couplings[-1]
         if coupling.whitened != last.whitened:
@@ -218,5 +218,5 @@ class SweepSampler(Sampler):
 
 
 @jax.jit
-def _fixed_coordinates(sampler: SweepSampler) -> Coordinates:
+def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
     return sampler._coordinates(sampler.target.centre)

@@ -22,6 +22,16 @@ class Sites(Coupling):
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "Q M"]:
         return at.eps
 
+    def here(
+        self,
+        target: WhiteTarget,
+        at: Place,
+        held: Float[Array, "Q M"],
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        return log_joint(target, at), at
+
     def density(
         self,
         target: WhiteTarget,

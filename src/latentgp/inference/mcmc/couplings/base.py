@@ -42,6 +42,17 @@ class Coupling(eqx.Module):
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Any:
         """What is held, drawn from its law given the place where it is random."""
 
+    def here(
+        self,
+        target: WhiteTarget,
+        at: Place,
+        held: Any,
+        anchor: Float[Array, "N Q"],
+        differentiable: bool,
+    ) -> tuple[Float[Array, ""], Place]:
+        """What `density` gives at the present hyper-parameters."""
+        return self.density(target, at.vector, held, anchor, differentiable)
+
     @abstractmethod
     def density(
         self,
