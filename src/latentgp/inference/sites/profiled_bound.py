@@ -182,13 +182,35 @@ def converge_at(
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
+def evaluate_and_converge(
+    algorithm: SiteInference,
+    space: ParameterSpace,
+    vector: Float[Array, "P"],
+    data: Data,
+    sites: GaussianSites,
+) -> tuple[Evaluation, Converged]:
+    """The bound, its gradient and the posterior at a vector of hyper-parameters, by one ascent."""
+    if algorithm.rule.sites_are_fixed(space.model.likelihood):
+        return _evaluate_exact(algorithm, space, vector, data, sites)
+    model = model_at(space, vector)
+    ascended = ascend(algorithm, model, data, sites)
+    evaluation = _evaluate_ascended(algorithm, space, vector, data, ascended)
+    return evaluation, _where_ended(algorithm, model, data, ascended)
+
+
 def converge(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> Converged:
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.sites_are_fixed(model.likelihood):
         return _converge_exact(algorithm, model, data)
-    ascended = ascend(algorithm, model, data, sites)
+    return _where_ended(algorithm, model, data, ascend(algorithm, model, data, sites))
+
+
+def _where_ended(
+    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
+) -> Converged:
+    """The posterior where an ascent has ended."""
     posterior, bound, _, update = ascended.best
     sites = update.sites
     improper = _improper_cavities(algorithm, update, data)
