@@ -291,9 +291,7 @@ def _point_weights(
 
     def moments(z: Float[np.ndarray, "S P"]) -> Float[np.ndarray, "S F"]:
         pairs = np.triu_indices(z.shape[1])
-        return np.concatenate(
-            [np.ones((len(z), 1)), z, z[:, pairs[0]] * z[:, pairs[1]]], axis=1
-        )
+        return np.concatenate([np.ones((len(z), 1)), z, z[:, pairs[0]] * z[:, pairs[1]]], axis=1)
 
     held = _KEEP / np.sqrt(np.maximum(usual, 1 / len(points)))
     possible = values > values.max() - _LOWEST

@@ -1,7 +1,7 @@
 """Interpolation of a log density between points where its value and gradient are known.
 
-What is left of it over that of a Student law is a Gaussian process with an RBF kernel, conditioned
-on values and gradients (Rasmussen & Williams 2006, 9.4); far from all points it goes to zero, so that
+What is left of it over that of a Student law is a Gaussian process with an RBF kernel, given values
+and gradients (Rasmussen & Williams 2006, 9.4); far from all points it goes to zero, so that
 tails are at most as heavy as Student's.
 """
 
