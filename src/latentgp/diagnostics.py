@@ -38,6 +38,7 @@ _NOISE_RATIO = 1e-2
 _R_HAT, _DIVERGED = 1.01, 1e-3
 _EFFECTIVE_A_CHAIN = 100
 _MOVED, _HIGHER, _EFFECTIVE_DRAWS = 0.1, 1.0, 500  # deviations, nats, a number
+_LEFT_OUT = 0.05  # of the evaluations
 
 
 class Integration(NamedTuple):
@@ -72,7 +73,12 @@ class Integration(NamedTuple):
     def is_trusted(self) -> bool:
         """Whether the density is known well enough all over."""
         known = self.moved <= _MOVED and self.effective_draws >= _EFFECTIVE_DRAWS
-        return known and self.rise <= _HIGHER and not self.left_out
+        return known and self.rise <= _HIGHER and not self.lacks_many
+
+    @property
+    def lacks_many(self) -> bool:
+        """Whether more than one in twenty evaluations were left out."""
+        return self.left_out > _LEFT_OUT * self.evaluations
 
     @property
     def verdict(self) -> str:
@@ -80,7 +86,7 @@ class Integration(NamedTuple):
         return (
             f"Hyper-parameters were integrated over {self.points} points "
             f"({self.effective_points:.1f} effective, the lowest {self.drop:.1f} nats below the "
-            f"mode) of {self.evaluations} evaluations, of which the last moved means and log "
+            f"mode) of {self.evaluations} evaluations ({self.left_out} left out), of which the last moved means and log "
             f"deviations by at most {self.moved:.2g} deviations."
         )
 
@@ -88,7 +94,7 @@ class Integration(NamedTuple):
     def warnings(self) -> list[str]:
         """One sentence each: what looks wrong and what to do."""
         sentences = []
-        if self.left_out:
+        if self.lacks_many:
             sentences.append(
                 f"{self.left_out} of {self.evaluations} evaluations around the mode were left out, "
                 "as their site updates did not converge or the run was ended; give narrower "

@@ -129,9 +129,8 @@ class GPEstimator(BaseEstimator):
             if self.method == "auto" and searched and self.hyperparameters == "optimise":
                 choice = choice.within(self.max_seconds, model, merged.X.shape)
             method, reason = choice
-        method, reason = treating(
-            self.hyperparameters, Choice(method, reason), model, self.learn_hyperparameters
-        )
+        chosen, asked = Choice(method, reason), self.hyperparameters
+        method, reason = treating(asked, chosen, model, self.learn_hyperparameters)
         result = self._run(
             model,
             rows,

@@ -81,7 +81,7 @@ class Choice(NamedTuple):
 
 
 def treating(
-    hyperparameters: Hyperparameters, choice: Choice, model: LatentGP, learned: bool = True
+    hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True
 ) -> Choice:
     """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
 

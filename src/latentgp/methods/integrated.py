@@ -21,7 +21,7 @@ from latentgp.inference.integration.exploration import Evaluated, Explored, expl
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge_at,
-    evaluate_and_converge,
+    evaluate,
     initial_sites,
     model_at,
 )
@@ -42,6 +42,7 @@ from latentgp.sites.gaussian import GaussianSites
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
+_TOLERANCE = 1e-6  # relative, of site updates on the way
 _CONVERGED = 1e-4  # relative change of the bound in the last site update
 _PRIOR_DRAWS = 8192
 
@@ -103,24 +104,19 @@ class Integrated(Method):
         # With what predictions alone depend on, as it is at the mode.
         space = eqx.tree_at(lambda s: s.model, found.space, mode.model)
         _check_size(space, found.converged)
-        evaluate = _Evaluation(space, found, problem.control)
+        density = _Density(space, found, problem.control)
         try:
-            explored = explore(evaluate, evaluate.mode(), evaluate.goes_on)
+            explored = explore(density, density.mode(), density.goes_on)
         finally:
-            evaluate.line.close()
+            density.line.close()
         posterior = IntegratedPosterior(
-            evaluate.components(explored),
+            density.components(explored),
             Evidence(explored.log_integral, "approximation"),
             _marginals(space, explored),
         )
-        diagnostics = dataclasses.replace(mode.diagnostics, method=self)
-        integration = _integration(space, explored)
-        return Fit(
-            posterior.model,
-            posterior,
-            mode.history,
-            integrated(diagnostics, integration, problem.seconds),
-        )
+        own: Any = dataclasses.replace(mode.diagnostics, method=self)
+        diagnostics = integrated(own, _integration(space, explored), problem.seconds)
+        return Fit(posterior.model, posterior, mode.history, diagnostics)
 
 
 NOTHING_TO_INTEGRATE = (
@@ -153,12 +149,14 @@ class ExplorationProgress(NamedTuple):
     seconds: float
 
 
-class _Evaluation:
+class _Density:
     """Log density of the hyper-parameters, with the sites at every place."""
 
     def __init__(self, space: ParameterSpace, found: Searched, control: RunControl):
         self.line = ProgressLine(control.verbose)
         self._space, self._found, self._control = space, found, control
+        own = found.algorithm
+        self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
         self._known: list[tuple[Float[np.ndarray, "P"], GaussianSites]] = []
         self._count, self._asked_to_end = 0, False
 
@@ -188,7 +186,7 @@ class _Evaluation:
         result = self._from(vector, self._known[int(np.argmin(apart))][1])
         if result is None:
             model = model_at(self._space, jnp.asarray(vector))
-            first = initial_sites(self._found.algorithm, model, self._found.rows)
+            first = initial_sites(self._algorithm, model, self._found.rows)
             result = self._from(vector, first)
         bound = np.nan if result is None else result.value
         self._report(ExplorationProgress(self._count, bound, self._seconds))
@@ -196,14 +194,12 @@ class _Evaluation:
 
     def _from(self, vector: Float[np.ndarray, "P"], sites: GaussianSites) -> Evaluated | None:
         found, place = self._found, jnp.asarray(vector)
-        evaluation, converged = evaluate_and_converge(
-            found.algorithm, self._space, place, found.rows, sites
-        )
+        evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
         known = np.isfinite(value) and np.all(np.isfinite(gradient))
-        if not (known and abs(float(converged.change)) <= _CONVERGED):
+        if not (known and abs(float(evaluation.change)) <= _CONVERGED):
             return None
-        self._known.append((vector, converged.sites))
+        self._known.append((vector, evaluation.sites))
         return Evaluated(vector, value, gradient)
 
     def components(self, explored: Explored) -> Gaussians:
@@ -213,7 +209,7 @@ class _Evaluation:
         found = self._found
         latents = [
             converge_at(
-                found.algorithm, self._space, place, found.rows, sites[vector.tobytes()]
+                self._algorithm, self._space, place, found.rows, sites[vector.tobytes()]
             ).posterior
             for place, vector in zip(places, explored.points, strict=True)
         ]

@@ -279,12 +279,13 @@ class Gaussians(Components):
     ) -> "Gaussians":
         """Stack posteriors; weights, shape (K,), are divided by their sum."""
         weights = np.asarray(weights, np.float64)
-        stacked = (
-            jax.tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]), *parts)
-            for parts in (models, latents)
-        )
+
+        def stacked(parts: Sequence[Any]) -> Any:
+            return jax.tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]), *parts)
+
         with np.errstate(divide="ignore"):
-            return cls(*stacked, np.log(weights / weights.sum()))
+            log_weights = np.log(weights / weights.sum())
+        return cls(stacked(models), stacked(latents), log_weights)
 
     @property
     def size(self) -> int:

@@ -16,8 +16,10 @@ from jaxtyping import Float
 
 from latentgp.inference.integration.design import design
 from latentgp.inference.integration.interpolation import Interpolant, interpolate
+from latentgp.numerics.quadrature import sobol_nodes
 
-_STEP = 0.01  # of differences of gradients, over a coordinate's deviation
+_STEP, _STEPS = 0.05, 6  # of differences of gradients, first and how many
+_FALLS = 1e-4, 0.5  # nats that are worth a difference
 _FLAT = 1e-2  # of a curvature, over those of the coordinates
 _WIDEST = 3.0  # deviation taken where the curvature tells none
 _PROBE = np.sqrt(2.0)
@@ -25,7 +27,7 @@ _DRAWS, _CANDIDATES = 13, 256  # a power of two, a number
 _DEGREES = 5.0  # of the law that draws come from
 _ROUNDS, _STILL = 20, 0.015  # of further points; deviations
 _MOST_UNKNOWN = 2.0  # nats
-_KEEP, _LIGHT = 0.02, 1e-3  # how much masses of a design are held to; a weight that is left out
+_KEEP, _LIGHT = 0.02, 3e-3  # how much masses of a design are held to; a weight that is left out
 _LOWEST = 9.0  # nats below the highest point, of a mixture
 
 
@@ -147,7 +149,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
         weights=point_weights[used],
         draws=frame.vectors(proposal.z),
         draw_weights=weights,
-        log_integral=mode.value + log_mean + log_volume,
+        log_integral=float(mode.value + log_mean + log_volume),
         evaluations=len(asked),
         left_out=sum(found is None for found in asked),
         flat=flat,
@@ -163,23 +165,39 @@ def _axes(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "P P"], int]
     Coordinates are scaled by their own curvatures before they are rotated, so that the axes do
     not depend on units. The curvature is that of differences of gradients.
     """
-    size = mode.vector.size
-    hessian = np.zeros((size, size))
-    for coordinate, step in enumerate(_STEP * np.eye(size)):
-        ends = [found for side in (-1, 1) if (found := at(mode.vector + side * step)) is not None]
-        if len(ends) < 2:
-            ends = [mode, *ends]
-        rise = ends[-1].gradient - ends[0].gradient
-        run = ends[-1].vector[coordinate] - ends[0].vector[coordinate]
-        hessian[coordinate] = -rise / run if run else 0.0
+    rows = [_curvature(at, mode, place) for place in range(mode.vector.size)]
+    hessian = np.array([row for row, _ in rows])
     hessian = 0.5 * (hessian + hessian.T)
     own = np.diagonal(hessian)
-    is_flat = ~(own > 1 / _WIDEST**2 * _FLAT)
-    scales = 1 / np.sqrt(np.where(is_flat, 1 / _WIDEST**2, own))
+    curved = np.array([is_curved for _, is_curved in rows]) & (own > 0)
+    scales = 1 / np.sqrt(np.where(curved, own, _WIDEST**-2))
     values, vectors = np.linalg.eigh(hessian * scales * scales[:, None])
     floored = values < _FLAT
     lengths = 1 / np.sqrt(np.where(floored, np.maximum(_FLAT, 1 / _WIDEST**2), values))
     return scales[:, None] * vectors * lengths, int(np.sum(floored))
+
+
+def _curvature(
+    at: Evaluate, mode: Evaluated, coordinate: int
+) -> tuple[Float[np.ndarray, "P"], bool]:
+    """A row of minus the Hessian, and whether the density falls along its coordinate.
+
+    The step is one over which the density falls by little but clearly, whatever the units.
+    """
+    size, step = mode.vector.size, _STEP
+    row, fall = np.zeros(size), 0.0
+    for _ in range(_STEPS):
+        move = step * np.eye(size)[coordinate]
+        below, above = at(mode.vector - move), at(mode.vector + move)
+        if below is None or above is None:
+            step /= 10
+            continue
+        row = (below.gradient - above.gradient) / (2 * step)
+        fall = mode.value - 0.5 * (below.value + above.value)
+        if _FALLS[0] <= fall <= _FALLS[1]:
+            break
+        step *= 10 if fall < _FALLS[0] else 0.1
+    return row, fall >= _FALLS[0]
 
 
 def _framed(
@@ -231,10 +249,10 @@ class _Proposal(NamedTuple):
 
     @classmethod
     def of(cls, frame: Frame) -> "_Proposal":
-        from scipy.stats import qmc, t
+        from scipy.stats import norm, t
 
-        uniform = qmc.Sobol(frame.origin.size, seed=0).random_base2(_DRAWS)
-        plain = t.ppf(np.clip(uniform, 1e-12, 1 - 1e-12), _DEGREES)
+        normal, _ = sobol_nodes(frame.origin.size, 1 << _DRAWS)
+        plain = np.sign(normal) * t.isf(norm.sf(np.abs(normal)), _DEGREES)
         z = frame.split(plain)
         stretch = np.where(plain < 0, frame.below, frame.above)
         return cls(z, np.sum(t.logpdf(plain, _DEGREES) - np.log(stretch), axis=1))
@@ -295,7 +313,10 @@ def _point_weights(
 
     held = _KEEP / np.sqrt(np.maximum(usual, 1 / len(points)))
     possible = values > values.max() - _LOWEST
-    equations = np.concatenate([moments(own).T * possible, np.diag(held)])
-    found, _ = nnls(equations, np.append(weights @ moments(z), held * usual))
-    found = np.where(possible & (found > _LIGHT * found.sum()), found, 0.0)
+    wanted, of_points = weights @ moments(z), moments(own).T
+    for _ in range(2):  # again without those that count for next to nothing
+        equations = np.concatenate([of_points * possible, np.diag(held)])
+        found, _ = nnls(equations, np.append(wanted, held * usual))
+        possible &= found > _LIGHT * found.sum()
+    found = np.where(possible, found, 0.0)
     return found / found.sum()

@@ -15,7 +15,7 @@ from jaxtyping import Float
 _LENGTHSCALES = np.geomspace(1.0, 8.0, 7)
 _DEGREES = 20.0
 _LOW, _DOUBT = 5.0, 0.05  # nats below the mode, noise a nat below that
-_VALUE_NOISE, _SLOPE_NOISE = 1e-8, 1e-6  # variances over that of the process
+_VALUE_NOISE, _SLOPE_NOISE = 1e-8, 1e-5  # variances over that of the process
 
 
 class Interpolant(NamedTuple):
@@ -63,17 +63,21 @@ def interpolate(
         values: of the log density less that at the mode, in nats.
         gradients: of it in these coordinates.
     """
-    from scipy.linalg import cho_solve, cholesky
+    from scipy.linalg import LinAlgError, cho_solve, cholesky
 
     base, slopes = _student(points)
     rest = np.concatenate([(values - base)[:, None], gradients - slopes], axis=1)
     known = rest.ravel()
     # Where the density is very low it need not be known well, and may be of another shape.
-    doubt = np.square(_DOUBT * np.maximum(-values - _LOW, 0.0))[:, None] * np.ones(rest.shape)
+    doubt = np.square(_DOUBT * np.maximum(-values - _LOW, 0.0)) / max(np.mean(rest[:, 0] ** 2), 1.0)
+    doubt = np.repeat(doubt[:, None], rest.shape[1], axis=1)
     best, highest = None, -np.inf
     for lengthscale in _LENGTHSCALES:
         covariance = _covariance(points, lengthscale) + np.diag(doubt.ravel())
-        root = cholesky(covariance, lower=True)
+        try:
+            root = cholesky(covariance, lower=True)
+        except LinAlgError:  # so long a length-scale that points are no longer told apart
+            break
         weights = cho_solve((root, True), known)
         variance = max(float(known @ weights) / known.size, 1e-12)
         evidence = -0.5 * known.size * np.log(variance) - np.sum(np.log(np.diagonal(root)))

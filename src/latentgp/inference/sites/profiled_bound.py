@@ -38,6 +38,7 @@ class Evaluation(NamedTuple):
         gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
         sites: where the next evaluation starts.
         updates: how many site updates were made.
+        change: of the bound in the last update, relative.
     """
 
     value: Float[Array, ""]
@@ -45,6 +46,7 @@ class Evaluation(NamedTuple):
     gradient: Float[Array, "P"]
     sites: GaussianSites
     updates: Int[Array, ""]
+    change: Float[Array, ""]
 
 
 @Program
@@ -122,6 +124,7 @@ def _evaluate_ascended(
         gradient + in_prior,
         ascended.next_sites,
         ascended.updates,
+        ascended.change,
     )
 
 
@@ -182,35 +185,13 @@ def converge_at(
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
-def evaluate_and_converge(
-    algorithm: SiteInference,
-    space: ParameterSpace,
-    vector: Float[Array, "P"],
-    data: Data,
-    sites: GaussianSites,
-) -> tuple[Evaluation, Converged]:
-    """The bound, its gradient and the posterior at a vector of hyper-parameters, by one ascent."""
-    if algorithm.rule.sites_are_fixed(space.model.likelihood):
-        return _evaluate_exact(algorithm, space, vector, data, sites)
-    model = model_at(space, vector)
-    ascended = ascend(algorithm, model, data, sites)
-    evaluation = _evaluate_ascended(algorithm, space, vector, data, ascended)
-    return evaluation, _where_ended(algorithm, model, data, ascended)
-
-
 def converge(
     algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
 ) -> Converged:
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.sites_are_fixed(model.likelihood):
         return _converge_exact(algorithm, model, data)
-    return _where_ended(algorithm, model, data, ascend(algorithm, model, data, sites))
-
-
-def _where_ended(
-    algorithm: SiteInference, model: LatentGP, data: Data, ascended: Ascended
-) -> Converged:
-    """The posterior where an ascent has ended."""
+    ascended = ascend(algorithm, model, data, sites)
     posterior, bound, _, update = ascended.best
     sites = update.sites
     improper = _improper_cavities(algorithm, update, data)
@@ -247,7 +228,8 @@ def _evaluate_exact(
         return settled.bound + space.log_prior(vector), settled
 
     (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
-    return Evaluation(value, settled.bound, gradient, sites, settled.updates), settled
+    end = settled.updates, settled.change
+    return Evaluation(value, settled.bound, gradient, sites, *end), settled
 
 
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
