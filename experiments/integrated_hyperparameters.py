@@ -153,7 +153,7 @@ def seconds(model, data, method, hyperparameters, priors) -> tuple[float, float,
 def main() -> None:
     arguments = parser(__doc__, real_data=False).parse_args()
     report = Report("integrated_hyperparameters", arguments)
-    rows, draws = (60, 1000) if arguments.quick else (200, 3000)
+    rows, draws = (60, 1000) if arguments.quick else (200, 1500)
     table, drawn = [], figure(10, 2.6)
     for place, (name, (model, data, method, priors)) in enumerate(problems(rows).items()):
         first, again, _ = seconds(model, data, method, "optimise", priors)

@@ -80,9 +80,7 @@ class Choice(NamedTuple):
         return Choice(method, f"{self.reason}; {why}")
 
 
-def treating(
-    hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True
-) -> Choice:
+def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True) -> Choice:
     """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
 
     Args:

@@ -231,6 +231,8 @@ class _Density:
 
 
 def _check_size(space: ParameterSpace, converged: Converged) -> None:
+    if not space.size:
+        raise InputError(NOTHING_TO_INTEGRATE)
     if space.size > _MOST_HYPERPARAMETERS:
         raise InputError(
             f"{space.size} hyper-parameters are too many to integrate over, at most "

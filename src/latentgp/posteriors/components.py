@@ -303,12 +303,15 @@ class Gaussians(Components):
 
     @property
     def inputs(self) -> int:
-        return self.latents.centres.shape[-1]
+        return self._first.centres.shape[1]
 
     @property
     def columns(self) -> int:
-        latents = self.models.likelihood.latent_size
-        return max(self.size * latents, self.latents.centres.shape[-2])
+        return max(self.size * self.models.likelihood.latent_size, len(self._first.centres))
+
+    @property
+    def _first(self) -> LatentPosterior:
+        return jax.tree.map(lambda a: a[0], self.latents)
 
     def marginals(
         self, X: Float[Array, "N D"]

@@ -91,7 +91,8 @@ class HyperparameterMarginal(eqx.Module):
     def _upto(self) -> Float[np.ndarray, "S"]:
         return np.cumsum(self.weights) - 0.5 * self.weights
 
-    def _smoothed(self, x: np.ndarray, values: Float[np.ndarray, "S"]) -> np.ndarray:
+    def _smoothed(self, x: Any, values: Float[np.ndarray, "S"]) -> Any:
+        x = np.asarray(x)
         mean = self.weights @ values
         spread = np.sqrt(self.weights @ (values - mean) ** 2)
         if not spread:
