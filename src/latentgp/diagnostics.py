@@ -86,8 +86,8 @@ class Integration(NamedTuple):
         return (
             f"Hyper-parameters were integrated over {self.points} points "
             f"({self.effective_points:.1f} effective, the lowest {self.drop:.1f} nats below the "
-            f"mode) of {self.evaluations} evaluations ({self.left_out} left out), of which the last moved means and log "
-            f"deviations by at most {self.moved:.2g} deviations."
+            f"mode) of {self.evaluations} evaluations ({self.left_out} left out); the last "
+            f"moved means and log deviations by at most {self.moved:.2g} deviations."
         )
 
     @property

@@ -314,6 +314,7 @@ def _point_weights(
     held = _KEEP / np.sqrt(np.maximum(usual, 1 / len(points)))
     possible = values > values.max() - _LOWEST
     wanted, of_points = weights @ moments(z), moments(own).T
+    found = usual
     for _ in range(2):  # again without those that count for next to nothing
         equations = np.concatenate([of_points * possible, np.diag(held)])
         found, _ = nnls(equations, np.append(wanted, held * usual))
