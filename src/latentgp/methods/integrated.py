@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,7 +36,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.runtime.progress import ProgressLine, RunControl
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.sites.gaussian import GaussianSites
 
 _MOST_HYPERPARAMETERS = 10
@@ -108,7 +107,7 @@ class Integrated(Method):
         try:
             explored = explore(density, density.mode(), density.goes_on)
         finally:
-            density.line.close()
+            density.run.close()
         posterior = IntegratedPosterior(
             density.components(explored),
             Evidence(explored.log_integral, "approximation"),
@@ -153,8 +152,8 @@ class _Density:
     """Log density of the hyper-parameters, with the sites at every place."""
 
     def __init__(self, space: ParameterSpace, found: Searched, control: RunControl):
-        self.line = ProgressLine(control.verbose)
-        self._space, self._found, self._control = space, found, control
+        self.run = Run(control)
+        self._space, self._found = space, found
         own = found.algorithm
         self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
         self._known: list[tuple[Float[np.ndarray, "P"], GaussianSites]] = []
@@ -162,8 +161,8 @@ class _Density:
 
     def goes_on(self) -> bool:
         """Whether neither the limit of time nor a callback asks for the end."""
-        limit = self._control.max_seconds
-        over = limit is not None and self._seconds > limit
+        limit = self.run.control.max_seconds
+        over = limit is not None and self.run.seconds > limit
         return not (self._asked_to_end or over)
 
     def mode(self) -> Evaluated:
@@ -189,7 +188,7 @@ class _Density:
             first = initial_sites(self._algorithm, model, self._found.rows)
             result = self._from(vector, first)
         bound = np.nan if result is None else result.value
-        self._report(ExplorationProgress(self._count, bound, self._seconds))
+        self._report(ExplorationProgress(self._count, bound, self.run.seconds))
         return result
 
     def _from(self, vector: Float[np.ndarray, "P"], sites: GaussianSites) -> Evaluated | None:
@@ -217,17 +216,12 @@ class _Density:
         return Gaussians.of(models, latents, explored.weights)
 
     def _report(self, progress: ExplorationProgress) -> None:
-        self.line.show(
+        self.run.show(
             f"integrating over hyper-parameters: evaluation {progress.evaluations} around the "
-            f"mode, {progress.seconds:.0f} s",
-            progress.seconds,
+            f"mode, {progress.seconds:.0f} s"
         )
-        callback = self._control.callback
+        callback = self.run.control.callback
         self._asked_to_end = callback is not None and bool(callback(progress))
-
-    @property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._control.started
 
 
 def _check_size(space: ParameterSpace, converged: Converged) -> None:
