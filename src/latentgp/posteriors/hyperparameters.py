@@ -67,7 +67,8 @@ class HyperparameterMarginal(eqx.Module):
 
     def cdf(self, x: Any) -> Float[np.ndarray, "*K"]:
         """Probability of a value of at most x."""
-        return np.interp(np.asarray(x, np.float64), self.values, self._upto, left=0.0, right=1.0)
+        x = np.asarray(x, np.float64)
+        return np.asarray(np.interp(x, self.values, self._upto, left=0.0, right=1.0))
 
     def quantiles(self, probabilities: Any) -> Float[np.ndarray, "K"]:
         """Quantiles at K probabilities in (0, 1)."""
@@ -82,7 +83,7 @@ class HyperparameterMarginal(eqx.Module):
         """Density at x, by a kernel estimate that keeps mean and variance (Jones 1991)."""
         x = np.asarray(x, np.float64)
         if not self.positive:
-            return self._smoothed(x, self.values)
+            return np.asarray(self._smoothed(x, self.values))
         inside = x > 0
         place = np.where(inside, x, 1.0)
         return np.where(inside, self._smoothed(np.log(place), np.log(self.values)) / place, 0.0)
