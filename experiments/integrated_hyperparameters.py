@@ -202,7 +202,7 @@ def skewed(size: int) -> list:
 def main() -> None:
     arguments = parser(__doc__, real_data=False).parse_args()
     report = Report("integrated_hyperparameters", arguments)
-    rows, draws = (60, 1000) if arguments.quick else (200, 1500)
+    rows, draws = (60, 1000) if arguments.quick else (100, 3000)
     table, drawn = [], figure(10, 2.6)
     report.table(
         "Skewed densities of known moments: worst mean error / sd, worst sd ratio",
