@@ -80,6 +80,7 @@ from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
+from latentgp.methods.integrated import Integrated
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
@@ -92,6 +93,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.summary import summary
 from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
@@ -173,8 +175,11 @@ __all__ = [
     "HeavisideMulticlass",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
+    "HyperparameterMarginal",
     "Inducing",
     "InputError",
+    "Integrated",
+    "IntegratedPosterior",
     "Kernel",
     "Laplace",
     "LaplaceNoise",

@@ -12,7 +12,7 @@ from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.methods.base import Method, check_method
-from latentgp.methods.choice import choose_for
+from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
@@ -42,6 +42,7 @@ def fit(
     *,
     key: Key[Array, ""],
     method: Method | Literal["auto"] = "auto",
+    hyperparameters: Hyperparameters = "optimise",
     learn_hyperparameters: bool = True,
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
     frozen: Sequence[str] = (),
@@ -64,7 +65,10 @@ def fit(
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics.
-        learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior.
+        hyperparameters: "optimise" takes the most probable ones, "integrate" a mixture over many
+            by the method's evidence (`Integrated`), "sample" draws of Markov chains.
+        learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior, or
+            what else is to be done with them; if false they are held.
         priors: "weak" sets wide log-normal ones, scaled to the data, on length-scales and
             variances (after rows that are remembered, around the model's values); a mapping
             changes them by path (None: no prior there); None means none. A hyper-parameter stays
@@ -117,8 +121,10 @@ def fit(
     check_model(model, data.merged.X)
     reason = "asked for"
     if method == "auto":
-        searched = learn_hyperparameters and not restarts
+        searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
         method, reason = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
+    chosen = Choice(method, reason)
+    method, reason = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,

@@ -34,7 +34,7 @@ LEVELS = {
             ["posteriors"],
             ["inference.setup"],
             ["inference.sites"],
-            ["inference.batches", "inference.mcmc"],
+            ["inference.batches", "inference.integration", "inference.mcmc"],
             ["diagnostics"],
             ["methods"],
             ["fit", "differentiable"],

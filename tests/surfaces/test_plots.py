@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
+import latentgp as lgp
 from latentgp import plots
 from latentgp.errors import InputError
 
@@ -34,6 +35,9 @@ EVERY_PLOT = {
     "learning_curve": lambda ax: plots.learning_curve(ax, [-9.0, -2.0], seconds=[1, 2], label="a"),
     "comparison": lambda ax: plots.comparison(ax, ["ep", "laplace"], [0.3, 0.4], [0.01, np.nan]),
     "relevance": lambda ax: plots.relevance(ax, [1.0, 2.0, np.inf], ["age", "dose", "Größe"]),
+    "hyperparameter": lambda ax: plots.hyperparameter(
+        ax, lgp.HyperparameterMarginal.of(np.linspace(0.5, 2.0, 50), positive=True)
+    ),
 }
 
 

@@ -89,6 +89,10 @@ def fit(
             callback=_known_method,
         ),
     ] = "auto",
+    hyperparameters: Annotated[
+        Literal["optimise", "integrate", "sample"],
+        typer.Option(help="Take the most probable hyper-parameters, or average over them."),
+    ] = "optimise",
     exposure: Annotated[str | None, typer.Option(help="A column of counts' exposure.")] = None,
     trials: Annotated[
         str | None, typer.Option(help="A column of trials, of which the target counts successes.")
@@ -161,7 +165,11 @@ def fit(
             ) from error
     devices = _joined_devices(coordinator, num_processes, process_id)
     table: Any = data if in_batches else read_table(data)
-    settings: dict[str, Any] = {"frozen": tuple(freeze or ()), "max_seconds": max_seconds}
+    settings: dict[str, Any] = {
+        "frozen": tuple(freeze or ()),
+        "max_seconds": max_seconds,
+        "hyperparameters": hyperparameters,
+    }
     if prior:
         settings["priors"] = priors_from(prior)
     more: dict[str, Any] = {"restarts": restarts}

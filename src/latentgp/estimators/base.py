@@ -28,7 +28,7 @@ from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.methods.base import Method
-from latentgp.methods.choice import usual_number_of_points
+from latentgp.methods.choice import Choice, Hyperparameters, treating, usual_number_of_points
 from latentgp.methods.registry import method_from_name, names_in_words
 from latentgp.methods.result import Fit
 from latentgp.methods.stochastic import Stochastic
@@ -67,6 +67,7 @@ class GPEstimator(BaseEstimator):
         likelihood: str | Likelihood = "auto",
         method: str | Method = "auto",
         n_inducing: int | None = None,
+        hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
         frozen: Sequence[str] = (),
@@ -81,6 +82,7 @@ class GPEstimator(BaseEstimator):
         self.likelihood = likelihood
         self.method = method
         self.n_inducing = n_inducing
+        self.hyperparameters = hyperparameters
         self.learn_hyperparameters = learn_hyperparameters
         self.priors = priors
         self.frozen = frozen
@@ -123,9 +125,12 @@ class GPEstimator(BaseEstimator):
         method = self.method
         if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing)
-            if self.method == "auto" and self.learn_hyperparameters and not self.restarts:
+            searched = self.learn_hyperparameters and not self.restarts
+            if self.method == "auto" and searched and self.hyperparameters == "optimise":
                 choice = choice.within(self.max_seconds, model, merged.X.shape)
             method, reason = choice
+        chosen, asked = Choice(method, reason), self.hyperparameters
+        method, reason = treating(asked, chosen, model, self.learn_hyperparameters)
         result = self._run(
             model,
             rows,
@@ -180,6 +185,11 @@ class GPEstimator(BaseEstimator):
             InputError: the method is none that learns from batches, or rows that do not fit.
         """
         check_is_fitted(self)
+        if self.hyperparameters != "optimise":
+            raise InputError(
+                f"Batches cannot {self.hyperparameters} hyper-parameters; take "
+                'hyperparameters="optimise".'
+            )
         method = self.method_.all_rows_at_once
         own = getattr(method, "representation", None)
         if own is None or own.one_coefficient_a_row:

@@ -193,6 +193,8 @@ class GPClassifier(LabelEstimator):
         method: how; "auto" has one coefficient a row up to 400 rows and inducing points above.
             One of {methods}, or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
+            "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
             "weak" and None as in `latentgp.fit`.

@@ -14,6 +14,7 @@ from latentgp.estimators.classifier import LabelEstimator
 from latentgp.kernels import Kernel, PerLatent
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.methods.base import Method
+from latentgp.methods.choice import Hyperparameters
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import Callback
 
@@ -31,6 +32,8 @@ class GPOrdinalClassifier(LabelEstimator):
         method: how, one of {methods}, or a method
             object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
+            "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
         priors: of hyper-parameters by path, such as `{"kernel.lengthscale": LogNormal(0.0, 1.0)}`;
             "weak" and None as in `latentgp.fit`.
@@ -69,6 +72,7 @@ class GPOrdinalClassifier(LabelEstimator):
         likelihood: str | Likelihood = "auto",
         method: str | Method = "auto",
         n_inducing: int | None = None,
+        hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
         frozen: Sequence[str] = (),
@@ -85,6 +89,7 @@ class GPOrdinalClassifier(LabelEstimator):
             likelihood=likelihood,
             method=method,
             n_inducing=n_inducing,
+            hyperparameters=hyperparameters,
             learn_hyperparameters=learn_hyperparameters,
             priors=priors,
             frozen=frozen,

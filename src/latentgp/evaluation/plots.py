@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
 from latentgp.evaluation.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.runtime.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_picture_path",
     "comparison",
+    "hyperparameter",
     "interval_calibration",
     "learning_curve",
     "observed_against_predicted",
@@ -392,6 +394,49 @@ def relevance(
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
     return ax
+
+
+def hyperparameter(
+    ax: Axes | None,
+    marginal: HyperparameterMarginal,
+    *,
+    x_label: str = "hyper-parameter",
+    level: float = 0.95,
+) -> Axes:
+    """Draw the marginal posterior of a hyper-parameter over its prior, with its central interval.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        marginal: one of `posterior.hyperparameter_marginals`.
+        x_label: its name and unit, for instance "length-scale [m]".
+        level: of the interval that is shaded.
+
+    Example:
+        >>> import numpy as np, latentgp as lgp
+        >>> draws = np.random.default_rng(0).gamma(4.0, size=1000)
+        >>> marginal = lgp.HyperparameterMarginal.of(draws, positive=True)
+        >>> hyperparameter(None, marginal, x_label="length-scale [m]").get_xlabel()
+        'length-scale [m]'
+    """
+    low, high = marginal.quantiles([0.002, 0.99])
+    margin = 0.15 * (high - low)
+    left = max(low - margin, 1e-3 * low) if marginal.positive else low - margin
+    x = np.linspace(left, high + margin, 401)
+    ax = _axes(ax, (6.4, 3.8))
+    lower, upper = marginal.interval(level)
+    inside = (x >= lower) & (x <= upper)
+    density = marginal.pdf(x)
+    shade = {"color": BLUE, "alpha": 0.18, "linewidth": 0}
+    ax.fill_between(x[inside], density[inside], label=f"{100 * level:g} % interval", **shade)
+    ax.plot(x, density, color=BLUE, linewidth=1.8, label="posterior", zorder=3)
+    if marginal.prior is not None:
+        style: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
+        ax.plot(x, marginal.prior.pdf(x), label="prior", zorder=2, **style)
+    ax.axvline(marginal.mean, color=ORANGE, linewidth=1.2, label="posterior mean", zorder=2)
+    ax.set_ylim(bottom=0.0, top=1.08 * density.max())
+    ax.margins(x=0.0)
+    ax.legend(**legend_style())
+    return tidy(ax, x_label, "density")
 
 
 def comparison(

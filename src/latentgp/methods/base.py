@@ -30,6 +30,7 @@ class Method(Module):
         takes_restarts: the search can be run again from random starts.
         makes_sites: the posterior is that of Gaussian sites, whose log evidence can be
             differentiated.
+        samples_hyperparameters: the posterior holds draws of the hyper-parameters.
     """
 
     needs_augmentation: ClassVar[bool] = False
@@ -37,6 +38,7 @@ class Method(Module):
     reads_batches: ClassVar[bool] = False
     takes_restarts: ClassVar[bool] = False
     makes_sites: ClassVar[bool] = False
+    samples_hyperparameters: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem) -> Fit:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from latentgp.augmentations import augmentation_of
+from latentgp.errors import InputError
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.augmented import AugmentedVI
-from latentgp.methods.base import Method, sites_are_known, usual_method
+from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
+from latentgp.methods.gibbs import GibbsSampling
+from latentgp.methods.integrated import NOTHING_TO_INTEGRATE, Integrated, check_integrable
+from latentgp.methods.nuts import NUTS
 from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
@@ -30,6 +35,8 @@ _PASSES, _FINAL_PASSES = (
     15,
 )  # of an evaluation, until sites converge; one each if sites are known
 _FEWEST_ROWS_A_POINT = 20
+
+Hyperparameters = Literal["optimise", "integrate", "sample"]
 
 
 class Choice(NamedTuple):
@@ -71,6 +78,49 @@ class Choice(NamedTuple):
         method = dataclasses.replace(own, search=ShortSearch(part, evaluations=None))
         why = f"hyper-parameters from {part} of them, as a search on all takes some {search:.0f} s"
         return Choice(method, f"{self.reason}; {why}")
+
+
+def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: bool = True) -> Choice:
+    """The method that optimises, integrates over or samples hyper-parameters, for one chosen.
+
+    Args:
+        hyperparameters: what is to be done with them.
+        choice: a method, and why it was chosen.
+        model: the model.
+        learned: whether any are learned at all.
+
+    Raises:
+        InputError: another word; a method that cannot do it; nothing to integrate over.
+    """
+    if hyperparameters not in get_args(Hyperparameters):
+        raise InputError(
+            f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
+        )
+    check_method(choice.method, False, 0, False)
+    if hyperparameters == "integrate" and not isinstance(choice.method, Integrated):
+        if not learned:
+            raise InputError(NOTHING_TO_INTEGRATE)
+        check_integrable(choice.method)
+        method: Any = choice.method
+        return Choice(Integrated(method), f"{choice.reason}; hyper-parameters integrated over")
+    if hyperparameters == "sample" and not choice.method.samples_hyperparameters:
+        return _sampler(choice, model)
+    return choice
+
+
+def _sampler(choice: Choice, model: LatentGP) -> Choice:
+    """The sampler with the representation of a method by sites."""
+    own: Any = choice.method
+    if not own.makes_sites:
+        raise InputError(
+            f"{type(own).__name__} cannot sample hyper-parameters; use GibbsSampling or NUTS."
+        )
+    if augmentation_of(model.likelihood) is not None:
+        sampler, why = GibbsSampling, "Gibbs sampling, as the likelihood has an augmentation"
+    else:
+        sampler, why = NUTS, "NUTS, as the likelihood has no augmentation"
+    method = sampler(representation=own.representation)
+    return Choice(method, f"{choice.reason}; hyper-parameters sampled by {why}")
 
 
 def choose_for(

@@ -159,4 +159,9 @@ def table_of_methods() -> str:
         f"`{entry.method.__name__}`" for entry in METHODS.values() if entry.method.works_in_batches
     )
     last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
-    return "\n".join(["| method | data enter by | likelihoods |", "|---|---|---|", *rows, last])
+    by_sites = ", ".join(
+        f"`{entry.method.__name__}`" for entry in METHODS.values() if entry.method.makes_sites
+    )
+    integrated = f"| `Integrated` of {by_sites} | the same, averaged over hyper-parameters |"
+    heads = "| method | data enter by | likelihoods |", "|---|---|---|"
+    return "\n".join([*heads, *rows, last, f"{integrated} as theirs |"])

@@ -3,7 +3,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -114,6 +114,10 @@ class SiteMethod(Method):
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a Gaussian posterior."""
+        return self.at(self.searched(problem), problem)
+
+    def searched(self, problem: Problem) -> "Searched":
+        """The most probable hyper-parameters, and the sites there."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.algorithm(model)
         ready = broadcast_from_first(
@@ -167,8 +171,13 @@ class SiteMethod(Method):
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, learned.sites)
         converged = converged_sites(final, model, rows, converged)
+        return Searched(final, space, bounds, rows, model, learned, converged, search)
+
+    def at(self, found: "Searched", problem: Problem) -> Fit:
+        """The result at the hyper-parameters that a search has found."""
+        model, data, converged = found.model, problem.data, found.converged
         converged = converged._replace(sites=gather(converged.sites))
-        evidence = Evidence(float(converged.bound), algorithm.evidence_kind(model))
+        evidence = Evidence(float(converged.bound), found.algorithm.evidence_kind(model))
         posterior = Posterior.gaussian(model, converged.posterior, evidence)
         if problem.learn_hyperparameters:
             posterior = calibrated(posterior, data, converged.sites)
@@ -177,15 +186,39 @@ class SiteMethod(Method):
             method=self,
             reason=problem.reason,
             data=data,
-            learned=learned,
-            records=search.records,
-            space=space,
-            bounds=bounds,
+            learned=found.learned,
+            records=found.search.records,
+            space=found.space,
+            bounds=found.bounds,
             converged=converged,
             seconds=problem.seconds,
             input_names=problem.input_names,
         )
-        return Fit(posterior.model, posterior, History.of(search.records), diagnostics)
+        return Fit(posterior.model, posterior, History.of(found.search.records), diagnostics)
+
+
+class Searched(NamedTuple):
+    """The end of a search, from which a result is made, or its surroundings are explored.
+
+    Attributes:
+        algorithm: made ready for the rows, its site updates until they stand still.
+        space: of hyper-parameters, at those that the search started from.
+        bounds: of the search.
+        rows: padded, on the device.
+        model: with the most probable hyper-parameters.
+        learned: the end of the search; None where there was nothing to learn.
+        converged: sites and posterior there.
+        search: with its records.
+    """
+
+    algorithm: SiteInference
+    space: ParameterSpace
+    bounds: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]
+    rows: Data
+    model: LatentGP
+    learned: Learned | None
+    converged: Converged
+    search: Search
 
 
 def start_of_search(

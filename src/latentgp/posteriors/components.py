@@ -28,6 +28,7 @@ from latentgp.representations.latent_axis import latent_diagonals, latent_grams,
 from latentgp.typing import Array
 
 _FEW = 16  # components, of which each has its own quadrature
+_FEW_STACKED = 32  # the same, where one program is run for all
 _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
 
@@ -255,6 +256,99 @@ class Mixture(Components):
     def prepared(self) -> "Mixture":
         parts = [part.prepared() for part in self.parts]
         return Mixture(parts, np.exp(self.log_weights))
+
+
+class Gaussians(Components):
+    """Weighted Gaussian posteriors of one kind, stacked: each has hyper-parameters of its own.
+
+    Unlike a `Mixture` of as many it is one program, whatever their number.
+
+    Attributes:
+        models: the model of every component, its leaves with K first.
+        latents: the Gaussian posteriors of g = f - prior mean, stacked too.
+        log_weights: their exponentials sum to one, shape (K,).
+    """
+
+    models: LatentGP
+    latents: LatentPosterior
+    log_weights: Float[Array, "K"]
+
+    @classmethod
+    def of(
+        cls, models: Sequence[LatentGP], latents: Sequence[LatentPosterior], weights: Any
+    ) -> "Gaussians":
+        """Stack posteriors; weights, shape (K,), are divided by their sum."""
+        weights = np.asarray(weights, np.float64)
+
+        def stacked(parts: Sequence[Any]) -> Any:
+            return jax.tree.map(lambda *leaves: np.stack([np.asarray(a) for a in leaves]), *parts)
+
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(weights / weights.sum())
+        return cls(stacked(models), stacked(latents), log_weights)
+
+    @property
+    def size(self) -> int:
+        return len(self.log_weights)
+
+    @property
+    def model(self) -> LatentGP:
+        heaviest = int(np.argmax(self.log_weights))
+        return jax.tree.map(lambda a: a[heaviest], self.models)
+
+    @property
+    def law(self) -> Law:
+        few = self.size <= _FEW_STACKED
+        return Law(self.models.likelihood, self.log_weights, own=True, by_quadrature=few)
+
+    @property
+    def inputs(self) -> int:
+        return self._first.centres.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return max(self.size * self.models.likelihood.latent_size, len(self._first.centres))
+
+    @property
+    def _first(self) -> LatentPosterior:
+        return jax.tree.map(lambda a: a[0], self.latents)
+
+    def marginals(
+        self, X: Float[Array, "N D"]
+    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+        def one(part: tuple[LatentGP, LatentPosterior]) -> tuple[Array, Array]:
+            model, latent = part
+            mean, variance = latent.marginals(X)
+            return mean + model.mean(X), variance
+
+        means, variances = jax.lax.map(one, (self.models, self.latents))
+        return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
+
+    def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
+        def one(part: tuple[LatentGP, LatentPosterior]) -> Array:
+            return part[1].mean(X) + part[0].mean(X)
+
+        return jnp.moveaxis(jax.lax.map(one, (self.models, self.latents)), 0, 1)
+
+    def joint(
+        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
+    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
+        key_pick, key_f = jax.random.split(key)
+        picked = self.pick(key_pick, number)
+        draws = np.zeros((number, len(X), self.models.likelihood.latent_size))
+        places, counts = np.unique(picked, return_counts=True)
+        most = 1 << int(counts.max() - 1).bit_length()  # one program for all
+        for place in places:
+            model, latent = jax.tree.map(lambda a, k=place: a[k], (self.models, self.latents))
+            own = np.flatnonzero(picked == place)
+            key = jax.random.fold_in(key_f, place)
+            draws[own] = _joint_of_gaussian(model, latent, X, key, most)[: own.size]
+        return draws, picked
+
+    def shifted(self, centre: float) -> "Gaussians":
+        mean = constant_first(np.full(self.size, centre), self.models.likelihood.latent_size)
+        models = LatentGP(self.models.kernel, self.models.likelihood, mean)
+        return Gaussians(models, self.latents, self.log_weights)
 
 
 class Draws(Components):

@@ -150,7 +150,7 @@ def sampled_posterior(
     model, models, named = space.model, space.model, {}
     if space.size:
         model = space.to_model(jnp.asarray(flat.mean(axis=0)))
-        models = _stacked_models(space, flat)
+        models = stacked_models(space, flat)
         known = parameters(models)
         named = {path: np.asarray(known[path].value) for path in space.paths}
         named = {
@@ -174,7 +174,7 @@ def sampled_posterior(
 
 
 @jax.jit
-def _stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
+def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
     """The model of every draw, S first in every leaf."""
     return jax.vmap(space.to_model)(vectors)
 

@@ -186,6 +186,11 @@ class TableModel:
                 f"method={method!r} keeps something of every row, which a fit in batches cannot: "
                 "choose auto, collapsed, augmented or variational, or fit one file without batches"
             )
+        if settings.get("hyperparameters", "optimise") != "optimise":
+            raise InputError(
+                "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
+                "out, or fit one file without batches"
+            )
         Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)

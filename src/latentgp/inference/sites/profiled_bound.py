@@ -38,6 +38,7 @@ class Evaluation(NamedTuple):
         gradient: of `value` in the unconstrained vector, exact at the sites' optimum.
         sites: where the next evaluation starts.
         updates: how many site updates were made.
+        change: of the bound in the last update, relative.
     """
 
     value: Float[Array, ""]
@@ -45,6 +46,7 @@ class Evaluation(NamedTuple):
     gradient: Float[Array, "P"]
     sites: GaussianSites
     updates: Int[Array, ""]
+    change: Float[Array, ""]
 
 
 @Program
@@ -122,6 +124,7 @@ def _evaluate_ascended(
         gradient + in_prior,
         ascended.next_sites,
         ascended.updates,
+        ascended.change,
     )
 
 
@@ -225,7 +228,8 @@ def _evaluate_exact(
         return settled.bound + space.log_prior(vector), settled
 
     (value, settled), gradient = jax.value_and_grad(objective, has_aux=True)(vector)
-    return Evaluation(value, settled.bound, gradient, sites, settled.updates), settled
+    end = settled.updates, settled.change
+    return Evaluation(value, settled.bound, gradient, sites, *end), settled
 
 
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:

@@ -1,0 +1,132 @@
+"""The posterior with hyper-parameters integrated over, and their marginals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.posteriors.components import Components
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.validation import checked_levels, interval_levels
+
+_NARROWER = 0.9  # Silverman's rule
+
+
+class HyperparameterMarginal(eqx.Module):
+    """Marginal posterior of one hyper-parameter on its own scale, from weighted draws.
+
+    Attributes:
+        values: draws in ascending order, shape (S,).
+        weights: of the draws, with a sum of one, shape (S,).
+        positive: whether its density is smoothed on the scale of its logarithm.
+        prior: its marginal before the data; None without a prior.
+
+    Example:
+        >>> import numpy as np
+        >>> draws = np.random.default_rng(0).gamma(4.0, size=20_000)
+        >>> marginal = HyperparameterMarginal.of(draws, positive=True)
+        >>> round(marginal.mean, 1), round(marginal.std, 1)
+        (4.0, 2.0)
+        >>> marginal.quantiles([0.5]).round(1)
+        array([3.7])
+    """
+
+    values: Float[np.ndarray, "S"]
+    weights: Float[np.ndarray, "S"]
+    positive: bool = eqx.field(static=True)
+    prior: "HyperparameterMarginal | None" = None
+
+    @classmethod
+    def of(
+        cls,
+        draws: Any,
+        weights: Any = None,
+        *,
+        positive: bool,
+        prior: "HyperparameterMarginal | None" = None,
+    ) -> "HyperparameterMarginal":
+        """Marginal of draws, shape (S,), of equal weight if none are given."""
+        draws = np.asarray(draws, np.float64)
+        weights = np.ones(len(draws)) if weights is None else np.asarray(weights, np.float64)
+        order = np.argsort(draws, kind="stable")
+        return cls(draws[order], weights[order] / weights.sum(), positive, prior)
+
+    @property
+    def mean(self) -> float:
+        """Posterior mean."""
+        return float(self.weights @ self.values)
+
+    @property
+    def std(self) -> float:
+        """Posterior standard deviation."""
+        return float(np.sqrt(self.weights @ (self.values - self.mean) ** 2))
+
+    def cdf(self, x: Any) -> Float[np.ndarray, "*K"]:
+        """Probability of a value of at most x."""
+        x = np.asarray(x, np.float64)
+        return np.asarray(np.interp(x, self.values, self._upto, left=0.0, right=1.0))
+
+    def quantiles(self, probabilities: Any) -> Float[np.ndarray, "K"]:
+        """Quantiles at K probabilities in (0, 1)."""
+        return np.interp(checked_levels(probabilities), self._upto, self.values)
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends of the central interval that holds the value with the given probability."""
+        lower, upper = self.quantiles(interval_levels(level))
+        return float(lower), float(upper)
+
+    def pdf(self, x: Any) -> Float[np.ndarray, "*K"]:
+        """Density at x, by a kernel estimate that keeps mean and variance (Jones 1991)."""
+        x = np.asarray(x, np.float64)
+        if not self.positive:
+            return np.asarray(self._smoothed(x, self.values))
+        inside = x > 0
+        place = np.where(inside, x, 1.0)
+        return np.where(inside, self._smoothed(np.log(place), np.log(self.values)) / place, 0.0)
+
+    @property
+    def _upto(self) -> Float[np.ndarray, "S"]:
+        return np.cumsum(self.weights) - 0.5 * self.weights
+
+    def _smoothed(self, x: Any, values: Float[np.ndarray, "S"]) -> Any:
+        x = np.asarray(x)
+        mean = self.weights @ values
+        spread = np.sqrt(self.weights @ (values - mean) ** 2)
+        if not spread:
+            return np.where(x == mean, np.inf, 0.0)
+        middle = np.interp([0.25, 0.75], self._upto, values)
+        usual = min(spread, (middle[1] - middle[0]) / 1.34) or spread
+        width = _NARROWER * usual * np.sum(self.weights**2) ** 0.2
+        centres = mean + (values - mean) * np.sqrt(1 - (width / spread) ** 2)
+        apart = (x.reshape(-1, 1) - centres) / width
+        density = np.exp(-0.5 * apart**2) @ self.weights / (width * np.sqrt(2 * np.pi))
+        return density.reshape(x.shape)
+
+
+class IntegratedPosterior(Posterior):
+    """Posterior whose components have hyper-parameters at several points, by their weights.
+
+    Attributes:
+        hyperparameter_marginals: of every hyper-parameter that was integrated over, by path; of an
+            array one for each entry, such as "kernel.lengthscale[0]".
+    """
+
+    hyperparameter_marginals: dict[str, HyperparameterMarginal]
+
+    def __init__(
+        self,
+        components: Components,
+        evidence: Evidence,
+        hyperparameter_marginals: dict[str, HyperparameterMarginal],
+    ):
+        super().__init__(components, evidence)
+        self.hyperparameter_marginals = hyperparameter_marginals
+
+    def shifted(self, centre: float) -> "IntegratedPosterior":
+        return IntegratedPosterior(
+            self.components.shifted(centre), self.log_evidence, self.hyperparameter_marginals
+        )
