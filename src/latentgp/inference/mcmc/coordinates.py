@@ -29,6 +29,7 @@ from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import Whitening
@@ -89,8 +90,7 @@ class Coordinates(eqx.Module):
         """Prior white coefficients v at coordinates."""
 
         def from_sites(features, slope, root, e):
-            deviation = jax.scipy.linalg.solve_triangular(root, e, lower=True, trans=1)
-            return features @ slope + deviation
+            return features @ slope + solve_lower(root, e, transposed=True)
 
         features = self.whitening.features
         return vmap_latents(from_sites, features, self.slope.T, self.root, eps)
@@ -170,10 +170,9 @@ def _condition(
 
     def condition(features, linear, precision):
         P = jnp.eye(len(features), dtype=features.dtype) + (features * precision) @ features.T
-        root = jnp.linalg.cholesky(P)
+        root = lower_cholesky(P)
         half = solve_lower(root, features @ linear)
-        white = jax.scipy.linalg.solve_triangular(root, half, lower=True, trans=1)
-        return white @ features, root
+        return solve_lower(root, half, transposed=True) @ features, root
 
     g, root = vmap_latents(condition, whitening.features, linear.T, precision.T)
     return g.T, root
@@ -197,8 +196,9 @@ def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array,
         def condition(K, linear, precision):
             root = jnp.sqrt(precision)
             B = jnp.eye(len(K), dtype=K.dtype) + root[:, None] * K * root
-            factor = jnp.linalg.cholesky(B), True
-            alpha = linear - root * jax.scipy.linalg.cho_solve(factor, root * (K @ linear))
+            lower = lower_cholesky(B)
+            half = solve_lower(lower, root * (K @ linear))
+            alpha = linear - root * solve_lower(lower, half, transposed=True)
             return K @ alpha, alpha
 
         g, slope = vmap_latents(condition, grams, linear.T, precision.T)

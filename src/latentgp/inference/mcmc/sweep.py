@@ -17,6 +17,7 @@ from latentgp.inference.mcmc.latents.base import LatentMove
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.typing import Array
 
 _LARGE = 100_000  # numbers of a matrix that no cache of a core holds
@@ -211,7 +212,7 @@ class SweepSampler(Sampler):
         mean = jnp.where(begun > 0, own.mean + share * off, vector)
         covariance = (1 - share) * own.covariance + share * (1 - share) * jnp.outer(off, off)
         ridge = 1e-8 * jnp.eye(len(vector), dtype=vector.dtype)
-        root = jnp.linalg.cholesky(covariance + ridge)
+        root = lower_cholesky(covariance + ridge)
         tuned = Adaptation(own.log_scale + jnp.stack(steps), mean, covariance, root, own.count + 1)
         warm = own.count < self.warmup
         return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.couplings.base import Coupling, Place
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array
 
@@ -32,8 +32,7 @@ class Centred(Coupling):
         upper = coordinates.whitening.features
 
         def white(upper, g):
-            solution = jax.scipy.linalg.solve_triangular(upper, g, lower=False, trans=1)
-            return solution, jnp.sum(jnp.log(jnp.diagonal(upper)))
+            return solve_lower(upper.T, g), jnp.sum(jnp.log(jnp.diagonal(upper)))
 
         g = (held - prior_mean(model, target.data)).T
         eps, log_determinants = vmap_latents(white, upper, g)
