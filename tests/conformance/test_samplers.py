@@ -78,7 +78,7 @@ class WithoutVolume(Sites):
     def density(self, target, vector, held, anchor, differentiable):
         value, there = super().density(target, vector, held, anchor, differentiable)
         roots = jnp.diagonal(there.coordinates.root, axis1=1, axis2=2)
-        return value + jnp.sum(jnp.log(roots)), there
+        return value - jnp.sum(jnp.log(roots)), there
 
 
 class Stretched(lgp.MCMC):

@@ -27,12 +27,14 @@ class Whitening(eqx.Module):
 
     Attributes:
         centres: where the coefficients belong, shape (M, D).
+        lower: L, shape (#Q, M, M).
         features: A, shape (#Q, M, N).
         residual: prior variance given the coefficients, shape (#Q, N).
         jitter: the largest that was added to K at the centres; units of f squared.
     """
 
     centres: Float[Array, "M D"]
+    lower: Float[Array, "#Q M M"]
     features: Float[Array, "#Q M N"]
     residual: Float[Array, "#Q N"]
     jitter: Float[Array, ""]
@@ -48,7 +50,7 @@ def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening
     """One coefficient a row: g = L v."""
     lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, X))
     residual = jnp.zeros((len(lower), len(X)), lower.dtype)
-    return Whitening(X, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
+    return Whitening(X, lower, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
 
 
 def whitening_from(
@@ -59,4 +61,4 @@ def whitening_from(
     features = vmap_latents(solve_lower, lower, latent_grams(kernel, centres, X))
     explained = vmap_latents(lambda features: sum_over_first(features**2), features)
     residual = jnp.maximum(latent_diagonals(kernel, X) - explained, 0.0)
-    return Whitening(centres, features, residual, jnp.max(jitter))
+    return Whitening(centres, lower, features, residual, jnp.max(jitter))

@@ -1,11 +1,14 @@
 """Standard normal coordinates of the latent functions, by Gaussian sites.
 
-Prior white coefficients v ~ N(0, I) give f = m + A'v. Sites exp(b'g - g'Wg / 2) of g = f - m make
-of it a Gaussian with precision P = I + A W A' = C C', and coordinates eps:
+Prior white coefficients v ~ N(0, I) give u = L v at the centres and f = m + A'v at the rows. Sites
+exp(b'g - g'Wg / 2) of g = f - m make of v a Gaussian of precision P = I + A W A' = C C', and
+coordinates eps:
 
-    v = v_hat + C^-T eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' C^-T.
+    v = v_hat + L^-1 R eps,  v_hat = P^-1 A b,   f = f_hat + F eps,  F = A' L^-1 R,
 
-With alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
+with R the lower factor of L P^-1 L', the covariance of u. (C^-T in place of L^-1 R has the same
+covariance but turns with the hyper-parameters where the data tell much; R does not.) With
+alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
 
     log p(y, v) |dv / deps| = E - |eps|^2 / 2 + r(eps),
     E = log p(y | f_hat) - alpha'(f_hat - m) / 2 - log |C|,
@@ -49,7 +52,7 @@ class Coordinates(eqx.Module):
         whitening: A, and the variance that the coefficients leave open.
         centre: f_hat, shape (N, Q).
         factor: F, shape (Q, N, M).
-        root: C, shape (Q, M, M).
+        root: R, shape (Q, M, M).
         slope: alpha, shape (N, Q).
         precision: W, shape (N, Q).
         log_evidence: E, in nats.
@@ -89,20 +92,20 @@ class Coordinates(eqx.Module):
     def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
         """Prior white coefficients v at coordinates."""
 
-        def from_sites(features, slope, root, e):
-            return features @ slope + solve_lower(root, e, transposed=True)
+        def from_sites(features, lower, slope, root, e):
+            return features @ slope + solve_lower(lower, root @ e)
 
-        features = self.whitening.features
-        return vmap_latents(from_sites, features, self.slope.T, self.root, eps)
+        known = self.whitening.features, self.whitening.lower
+        return vmap_latents(from_sites, *known, self.slope.T, self.root, eps)
 
     def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
         """Coordinates of prior white coefficients."""
 
-        def to_sites(features, slope, root, v):
-            return root.T @ (v - features @ slope)
+        def to_sites(features, lower, slope, root, v):
+            return solve_lower(root, lower @ (v - features @ slope))
 
-        features = self.whitening.features
-        return vmap_latents(to_sites, features, self.slope.T, self.root, white)
+        known = self.whitening.features, self.whitening.lower
+        return vmap_latents(to_sites, *known, self.slope.T, self.root, white)
 
 
 def coordinates_at(
@@ -150,15 +153,21 @@ def coordinates_of_sites(
     decrement: Float[Array, ""] | float = 0.0,
 ) -> Coordinates:
     """Coordinates by given sites, functions of g."""
-    g, root = _condition(whitening, linear, precision)
+    g, precision_root = _condition(whitening, linear, precision)
     slope = linear - precision * g
-    factor = vmap_latents(
-        lambda root, features: solve_lower(root, features).T, root, whitening.features
-    )
+
+    def factors(lower, features, precision_root):
+        half = solve_lower(precision_root, lower.T)
+        root = lower_cholesky(half.T @ half)
+        if target.representation.one_coefficient_a_row:  # A' = L
+            return root, root
+        return root, features.T @ solve_lower(lower, root)
+
+    root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
     zero = jnp.zeros((), g.dtype)
     centre = prior_mean(model, target.data) + g
     found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero + decrement)
-    log_root = jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)))
+    log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
     value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
     return eqx.tree_at(lambda c: c.log_evidence, found, value)
 

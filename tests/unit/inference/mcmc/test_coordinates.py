@@ -31,7 +31,12 @@ def target_of(name, inducing=False):
 def log_density(target, vector, coordinates, eps):
     """Log density of coordinates from that of the white coefficients and the Jacobian."""
     white = coordinates.white(eps)
-    jacobian = -jnp.sum(jnp.log(jnp.diagonal(coordinates.root, axis1=1, axis2=2)))
+    diagonals = (
+        jnp.diagonal(factor, axis1=1, axis2=2)
+        for factor in (coordinates.root, coordinates.whitening.lower)
+    )
+    volume, prior_volume = (jnp.sum(jnp.log(d), axis=1) for d in diagonals)
+    jacobian = jnp.sum(volume - prior_volume)
     return target(Position(vector, white)) + jacobian
 
 
