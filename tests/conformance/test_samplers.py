@@ -23,6 +23,10 @@ SAMPLERS = {
     "sites, crank-nicolson, slice": lgp.MCMC(
         latents="crank-nicolson", hyperparameters="slice", warmup=400
     ),
+    "pseudo-marginal": lgp.MCMC(coupling="pseudo-marginal", samples=3, warmup=400),
+    "pseudo-marginal, correlated": lgp.MCMC(
+        coupling="pseudo-marginal", samples=2, correlation=0.9, warmup=400
+    ),
     "whitened": lgp.MCMC(
         latents="elliptical-slice", coupling="whitened", warmup=400, draws=1500, repeats=5
     ),

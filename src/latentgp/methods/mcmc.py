@@ -8,6 +8,7 @@ from latentgp.errors import InputError
 from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
 from latentgp.inference.mcmc.couplings.base import Coupling
 from latentgp.inference.mcmc.couplings.centred import Centred
+from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.inference.mcmc.couplings.surrogate import Surrogate
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
@@ -41,6 +42,7 @@ HYPERPARAMETERS: dict[str, HyperMove] = {
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "sites": (Sites(),),
+    "pseudo-marginal": (PseudoMarginal(),),
     "whitened": (Whitened(),),
     "centred": (Centred(),),
     "interwoven": (Centred(), Whitened()),
@@ -56,21 +58,24 @@ class MCMC(SamplingMethod):
     The couplings: "sites" holds standard normal coordinates of Laplace's approximation, in which
     the posterior is nearly N(0, I) whatever the hyper-parameters are; "whitened" those of the prior
     (ancillary augmentation), "centred" f itself (sufficient), "interwoven" one after the other
-    (Yu & Meng 2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010). All are
-    exact. With `Inducing` the target is the free-form variational posterior of the inducing
-    variables.
+    (Yu & Meng 2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010).
+    "pseudo-marginal" holds nothing: it integrates the latent functions out by importance sampling
+    (Filippone & Girolami 2014). All are exact. With `Inducing` the target is the free-form
+    variational posterior of the inducing variables.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
         latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
             "elliptical-slice", "random-walk" or "hmc".
         hyperparameters: "random-walk", "slice" or "hmc".
-        coupling: "sites", "whitened", "centred", "interwoven" or "surrogate".
+        coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep.
+        samples: of the pseudo-marginal estimate.
+        correlation: of its draws from step to step, in [0, 1).
 
     Raises:
         InputError: settings outside their range.
@@ -94,6 +99,8 @@ class MCMC(SamplingMethod):
     warmup: int = eqx.field(static=True, default=1000)
     thin: int = eqx.field(static=True, default=1)
     repeats: int = eqx.field(static=True, default=3)
+    samples: int = eqx.field(static=True, default=8)
+    correlation: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self) -> None:
         for name, known in (
@@ -107,6 +114,16 @@ class MCMC(SamplingMethod):
                 )
         if self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
+        if self.samples < 1 or not 0 <= self.correlation < 1:
+            raise InputError(
+                "MCMC needs samples of at least 1 and a correlation in [0, 1), got "
+                f"{self.samples} and {self.correlation}."
+            )
+        if self.coupling == "pseudo-marginal" and self.hyperparameters != "random-walk":
+            raise InputError(
+                'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, '
+                'which takes hyperparameters="random-walk"; use coupling="sites" for others.'
+            )
         if self.coupling in ("centred", "interwoven") and not (
             self.representation.one_coefficient_a_row
         ):
@@ -124,7 +141,7 @@ class MCMC(SamplingMethod):
             )
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
-            or self.coupling in ("sites", "surrogate")
+            or self.coupling in ("sites", "surrogate", "pseudo-marginal")
             or self.hyperparameters == "hmc"
         )
         if needs_gradient and not likelihood.is_continuous:
@@ -134,9 +151,12 @@ class MCMC(SamplingMethod):
             )
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
+        couplings = COUPLINGS[self.coupling]
+        if self.coupling == "pseudo-marginal":
+            couplings = (PseudoMarginal(self.samples, self.correlation),)
         return SweepSampler.of(
             target,
-            couplings=COUPLINGS[self.coupling],
+            couplings=couplings,
             latents=LATENTS[self.latents],
             hyperparameters=HYPERPARAMETERS[self.hyperparameters],
             repeats=self.repeats,

@@ -16,6 +16,12 @@ KEY = jax.random.key(0)
         ({"hyperparameters": "newton"}, "MCMC.hyperparameters must be one of random-walk"),
         ({"coupling": "loose"}, "MCMC.coupling must be one of sites"),
         ({"repeats": 0}, "MCMC.repeats must be at least 1"),
+        ({"samples": 0}, "samples of at least 1"),
+        ({"correlation": 1.0}, "a correlation in"),
+        (
+            {"coupling": "pseudo-marginal", "hyperparameters": "slice"},
+            'takes hyperparameters="random-walk"',
+        ),
         ({"coupling": "centred", "representation": lgp.Inducing(5)}, "inducing points do not have"),
         ({"coupling": "interwoven", "representation": lgp.Inducing(5)}, "holds f at the rows"),
     ],

@@ -101,7 +101,8 @@ class SweepSampler(Sampler):
             jnp.zeros((), jnp.int32),
         )
         coordinates = self._coordinates(start.vector)
-        return SweepState(self._kept(Place(start.vector, start.white, coordinates)), own)
+        others = self.couplings[-1].others(start.white, jax.random.fold_in(key, 1))
+        return SweepState(self._kept(Place(start.vector, start.white, coordinates, others)), own)
 
     def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
         at, own = self._place(state), state.adaptation
@@ -137,7 +138,8 @@ class SweepSampler(Sampler):
     def moved(self, state: SweepState, position: Position) -> SweepState:
         coordinates = self._coordinates(position.vector)
         eps = coordinates.of_white(position.white)
-        return SweepState(self._kept(Place(position.vector, eps, coordinates)), state.adaptation)
+        at = Place(position.vector, eps, coordinates, state.at.others)
+        return SweepState(self._kept(at), state.adaptation)
 
     def _coordinates(self, vector: Float[Array, "P"]) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector, self.anchor)
@@ -160,7 +162,7 @@ class SweepSampler(Sampler):
         key: Key[Array, ""],
     ) -> tuple[Place, tuple[Array, Array]]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
-        key_held, key_move = jax.random.split(jax.random.fold_in(key, number))
+        key_held, key_move, key_select = jax.random.split(jax.random.fold_in(key, number), 3)
         held = coupling.held(self.target, at, key_held)
         differentiates = self.hyperparameters.differentiates
 
@@ -173,7 +175,8 @@ class SweepSampler(Sampler):
         if coupling.whitened != last.whitened:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)
-            place = Place(place.vector, coordinates.of_white(white), coordinates)
+            place = Place(place.vector, coordinates.of_white(white), coordinates, place.others)
+        place = coupling.selected(self.target, place, key_select)
         return place, (moved.acceptance, moved.evaluations)
 
     def _move_latents(

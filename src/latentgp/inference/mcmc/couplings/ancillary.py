@@ -19,14 +19,14 @@ class Sites(Coupling):
 
     whitened: ClassVar[bool] = False
 
-    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "Q M"]:
-        return at.eps
+    def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+        return at
 
     def here(
         self,
         target: WhiteTarget,
         at: Place,
-        held: Float[Array, "Q M"],
+        held: Place,
         anchor: Float[Array, "N Q"],
         differentiable: bool,
     ) -> tuple[Float[Array, ""], Place]:
@@ -36,11 +36,16 @@ class Sites(Coupling):
         self,
         target: WhiteTarget,
         vector: Float[Array, "P"],
-        held: Float[Array, "Q M"],
+        held: Place,
         anchor: Float[Array, "N Q"],
         differentiable: bool,
     ) -> tuple[Float[Array, ""], Place]:
-        there = Place(vector, held, self.coordinates(target, vector, anchor, differentiable))
+        there = Place(
+            vector,
+            held.eps,
+            self.coordinates(target, vector, anchor, differentiable),
+            held.others,
+        )
         return log_joint(target, there), there
 
 

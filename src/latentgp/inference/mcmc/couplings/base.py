@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at
 from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.models import LatentGP
 from latentgp.typing import Array
 
 
@@ -21,11 +24,14 @@ class Place(NamedTuple):
         vector: unconstrained hyper-parameters, shape (P,).
         eps: standard normal coordinates of the latent functions, shape (Q, M).
         coordinates: what they mean under these hyper-parameters.
+        others: further coordinates whose likelihoods are averaged with that of `eps`, shape
+            (K - 1, Q, M); none but in pseudo-marginal schemes.
     """
 
     vector: Float[Array, "P"]
     eps: Float[Array, "Q M"]
     coordinates: Coordinates
+    others: Float[Array, "K Q M"]
 
 
 class Coupling(eqx.Module):
@@ -37,6 +43,14 @@ class Coupling(eqx.Module):
     """
 
     whitened: ClassVar[bool] = True
+
+    def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "K Q M"]:
+        """Further coordinates that a chain starts with."""
+        return no_others(eps)
+
+    def selected(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Place:
+        """The place with a draw of f given hyper-parameters as its coordinates."""
+        return at
 
     @abstractmethod
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Any:
@@ -77,9 +91,28 @@ class Coupling(eqx.Module):
         return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
 
 
+def no_others(eps: Float[Array, "Q M"]) -> Float[Array, "0 Q M"]:
+    """No further coordinates."""
+    return jnp.zeros((0, *eps.shape), eps.dtype)
+
+
 def log_joint(target: WhiteTarget, at: Place) -> Float[Array, ""]:
-    """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats."""
+    """Log density of hyper-parameters and coordinates, with respect to N(eps | 0, I), in nats.
+
+    With further coordinates the average of their densities.
+    """
     model = target.space.to_model(at.vector)
-    residual = at.coordinates.residual(target, model, at.eps)
+    residual = jax.scipy.special.logsumexp(residuals(target, model, at)) - math.log(
+        1 + len(at.others)
+    )
     value = target.space.log_prior(at.vector) + at.coordinates.log_evidence + residual
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+
+def residuals(target: WhiteTarget, model: LatentGP, at: Place) -> Float[Array, "K"]:
+    """Log densities of all coordinates relative to the standard normal, in nats; `eps` first."""
+    own = at.coordinates.residual(target, model, at.eps)[None]
+    if not len(at.others):
+        return own
+    more = jax.vmap(lambda eps: at.coordinates.residual(target, model, eps))(at.others)
+    return jnp.concatenate([own, more])

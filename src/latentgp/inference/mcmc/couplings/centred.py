@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.couplings.base import Coupling, Place
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, no_others
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.numerics.triangular import solve_lower
@@ -39,4 +39,4 @@ class Centred(Coupling):
         value = target.space.log_prior(vector) + coordinates.log_likelihood(target, model, held)
         value = value - 0.5 * jnp.sum(eps**2) - jnp.sum(log_determinants * jnp.ones(len(eps)))
         value = jnp.where(jnp.isnan(value), -jnp.inf, value)
-        return value, Place(vector, eps, coordinates)
+        return value, Place(vector, eps, coordinates, no_others(eps))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_of_sites, sites_at
-from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, no_others
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.typing import Array
@@ -44,8 +44,8 @@ class Surrogate(Coupling):
         own = self._given(target, vector, white, surrogate)
         f = own.centre + own.shift(eta)
         noise = own.precision * (surrogate - f) ** 2 - jnp.log(own.precision)
-        value = log_joint(target, Place(vector, eta, own)) - 0.5 * jnp.sum(noise)
-        return value, Place(vector, white.of_white(own.white(eta)), white)
+        value = log_joint(target, Place(vector, eta, own, no_others(eta))) - 0.5 * jnp.sum(noise)
+        return value, Place(vector, white.of_white(own.white(eta)), white, no_others(eta))
 
     def _precision(
         self, target: WhiteTarget, vector: Float[Array, "P"], white: Coordinates
