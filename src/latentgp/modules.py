@@ -38,7 +38,8 @@ class Module(eqx.Module):
     def __repr__(self) -> str:
         arguments: list[str] = []
         positional = True
-        for field in dataclasses.fields(self):
+        # As a call is written: what has to be named comes last.
+        for field in sorted(dataclasses.fields(self), key=lambda field: field.kw_only is True):
             value = getattr(self, field.name, None)
             if _goes_without_saying(value, field):
                 positional = False

@@ -25,7 +25,10 @@ def compiled_with(monkeypatch):
         return jit(traced, **settings)
 
     monkeypatch.setattr(jax, "jit", spy)
-    return seen
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield seen
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 def twice(x):
@@ -38,6 +41,12 @@ def test_few_rows_are_compiled_by_the_quicker_code_generator(compiled_with):
     for rows in (few, many, few):
         np.testing.assert_array_equal(program(rows), 2 * rows)
     assert compiled_with == [programs.QUICK_TO_COMPILE, None]
+
+
+def test_whoever_asks_for_the_least_optimisation_gets_it(compiled_with):
+    jax.config.update("jax_disable_most_optimizations", True)
+    np.testing.assert_array_equal(Program(twice)(np.ones(3)), 2 * np.ones(3))
+    assert compiled_with == [None]
 
 
 def test_a_program_inside_another_one_takes_its_options():

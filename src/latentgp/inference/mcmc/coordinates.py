@@ -42,7 +42,7 @@ Coupling = Literal["sites", "whitened"]
 
 _MOST_STEPS = 40
 _DECREMENT = 1e-7  # nats that another Newton step would gain
-_SHARES = (1.0, 0.5, 0.2, 0.05, 0.01)  # of a Newton step
+_SHARES = (1.0, 0.5, 0.2, 0.05, 0.01, 0.001, 0.0)  # of a Newton step
 
 
 class Coordinates(eqx.Module):
@@ -272,6 +272,9 @@ def _mode(
         return *moved, decrement, count + 1
 
     g, slope, _ = newton(anchor)
+    # The anchor is the mode for other hyper-parameters: it may lead further off than the prior.
+    leads = height(g, slope) > height(jnp.zeros_like(g), jnp.zeros_like(g))
+    g, slope = jnp.where(leads, g, 0.0), jnp.where(leads, slope, 0.0)
     start = g, slope, jnp.array(jnp.inf, g.dtype), 0
     g, _, decrement, _ = jax.lax.while_loop(
         lambda carry: (jnp.abs(carry[2]) > _DECREMENT) & (carry[3] < _MOST_STEPS), step, start

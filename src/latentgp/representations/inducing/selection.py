@@ -53,7 +53,7 @@ def select_points(
     if earlier is not None:
         X = np.concatenate([earlier, X])
         weights = None if weights is None else np.append(np.ones(len(earlier)), weights)
-    scaled = (X - centre) / spread
+    scaled = np.round((X - centre) / spread, 9)  # units must not decide between candidates
     distinct = _distinct(X)
     if selection == "oips":
         return _novel(kernel, X, number, earlier, resemblance)
