@@ -341,7 +341,9 @@ class TestAgreesWithNUTS:
         rows = data.to_device()
         target = WhiteTarget.of(space, lgp.Dense(), rows)
         plain, augmented = (
-            NUTSSampler(target, copies, 1, 0.8).log_density
+            NUTSSampler.of(
+                target, copies, warmup=1, target_acceptance=0.8, coupling="whitened"
+            ).log_density
             for copies in (None, copies_of(rows_of(data)))
         )
         white, line = jnp.array([[0.4, -1.1]]), jnp.linspace(-25, 25, 1001)

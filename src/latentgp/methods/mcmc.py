@@ -11,6 +11,7 @@ from latentgp.inference.mcmc.couplings.centred import Centred
 from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.inference.mcmc.couplings.surrogate import Surrogate
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove
+from latentgp.inference.mcmc.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
@@ -37,6 +38,7 @@ LATENTS: dict[str, LatentMove] = {
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
     "random-walk": HyperRandomWalk(),
+    "crank-nicolson": HyperCrankNicolson(),
     "slice": HyperSlice(),
     "hmc": HyperHamiltonian(),
 }
@@ -67,7 +69,7 @@ class MCMC(SamplingMethod):
         representation: `Dense()` or `Inducing(...)`.
         latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
             "elliptical-slice", "random-walk" or "hmc".
-        hyperparameters: "random-walk", "slice" or "hmc".
+        hyperparameters: "random-walk", "crank-nicolson", "slice" or "hmc".
         coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.

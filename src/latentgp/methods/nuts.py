@@ -22,7 +22,12 @@ from latentgp.sites.copies import copies_of
 
 
 class NUTS(SamplingMethod):
-    """The no-U-turn sampler (Hoffman & Gelman 2014) on white coefficients: any smooth likelihood.
+    """The no-U-turn sampler (Hoffman & Gelman 2014), jointly of hyper-parameters and latents.
+
+    Any smooth likelihood. The latent functions move in coordinates in which they are nearly N(0, I)
+    under the posterior whatever the hyper-parameters are ("sites": the mean and factor of Laplace's
+    approximation, which trajectories follow through the implicit derivative), or under the prior
+    ("whitened": cheaper a step, many more steps).
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables,
     exp(E log p(y | f)) p(v) (Hensman et al. 2015, eq. 7): no Gaussian is fitted to it.
@@ -36,6 +41,7 @@ class NUTS(SamplingMethod):
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).
         representation: `Dense()` or `Inducing(...)`.
+        coupling: "sites" or "whitened".
 
     Raises:
         InputError: settings outside their range.
@@ -48,6 +54,7 @@ class NUTS(SamplingMethod):
     augmented: bool = eqx.field(static=True, default=False)
     target_acceptance: float = eqx.field(static=True, default=0.8)
     representation: Representation = Dense()
+    coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
         if not 0 < self.target_acceptance < 1:
@@ -56,6 +63,15 @@ class NUTS(SamplingMethod):
             )
         if self.warmup < 1:
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
+        if self.coupling not in ("sites", "whitened"):
+            raise InputError(
+                f'NUTS.coupling must be "sites" or "whitened", got {self.coupling!r}; MCMC has more.'
+            )
+        if self.augmented and self.coupling == "sites":
+            raise InputError(
+                "NUTS(augmented=True) works with white coefficients; leave the coupling "
+                '"whitened".'
+            )
         if self.augmented and not self.representation.one_coefficient_a_row:
             raise InputError(
                 "NUTS(augmented=True) works with one coefficient a row; leave the representation "
@@ -84,7 +100,13 @@ class NUTS(SamplingMethod):
 
     def sampler(self, target: WhiteTarget) -> NUTSSampler:
         copies = copies_of(rows_of(target.data)) if self.augmented else None
-        return NUTSSampler(target, copies, self.warmup, self.target_acceptance)
+        return NUTSSampler.of(
+            target,
+            copies,
+            warmup=self.warmup,
+            target_acceptance=self.target_acceptance,
+            coupling="sites" if self.coupling == "sites" else "whitened",
+        )
 
     def starting_method(self) -> SiteMethod:
         return VariationalInference(self.representation)

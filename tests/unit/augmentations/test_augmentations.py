@@ -175,8 +175,8 @@ def test_a_setting_is_bound_to_rows_and_stays_as_it_was():
     assert (setting.rows, repr(setting)) == (None, "WithSetting(factor=0.5)")
     assert augmented.rows is rows
     assert repr(augmented) == (
-        "WithSetting(likelihood=LogisticSoftmax(classes=2), "
-        "rows=Rows(y=[0.0, 1.0], weights=None, side={}), factor=0.5)"
+        "WithSetting(factor=0.5, likelihood=LogisticSoftmax(classes=2), "
+        "rows=Rows(y=[0.0, 1.0], weights=None, side={}))"
     )
     again = augmented.bind(lgp.LogisticSoftmax(3), rows._replace(y=rows.y[:1]))
     assert (again.likelihood, again.rows.y.size, again.factor) == (lgp.LogisticSoftmax(3), 1, 0.5)

@@ -1,10 +1,11 @@
-"""The no-U-turn sampler on white coefficients, with auxiliary variables if asked for.
+"""The no-U-turn sampler of hyper-parameters and latent functions, in coordinates of these.
 
 BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step size and masses.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -13,8 +14,11 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key, Shaped
 
 from latentgp.augmentations import Automatic
+from latentgp.inference.mcmc.coordinates import Coordinates, Coupling, coordinates_at
+from latentgp.inference.mcmc.couplings.base import Place, log_joint, no_others
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.sites.copies import Copies
 from latentgp.typing import Array
 
@@ -24,12 +28,12 @@ class NUTSPosition(NamedTuple):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
-        white: white coefficients, shape (Q, M).
+        eps: coordinates of the latent functions, shape (Q, M); white ones are the prior's.
         log_auxiliary: logs of the auxiliary variables, shape (R,); R = 0 without augmentation.
     """
 
     vector: Float[Array, "P"]
-    white: Float[Array, "Q M"]
+    eps: Float[Array, "Q M"]
     log_auxiliary: Float[Array, "R"]
 
 
@@ -49,6 +53,9 @@ class NUTSSampler(Sampler):
             are sampled too; else None.
         warmup: steps that adapt step size and masses.
         target_acceptance: that the step size is adapted to.
+        coupling: the coordinates of the latent functions.
+        anchor: where Newton's method starts, f at the rows.
+        fixed: the coordinates where hyper-parameters are held; else None.
     """
 
     adapts_in_init: ClassVar[bool] = True
@@ -57,6 +64,20 @@ class NUTSSampler(Sampler):
     copies: Copies | None
     warmup: int = eqx.field(static=True)
     target_acceptance: float = eqx.field(static=True)
+    coupling: Coupling = eqx.field(static=True)
+    anchor: Float[Array, "N Q"]
+    fixed: Coordinates | None
+
+    @classmethod
+    def of(cls, target: WhiteTarget, copies: Copies | None, **settings: Any) -> "NUTSSampler":
+        """With the mode under the space's model as the anchor."""
+        start = prior_mean(target.space.model, target.data)
+        sampler = cls(target, copies, anchor=start, fixed=None, **settings)
+        if sampler.coupling == "whitened":
+            return sampler
+        coordinates = _coordinates_at_centre(sampler)
+        fixed = None if target.space.size else coordinates
+        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed)
 
     def init(self, key: Key[Array, ""]) -> NUTSState:
         import blackjax
@@ -98,19 +119,39 @@ class NUTSSampler(Sampler):
         }
 
     def position(self, state: NUTSState) -> Position:
-        return Position(state.hmc.position.vector, state.hmc.position.white)
+        vector, eps, _ = state.hmc.position
+        if self.coupling == "whitened":
+            return Position(vector, eps)
+        return Position(vector, self.coordinates(vector).white(eps))
 
     def moved(self, state: NUTSState, position: Position) -> NUTSState:
         import blackjax
 
         auxiliary = state.hmc.position.log_auxiliary
-        there = NUTSPosition(position.vector, position.white, auxiliary)
+        eps = position.white
+        if self.coupling == "sites":
+            eps = self.coordinates(position.vector).of_white(eps)
+        there = NUTSPosition(position.vector, eps, auxiliary)
         hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
         return NUTSState(hmc, state.settings)
 
+    def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
+        """The coordinates of the latent functions under hyper-parameters."""
+        if self.fixed is not None:
+            return self.fixed
+        model = self.target.space.to_model(vector)
+        return coordinates_at(
+            self.target, model, self.coupling, self.anchor, differentiable=differentiable
+        )
+
     def log_density(self, position: NUTSPosition) -> Float[Array, ""]:
-        """Log density of coefficients, hyper-parameters and auxiliary variables."""
-        at = Position(position.vector, position.white)
+        """Log density of coordinates, hyper-parameters and auxiliary variables."""
+        vector, eps, _ = position
+        if self.coupling == "sites":
+            coordinates = self.coordinates(vector, differentiable=True)
+            place = Place(vector, eps, coordinates, no_others(eps))
+            return log_joint(self.target, place) - 0.5 * jnp.sum(eps**2)
+        at = Position(vector, eps)
         total = self.target(at)
         if self.copies is None:
             return total
@@ -121,3 +162,8 @@ class NUTSSampler(Sampler):
         law = augmented.law(self.copies.spread(f))
         log_w = position.log_auxiliary
         return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)
+
+
+@jax.jit
+def _coordinates_at_centre(sampler: NUTSSampler) -> Coordinates:
+    return sampler.coordinates(sampler.target.centre)

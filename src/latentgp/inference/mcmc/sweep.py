@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
-from latentgp.inference.mcmc.hyperparameters.base import HyperMove
+from latentgp.inference.mcmc.hyperparameters.base import HyperMove, Seen
 from latentgp.inference.mcmc.latents.base import LatentMove
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
@@ -170,7 +170,7 @@ class SweepSampler(Sampler):
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.step(density, at.vector, here, own.root, scale, key_move)
+        moved = self.hyperparameters.step(density, at.vector, here, Seen(own.mean, own.root), scale, key_move)
         place, last = moved.worked_out, self.couplings[-1]
         if coupling.whitened != last.whitened:
             white = place.coordinates.white(place.eps)

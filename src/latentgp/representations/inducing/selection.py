@@ -21,6 +21,7 @@ Selection = Literal["k-means++", "greedy-variance", "k-dpp", "grid", "oips"]
 _MAXIMAL_CANDIDATES = 10_000
 _KMEANS_ITERATIONS = 10
 _MOST_CODES = 30
+_TIE = 1e-6  # standard deviations, that decide between values as near as each other
 _SWAPS_A_POINT = 20
 
 
@@ -53,7 +54,6 @@ def select_points(
     if earlier is not None:
         X = np.concatenate([earlier, X])
         weights = None if weights is None else np.append(np.ones(len(earlier)), weights)
-    scaled = np.round((X - centre) / spread, 9)  # units must not decide between candidates
     distinct = _distinct(X)
     if selection == "oips":
         return _novel(kernel, X, number, earlier, resemblance)
@@ -72,8 +72,8 @@ def select_points(
         seed = int(np.random.SeedSequence(bits).generate_state(1)[0])
         settings: Any = {"n_init": 1, "max_iter": _KMEANS_ITERATIONS, "random_state": seed}
         clusters: Any = KMeans(number, **settings)
-        clusters.fit(scaled, sample_weight=weights)
-        return _with_known_codes(clusters.cluster_centers_, scaled) * spread + centre
+        clusters.fit((X - centre) / spread, sample_weight=weights)
+        return _with_known_codes(clusters.cluster_centers_, X, centre, spread)
     raise InputError(
         f"selection must be one of {', '.join(get_args(Selection))}, got {selection!r}."
     )
@@ -191,19 +191,24 @@ def _swapped(
 
 
 def _with_known_codes(
-    centres: Float[np.ndarray, "M D"], rows: Float[np.ndarray, "N D"]
+    scaled: Float[np.ndarray, "M D"],
+    X: Float[np.ndarray, "N D"],
+    centre: Float[np.ndarray, "D"],
+    spread: Float[np.ndarray, "D"],
 ) -> Float[np.ndarray, "M D"]:
-    """Centres whose columns of few distinct values hold values that occur.
+    """Points in the units of X whose columns of few distinct values hold values that occur.
 
-    A kernel that compares codes sees nothing in the mean of two of them.
+    A kernel that compares codes sees nothing in the mean of two of them. Of two values as near as
+    each other the one nearer to the centre is taken, not the one that rounding prefers.
     """
-    centres = centres.copy()
-    for column in range(rows.shape[1]):
-        codes = np.unique(rows[:, column])
+    points = scaled * spread + centre
+    for column in range(X.shape[1]):
+        codes = np.unique(X[:, column])
         if len(codes) <= _MOST_CODES:
-            nearest = np.abs(centres[:, column, None] - codes).argmin(axis=1)
-            centres[:, column] = codes[nearest]
-    return centres
+            known = (codes - centre[column]) / spread[column]
+            off = np.abs(scaled[:, column, None] - known) + _TIE * np.abs(known)
+            points[:, column] = codes[off.argmin(axis=1)]
+    return points
 
 
 @partial(jax.jit, static_argnames="number")

@@ -15,6 +15,18 @@ from latentgp.typing import Array
 Density = Callable[[Array], tuple[Array, Any]]
 
 
+class Seen(NamedTuple):
+    """What the warm-up saw of the hyper-parameters.
+
+    Attributes:
+        mean: shape (P,).
+        root: lower factor of their covariance, shape (P, P).
+    """
+
+    mean: Float[Array, "P"]
+    root: Float[Array, "P P"]
+
+
 class HyperMoved(NamedTuple):
     """Hyper-parameters after a move.
 
@@ -48,7 +60,7 @@ class HyperMove(eqx.Module):
         density: Density,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
-        root: Float[Array, "P P"],
+        seen: Seen,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:
@@ -58,7 +70,7 @@ class HyperMove(eqx.Module):
             density: of the hyper-parameters.
             vector: the present ones.
             here: what the density gives for them.
-            root: factor of their covariance as the warm-up saw it.
+            seen: in the warm-up.
             scale: adapted in the warm-up.
             key: random key.
         """

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved
+from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
 from latentgp.typing import Array
 
 
@@ -30,14 +30,14 @@ class HyperHamiltonian(HyperMove):
         density: Density,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
-        root: Float[Array, "P P"],
+        seen: Seen,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:
         import blackjax
 
         def along(noise: Array) -> Array:
-            return density(vector + root @ noise)[0]
+            return density(vector + seen.root @ noise)[0]
 
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
@@ -45,6 +45,6 @@ class HyperHamiltonian(HyperMove):
         start = blackjax.hmc.init(jnp.zeros_like(vector), along)
         mass = jnp.ones_like(vector)
         state, info = kernel(key_step, start, along, scale, mass, number)
-        there = vector + root @ state.position
+        there = vector + seen.root @ state.position
         _, worked_out = density(there)
         return HyperMoved(there, worked_out, info.acceptance_rate, number + 2.0)

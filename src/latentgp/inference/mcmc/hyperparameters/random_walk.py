@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved
+from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.latents.base import accepted
 from latentgp.typing import Array
 
 
@@ -22,18 +23,20 @@ class HyperRandomWalk(HyperMove):
         density: Density,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
-        root: Float[Array, "P P"],
+        seen: Seen,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:
         key_step, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_step, vector.shape, vector.dtype)
-        there = vector + scale * (root @ noise)
+        there = vector + scale * (seen.root @ noise)
         value, worked_out = density(there)
-        log_ratio = value - here[0]
-        chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(1.0, jnp.exp(log_ratio)), 0.0)
-        taken = jax.random.uniform(key_accept, dtype=vector.dtype) < chance
-        vector, worked_out = jax.tree.map(
-            lambda new, old: jnp.where(taken, new, old), (there, worked_out), (vector, here[1])
-        )
-        return HyperMoved(vector, worked_out, chance, jnp.ones((), vector.dtype))
+        return metropolis((vector, here[1]), (there, worked_out), value - here[0], key_accept)
+
+
+def metropolis(
+    here: tuple[Array, Any], there: tuple[Array, Any], log_ratio: Array, key: Key[Array, ""]
+) -> HyperMoved:
+    """The proposal or the present hyper-parameters, each with what was worked out there."""
+    (vector, worked_out), chance = accepted(here, there, log_ratio, key)
+    return HyperMoved(vector, worked_out, chance, jnp.ones((), vector.dtype))

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved
+from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.slice_sampling import slice_update
 from latentgp.typing import Array
 
@@ -22,15 +22,15 @@ class HyperSlice(HyperMove):
         density: Density,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
-        root: Float[Array, "P P"],
+        seen: Seen,
         scale: Float[Array, ""],
         key: Key[Array, ""],
     ) -> HyperMoved:
         def along(noise: Array) -> Array:
-            return density(vector + root @ noise)[0]
+            return density(vector + seen.root @ noise)[0]
 
         found = slice_update(along, jnp.zeros_like(vector), _WIDTH, key)
-        there = vector + root @ found.vector
+        there = vector + seen.root @ found.vector
         _, worked_out = density(there)
         acceptance = found.accepted.astype(vector.dtype)
         return HyperMoved(there, worked_out, acceptance, jnp.full((), jnp.nan, vector.dtype))
