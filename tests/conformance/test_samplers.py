@@ -19,6 +19,7 @@ SAMPLERS = {
     "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),
     "sites": lgp.MCMC(warmup=400),
     "sites through points": lgp.MCMC(warmup=400, representation=POINTS),
+    "sites, crank-nicolson": lgp.MCMC(hyperparameters="crank-nicolson", warmup=400),
     "sites, hamiltonian": lgp.MCMC(latents="hmc", hyperparameters="hmc", warmup=400),
     "sites, crank-nicolson, slice": lgp.MCMC(
         latents="crank-nicolson", hyperparameters="slice", warmup=400
@@ -34,6 +35,7 @@ SAMPLERS = {
     "interwoven": lgp.MCMC(coupling="interwoven", warmup=400, repeats=5),
     "surrogate": lgp.MCMC(coupling="surrogate", warmup=400, repeats=5),
     "random walk": lgp.MCMC(latents="random-walk", warmup=400, draws=2000, repeats=5),
+    "nuts of sites": lgp.NUTS(coupling="sites", warmup=200, draws=500),
     "nuts": lgp.NUTS(warmup=200, draws=500),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
-from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.augmented import AugmentedVI
@@ -14,7 +13,7 @@ from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
 from latentgp.methods.integrated import NOTHING_TO_INTEGRATE, Integrated, check_integrable
-from latentgp.methods.nuts import NUTS
+from latentgp.methods.mcmc import MCMC
 from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
@@ -113,12 +112,13 @@ def _sampler(choice: Choice, model: LatentGP) -> Choice:
     own: Any = choice.method
     if not own.makes_sites:
         raise InputError(
-            f"{type(own).__name__} cannot sample hyper-parameters; use GibbsSampling or NUTS."
+            f"{type(own).__name__} cannot sample hyper-parameters; use MCMC or GibbsSampling."
         )
-    if augmentation_of(model.likelihood) is not None:
-        sampler, why = GibbsSampling, "Gibbs sampling, as the likelihood has an augmentation"
+    likelihood = model.likelihood
+    if likelihood.is_positive and likelihood.is_continuous:
+        sampler, why = MCMC, "MCMC in coordinates of sites"
     else:
-        sampler, why = NUTS, "NUTS, as the likelihood has no augmentation"
+        sampler, why = GibbsSampling, "Gibbs sampling, as the likelihood has no gradient to follow"
     method = sampler(representation=own.representation)
     return Choice(method, f"{choice.reason}; hyper-parameters sampled by {why}")
 

@@ -12,6 +12,7 @@ from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.inference.mcmc.couplings.surrogate import Surrogate
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove
 from latentgp.inference.mcmc.hyperparameters.crank_nicolson import HyperCrankNicolson
+from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
@@ -39,6 +40,7 @@ LATENTS: dict[str, LatentMove] = {
 HYPERPARAMETERS: dict[str, HyperMove] = {
     "random-walk": HyperRandomWalk(),
     "crank-nicolson": HyperCrankNicolson(),
+    "emulated": HyperEmulated(),
     "slice": HyperSlice(),
     "hmc": HyperHamiltonian(),
 }
@@ -50,6 +52,7 @@ COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "interwoven": (Centred(), Whitened()),
     "surrogate": (Surrogate(),),
 }
+_BY_SITES = "sites", "pseudo-marginal"
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -57,7 +60,7 @@ class MCMC(SamplingMethod):
     """Markov chains of latent functions and hyper-parameters, in blocks.
 
     A sweep moves the hyper-parameters while something of the latent functions is held, then these.
-    The couplings: "sites" holds standard normal coordinates of Laplace's approximation, in which
+    The couplings: "sites" holds standard normal coordinates of a Gaussian approximation, in which
     the posterior is nearly N(0, I) whatever the hyper-parameters are; "whitened" those of the prior
     (ancillary augmentation), "centred" f itself (sufficient), "interwoven" one after the other
     (Yu & Meng 2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010).
@@ -69,7 +72,9 @@ class MCMC(SamplingMethod):
         representation: `Dense()` or `Inducing(...)`.
         latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
             "elliptical-slice", "random-walk" or "hmc".
-        hyperparameters: "random-walk", "crank-nicolson", "slice" or "hmc".
+        hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
+            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
+            for "emulated" where it can be used, else "random-walk".
         coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
@@ -94,26 +99,24 @@ class MCMC(SamplingMethod):
 
     representation: Representation = Dense()
     latents: str = eqx.field(static=True, default="langevin")
-    hyperparameters: str = eqx.field(static=True, default="random-walk")
+    hyperparameters: str | None = eqx.field(static=True, default=None)
     coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=1000)
     thin: int = eqx.field(static=True, default=1)
-    repeats: int = eqx.field(static=True, default=3)
+    repeats: int = eqx.field(static=True, default=5)
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
 
     def __check_init__(self) -> None:
-        for name, known in (
-            ("latents", LATENTS),
-            ("hyperparameters", HYPERPARAMETERS),
-            ("coupling", COUPLINGS),
+        for name, known, value in (
+            ("latents", LATENTS, self.latents),
+            ("coupling", COUPLINGS, self.coupling),
+            ("hyperparameters", HYPERPARAMETERS, self.hyperparameters or "emulated"),
         ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"MCMC.{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}."
-                )
+            if value not in known:
+                raise InputError(f"MCMC.{name} must be one of {', '.join(known)}, got {value!r}.")
         if self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
         if self.samples < 1 or not 0 <= self.correlation < 1:
@@ -121,10 +124,17 @@ class MCMC(SamplingMethod):
                 "MCMC needs samples of at least 1 and a correlation in [0, 1), got "
                 f"{self.samples} and {self.correlation}."
             )
-        if self.coupling == "pseudo-marginal" and self.hyperparameters != "random-walk":
+        move = self._hyper_move()
+        if self.coupling == "pseudo-marginal" and not move.proposes_once:
             raise InputError(
                 'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, '
-                'which takes hyperparameters="random-walk"; use coupling="sites" for others.'
+                f'which hyperparameters="{self.hyperparameters}" does not; use "emulated", '
+                '"crank-nicolson" or "random-walk", or coupling="sites".'
+            )
+        if move.emulates and self.coupling not in _BY_SITES:
+            raise InputError(
+                f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence that sites '
+                f'give, which coupling="{self.coupling}" does not work out; use "sites".'
             )
         if self.coupling in ("centred", "interwoven") and not (
             self.representation.one_coefficient_a_row
@@ -143,7 +153,7 @@ class MCMC(SamplingMethod):
             )
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
-            or self.coupling in ("sites", "surrogate", "pseudo-marginal")
+            or self.coupling in (*_BY_SITES, "surrogate")
             or self.hyperparameters == "hmc"
         )
         if needs_gradient and not likelihood.is_continuous:
@@ -160,10 +170,15 @@ class MCMC(SamplingMethod):
             target,
             couplings=couplings,
             latents=LATENTS[self.latents],
-            hyperparameters=HYPERPARAMETERS[self.hyperparameters],
+            hyperparameters=self._hyper_move(),
             repeats=self.repeats,
             warmup=self.warmup,
+            chains=self.chains,
         )
+
+    def _hyper_move(self) -> HyperMove:
+        usual = "emulated" if self.coupling in _BY_SITES else "random-walk"
+        return HYPERPARAMETERS[self.hyperparameters or usual]
 
     def starting_method(self) -> SiteMethod:
         return VariationalInference(self.representation)

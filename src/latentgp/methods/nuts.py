@@ -25,7 +25,7 @@ class NUTS(SamplingMethod):
     """The no-U-turn sampler (Hoffman & Gelman 2014), jointly of hyper-parameters and latents.
 
     Any smooth likelihood. The latent functions move in coordinates in which they are nearly N(0, I)
-    under the posterior whatever the hyper-parameters are ("sites": the mean and factor of Laplace's
+    under the posterior whatever the hyper-parameters are ("sites": the mean and factor of a Gaussian
     approximation, which trajectories follow through the implicit derivative), or under the prior
     ("whitened": cheaper a step, many more steps).
 
@@ -69,8 +69,7 @@ class NUTS(SamplingMethod):
             )
         if self.augmented and self.coupling == "sites":
             raise InputError(
-                "NUTS(augmented=True) works with white coefficients; leave the coupling "
-                '"whitened".'
+                'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'
             )
         if self.augmented and not self.representation.one_coefficient_a_row:
             raise InputError(

@@ -20,8 +20,9 @@ KEY = jax.random.key(0)
         ({"correlation": 1.0}, "a correlation in"),
         (
             {"coupling": "pseudo-marginal", "hyperparameters": "slice"},
-            'takes hyperparameters="random-walk"',
+            "proposes hyper-parameters and draws together",
         ),
+        ({"coupling": "whitened", "hyperparameters": "emulated"}, "emulates the evidence"),
         ({"coupling": "centred", "representation": lgp.Inducing(5)}, "inducing points do not have"),
         ({"coupling": "interwoven", "representation": lgp.Inducing(5)}, "holds f at the rows"),
     ],
@@ -60,6 +61,7 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     assert sweeps[:3] == [50, 100, 150]
     assert sweeps[-1] == 1500
     statistics = fitted.posterior.to_arviz().sample_stats
-    assert abs(float(statistics.hyperparameter_acceptance_rate.mean()) - 0.25) < 0.1
+    # Proposals by the emulator are accepted far more often than the random walk's quarter.
+    assert float(statistics.hyperparameter_acceptance_rate.mean()) > 0.4
     assert float(statistics.acceptance_rate.mean()) > 0.45
     assert float(statistics.decrement.max()) < 1e-6

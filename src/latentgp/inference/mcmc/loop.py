@@ -213,6 +213,10 @@ class Sampler(eqx.Module):
     def moved(self, state: Any, position: Position) -> Any:
         """State at another position, or under a changed target, with its adaptation kept."""
 
+    def tuned(self, states: Any) -> Any:
+        """States of all chains after a piece of the warm-up, by what all have seen."""
+        return states
+
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         """Statistics of the steps between two draws that are kept; of the last one by default."""
         return {name: values[-1] for name, values in steps.items()}
@@ -260,7 +264,9 @@ def run_chains(
 
         results = in_groups(run, members, at_once=next(calls) > 0)
         after, kept, told = jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
-        return after, None if index < cold else kept, told
+        if index < cold:
+            return sampler.tuned(after), None, told
+        return after, kept, told
 
     start = partial(_start, sampler, keys)
     sampled = collect(piece, start, cold + warm, number * thin, control)

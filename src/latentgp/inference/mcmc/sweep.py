@@ -12,7 +12,8 @@ from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
-from latentgp.inference.mcmc.hyperparameters.base import HyperMove, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.latents.base import LatentMove
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
@@ -24,6 +25,7 @@ _LARGE = 100_000  # numbers of a matrix that no cache of a core holds
 _FIRST_SPREAD = 0.2  # of hyper-parameters, until their covariance is seen
 _PRIOR_SWEEPS = 20  # that this counts as
 _DECAY = 0.6  # of the steps of the adaptation
+_EVALUATIONS = 512  # that an emulator is fitted to
 _FORGETS = 0.1  # the first share of the warm-up, which only leads to the posterior
 
 
@@ -34,14 +36,18 @@ class Adaptation(NamedTuple):
         log_scale: of the moves of latent functions, and of those of hyper-parameters, shape (2,).
         mean: of the hyper-parameters, shape (P,).
         covariance: of the hyper-parameters, shape (P, P).
-        root: its factor, shape (P, P).
+        seen: what moves of hyper-parameters use of these.
+        vectors: hyper-parameters that were proposed last, shape (H, P); H = 0 without an emulator.
+        values: their log density by the approximate evidence, shape (H,).
         count: sweeps so far.
     """
 
     log_scale: Float[Array, "2"]
     mean: Float[Array, "P"]
     covariance: Float[Array, "P P"]
-    root: Float[Array, "P P"]
+    seen: Seen
+    vectors: Float[Array, "H P"]
+    values: Float[Array, "H"]
     count: Int[Array, ""]
 
 
@@ -62,6 +68,7 @@ class SweepSampler(Sampler):
         hyperparameters: that of hyper-parameters.
         repeats: moves of latent functions a sweep.
         warmup: sweeps that adapt scales and the covariance of hyper-parameters.
+        chains: that are run side by side, and tuned by what all have seen.
         anchor: where Newton's method starts, f at the rows.
         fixed: the coordinates of all chains where hyper-parameters are held; else None.
     """
@@ -72,6 +79,7 @@ class SweepSampler(Sampler):
     hyperparameters: HyperMove
     repeats: int = eqx.field(static=True)
     warmup: int = eqx.field(static=True)
+    chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
 
@@ -93,11 +101,16 @@ class SweepSampler(Sampler):
         size, dtype = len(start.vector), start.white.dtype
         covariance = _FIRST_SPREAD**2 * jnp.eye(size, dtype=dtype)
         scales = jnp.array([self.latents.first_scale, 2.38 / max(size, 1) ** 0.5], dtype)
+        emulates = self.hyperparameters.emulates and size > 0
+        kept = -(-_EVALUATIONS // self.chains) if emulates else 0
+        emulator = Emulator.none(self.chains * kept, start.vector) if emulates else None
         own = Adaptation(
             jnp.log(scales),
             start.vector,
             covariance,
-            jnp.sqrt(covariance),
+            Seen(start.vector, jnp.sqrt(covariance), emulator),
+            jnp.zeros((kept, size), dtype),
+            jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
         )
         coordinates = self._coordinates(start.vector)
@@ -111,8 +124,10 @@ class SweepSampler(Sampler):
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
                 at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
-                hyper_acceptance = hyper_acceptance * moved[0] ** (1 / len(self.couplings))
-                evaluations = evaluations + moved[1]
+                share = 1 / len(self.couplings)
+                hyper_acceptance = hyper_acceptance * moved.acceptance**share
+                evaluations = evaluations + moved.evaluations
+                own = self._noted(own, *moved.proposed)
         at, acceptance, residuals = self._move_latents(at, scales[0], key)
         own = self._adapted(own, at.vector, acceptance, hyper_acceptance)
         statistics = {
@@ -160,7 +175,7 @@ class SweepSampler(Sampler):
         scale: Float[Array, ""],
         number: int,
         key: Key[Array, ""],
-    ) -> tuple[Place, tuple[Array, Array]]:
+    ) -> tuple[Place, HyperMoved]:
         """Hyper-parameters by one coupling; the place in the coordinates of the last."""
         key_held, key_move, key_select = jax.random.split(jax.random.fold_in(key, number), 3)
         held = coupling.held(self.target, at, key_held)
@@ -170,14 +185,38 @@ class SweepSampler(Sampler):
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.step(density, at.vector, here, Seen(own.mean, own.root), scale, key_move)
+        moved = self.hyperparameters.step(density, at.vector, here, own.seen, scale, key_move)
         place, last = moved.worked_out, self.couplings[-1]
         if coupling.whitened != last.whitened:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)
             place = Place(place.vector, coordinates.of_white(white), coordinates, place.others)
         place = coupling.selected(self.target, place, key_select)
-        return place, (moved.acceptance, moved.evaluations)
+        return place, moved
+
+    def _noted(self, own: Adaptation, vector: Float[Array, "P"], there: Place) -> Adaptation:
+        """With a proposal among those that an emulator will be fitted to."""
+        if not own.values.size:
+            return own
+        value = self.target.space.log_prior(vector) + there.coordinates.log_evidence
+        # What was evaluated before the first fit, further out, stays in one half.
+        first, fitted = len(own.values) // 2, own.seen.emulator.fitted
+        other = first + own.count % (len(own.values) - first)
+        slot = jnp.where(fitted, other, own.count % len(own.values))
+        warm = own.count < self.warmup
+        return own._replace(
+            vectors=own.vectors.at[slot].set(jnp.where(warm, vector, own.vectors[slot])),
+            values=own.values.at[slot].set(jnp.where(warm, value, own.values[slot])),
+        )
+
+    def tuned(self, states: SweepState) -> SweepState:
+        own = states.adaptation
+        begun = own.count[0] > int(_FORGETS * self.warmup)
+        if not self.target.space.size:
+            return states
+        tuned = _pooled(self, own)
+        held = jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
+        return states._replace(adaptation=held)
 
     def _move_latents(
         self, at: Place, scale: Float[Array, ""], key: Key[Array, ""]
@@ -206,6 +245,7 @@ class SweepSampler(Sampler):
         gain = (1.0 + own.count) ** -_DECAY
         targets = self.latents.target_acceptance, self.hyperparameters.target_acceptance
         rates = acceptance, hyper_acceptance
+        largest = [move.largest_scale for move in (self.latents, self.hyperparameters)]
         steps = [
             jnp.zeros_like(gain) if wanted is None else gain * (rate - wanted)
             for rate, wanted in zip(rates, targets, strict=True)
@@ -214,11 +254,49 @@ class SweepSampler(Sampler):
         off = vector - own.mean
         mean = jnp.where(begun > 0, own.mean + share * off, vector)
         covariance = (1 - share) * own.covariance + share * (1 - share) * jnp.outer(off, off)
-        ridge = 1e-8 * jnp.eye(len(vector), dtype=vector.dtype)
-        root = lower_cholesky(covariance + ridge)
-        tuned = Adaptation(own.log_scale + jnp.stack(steps), mean, covariance, root, own.count + 1)
+        seen = Seen(mean, _root(covariance), own.seen.emulator)
+        if own.seen.emulator is not None:  # it belongs to the mean and root of its fit
+            fitted = own.seen.emulator.fitted
+            seen = jax.tree.map(lambda new, old: jnp.where(fitted, old, new), seen, own.seen)
+            steps[1] = jnp.where(fitted, 0.0, steps[1])
+        tuned = own._replace(
+            log_scale=jnp.minimum(own.log_scale + jnp.stack(steps), jnp.log(jnp.array(largest))),
+            mean=mean,
+            covariance=covariance,
+            seen=seen,
+            count=own.count + 1,
+        )
         warm = own.count < self.warmup
         return jax.tree.map(lambda new, old: jnp.where(warm, new, old), tuned, own)
+
+
+def _root(covariance: Float[Array, "P P"]) -> Float[Array, "P P"]:
+    ridge = 1e-8 * jnp.eye(len(covariance), dtype=covariance.dtype)
+    return lower_cholesky(covariance + ridge)
+
+
+@jax.jit
+def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
+    """Every chain's adaptation by what all chains have seen."""
+    chains = len(own.count)
+    mean = jnp.mean(own.mean, axis=0)
+    off = own.mean - mean
+    covariance = jnp.mean(own.covariance, axis=0) + off.T @ off / chains
+    seen = Seen(mean, _root(covariance), None)
+    if own.seen.emulator is not None:
+        vectors = own.vectors.reshape(-1, own.vectors.shape[-1])
+        emulator = Emulator.fit(seen, vectors, own.values.ravel())
+        ready = emulator.fitted & (own.count[0] >= sampler.warmup // 2)
+        emulator = emulator._replace(
+            coefficients=jnp.where(ready, emulator.coefficients, 0.0), fitted=ready
+        )
+        seen = seen._replace(emulator=emulator)
+    log_scale = jnp.broadcast_to(jnp.mean(own.log_scale, axis=0), own.log_scale.shape)
+    pooled = jax.tree.map(
+        lambda one: jnp.broadcast_to(one, (chains, *one.shape)), (mean, covariance, seen)
+    )
+    own = own._replace(log_scale=log_scale, mean=pooled[0], covariance=pooled[1], seen=pooled[2])
+    return own
 
 
 @jax.jit

@@ -86,11 +86,17 @@ class WhiteTarget(eqx.Module):
 
     def log_likelihood_of(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
         """Log p(y | f) in nats; through inducing points E log p(y | f) under the marginals."""
+        if not self.representation.one_coefficient_a_row:
+            return self.expected_log_likelihood(model, marginals)
         y, side = self.data.y, dict(self.data.side_information)
-        if self.representation.one_coefficient_a_row:
-            terms = jax.vmap(model.likelihood.log_prob)(y, marginals.mean, side)
-        else:
-            terms = model.likelihood.expected_log_prob(y, marginals, side)
+        return self._sum(jax.vmap(model.likelihood.log_prob)(y, marginals.mean, side))
+
+    def expected_log_likelihood(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
+        """E log p(y | f) in nats."""
+        y, side = self.data.y, dict(self.data.side_information)
+        return self._sum(model.likelihood.expected_log_prob(y, marginals, side))
+
+    def _sum(self, terms: Float[Array, "N"]) -> Float[Array, ""]:
         return jnp.sum(terms) if self.data.weights is None else terms @ self.data.weights
 
     def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:

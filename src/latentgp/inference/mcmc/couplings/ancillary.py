@@ -12,7 +12,7 @@ from latentgp.typing import Array
 
 
 class Sites(Coupling):
-    """Coordinates of the sites of Laplace's approximation are held: theta moves with its evidence.
+    """Coordinates of sites are held: theta moves with the approximate evidence that these give.
 
     The pseudo-marginal scheme of one importance sample, whose noise never changes by itself.
     """

@@ -39,7 +39,7 @@ class Coupling(eqx.Module):
 
     Attributes:
         whitened: whether the latent functions move in prior white coordinates; else in those of
-            the sites of Laplace's approximation.
+            sites, see `coordinates_at`.
     """
 
     whitened: ClassVar[bool] = True

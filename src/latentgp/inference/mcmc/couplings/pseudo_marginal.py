@@ -16,7 +16,7 @@ from latentgp.typing import Array
 class PseudoMarginal(Sites):
     """Pseudo-marginal moves of hyper-parameters (Filippone & Girolami 2014, Alg. 1).
 
-    p(y | theta) is estimated by `samples` draws of Laplace's approximation; a proposal has draws of
+    p(y | theta) is estimated by `samples` draws of a Gaussian approximation; a proposal has draws of
     its own, and the estimate of the present hyper-parameters is carried, never made anew. With a
     correlation the draws of a proposal are near the present ones (Deligiannidis, Doucet & Pitt
     2018). A draw taken by its weight is one of f given the hyper-parameters (Andrieu, Doucet &

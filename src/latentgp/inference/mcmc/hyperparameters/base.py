@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Float, Key
 
+from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 # Log density of unconstrained hyper-parameters, and what was worked out for it.
@@ -21,10 +23,16 @@ class Seen(NamedTuple):
     Attributes:
         mean: shape (P,).
         root: lower factor of their covariance, shape (P, P).
+        emulator: of their approximate log density; None unless the move asks for it.
     """
 
     mean: Float[Array, "P"]
     root: Float[Array, "P P"]
+    emulator: Any = None
+
+    def standardised(self, vector: Float[Array, "P"]) -> Float[Array, "P"]:
+        """Distance from the mean in standard deviations."""
+        return solve_lower(self.root, vector - self.mean)
 
 
 class HyperMoved(NamedTuple):
@@ -35,12 +43,14 @@ class HyperMoved(NamedTuple):
         worked_out: what the density gives beside its value there.
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the density.
+        proposed: hyper-parameters that were proposed last, and what was worked out there.
     """
 
     vector: Float[Array, "P"]
     worked_out: Any
     acceptance: Float[Array, ""]
     evaluations: Float[Array, ""]
+    proposed: tuple[Float[Array, "P"], Any]
 
 
 class HyperMove(eqx.Module):
@@ -48,11 +58,20 @@ class HyperMove(eqx.Module):
 
     Attributes:
         target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
+        largest_scale: where the adaptation ends, beyond which a greater one would change little.
         differentiates: whether the density's gradient is taken.
+        emulates: whether it uses an emulator of the approximate log density.
+        proposes_once: whether a move is one proposal, so that draws can be proposed with it.
     """
 
     target_acceptance: ClassVar[float | None] = None
+    largest_scale: ClassVar[float] = math.inf
     differentiates: ClassVar[bool] = False
+    emulates: ClassVar[bool] = False
+
+    @property
+    def proposes_once(self) -> bool:
+        return self.target_acceptance is not None and not self.differentiates
 
     @abstractmethod
     def step(

@@ -47,4 +47,6 @@ class HyperHamiltonian(HyperMove):
         state, info = kernel(key_step, start, along, scale, mass, number)
         there = vector + seen.root @ state.position
         _, worked_out = density(there)
-        return HyperMoved(there, worked_out, info.acceptance_rate, number + 2.0)
+        return HyperMoved(
+            there, worked_out, info.acceptance_rate, number + 2.0, (there, worked_out)
+        )

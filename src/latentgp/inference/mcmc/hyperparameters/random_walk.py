@@ -39,4 +39,4 @@ def metropolis(
 ) -> HyperMoved:
     """The proposal or the present hyper-parameters, each with what was worked out there."""
     (vector, worked_out), chance = accepted(here, there, log_ratio, key)
-    return HyperMoved(vector, worked_out, chance, jnp.ones((), vector.dtype))
+    return HyperMoved(vector, worked_out, chance, jnp.ones((), vector.dtype), there)

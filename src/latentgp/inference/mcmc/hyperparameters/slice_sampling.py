@@ -33,4 +33,5 @@ class HyperSlice(HyperMove):
         there = vector + seen.root @ found.vector
         _, worked_out = density(there)
         acceptance = found.accepted.astype(vector.dtype)
-        return HyperMoved(there, worked_out, acceptance, jnp.full((), jnp.nan, vector.dtype))
+        unknown = jnp.full((), jnp.nan, vector.dtype)
+        return HyperMoved(there, worked_out, acceptance, unknown, (there, worked_out))

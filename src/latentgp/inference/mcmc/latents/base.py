@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
@@ -36,10 +37,12 @@ class LatentMove(eqx.Module):
     Attributes:
         target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
         first_scale: where the adaptation starts.
+        largest_scale: where it ends, beyond which a greater one would change little.
     """
 
     target_acceptance: ClassVar[float | None] = None
     first_scale: ClassVar[float] = 1.0
+    largest_scale: ClassVar[float] = math.inf
 
     @abstractmethod
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:

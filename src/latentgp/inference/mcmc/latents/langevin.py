@@ -29,6 +29,7 @@ class Langevin(LatentMove):
 
     target_acceptance: ClassVar[float | None] = 0.57
     first_scale: ClassVar[float] = 2.0
+    largest_scale: ClassVar[float] = 100.0
 
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
         return Sloped(eps, *jax.value_and_grad(residual)(eps))
