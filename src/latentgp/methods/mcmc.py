@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax.numpy as jnp
 
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
@@ -172,7 +173,7 @@ class MCMC(SamplingMethod):
             latents=LATENTS[self.latents],
             hyperparameters=self._hyper_move(),
             repeats=self.repeats,
-            warmup=self.warmup,
+            warmup=jnp.asarray(self.warmup),
             chains=self.chains,
         )
 

@@ -78,7 +78,7 @@ class SweepSampler(Sampler):
     latents: LatentMove
     hyperparameters: HyperMove
     repeats: int = eqx.field(static=True)
-    warmup: int = eqx.field(static=True)
+    warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
@@ -211,7 +211,7 @@ class SweepSampler(Sampler):
 
     def tuned(self, states: SweepState) -> SweepState:
         own = states.adaptation
-        begun = own.count[0] > int(_FORGETS * self.warmup)
+        begun = own.count[0] > _FORGETS * self.warmup
         if not self.target.space.size:
             return states
         tuned = _pooled(self, own)
@@ -241,7 +241,7 @@ class SweepSampler(Sampler):
         hyper_acceptance: Float[Array, ""],
     ) -> Adaptation:
         """Scales towards the acceptance asked for, and the covariance seen; held after warm-up."""
-        begun = jnp.maximum(own.count - int(_FORGETS * self.warmup), 0)
+        begun = jnp.maximum(own.count - (_FORGETS * self.warmup).astype(int), 0)
         gain = (1.0 + own.count) ** -_DECAY
         targets = self.latents.target_acceptance, self.hyperparameters.target_acceptance
         rates = acceptance, hyper_acceptance
@@ -295,8 +295,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     pooled = jax.tree.map(
         lambda one: jnp.broadcast_to(one, (chains, *one.shape)), (mean, covariance, seen)
     )
-    own = own._replace(log_scale=log_scale, mean=pooled[0], covariance=pooled[1], seen=pooled[2])
-    return own
+    mean, covariance, seen = pooled
+    return own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
 
 
 @jax.jit
