@@ -22,6 +22,7 @@ from latentgp.inference.mcmc.latents.crank_nicolson import CrankNicolson, Random
 from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
 from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
 from latentgp.inference.mcmc.latents.langevin import Langevin
+from latentgp.inference.mcmc.latents.mala import MALA
 from latentgp.inference.mcmc.sweep import SweepSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.methods.base import usual_method
@@ -36,6 +37,7 @@ LATENTS: dict[str, LatentMove] = {
     "crank-nicolson": CrankNicolson(),
     "elliptical-slice": EllipticalSlice(),
     "random-walk": RandomWalk(),
+    "mala": MALA(),
     "hmc": Hamiltonian(),
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
@@ -72,7 +74,8 @@ class MCMC(SamplingMethod):
     Args:
         representation: `Dense()` or `Inducing(...)`.
         latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
-            "elliptical-slice", "random-walk" or "hmc".
+            "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are the masses: with
+            coupling="sites" the curvature of the posterior, with "whitened" that of the prior.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
             "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
             for "emulated" where it can be used, else "random-walk".
