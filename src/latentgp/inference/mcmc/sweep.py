@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.inference.mcmc.coordinates import Coordinates
-from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.latents.base import LatentMove
@@ -139,7 +139,16 @@ class SweepSampler(Sampler):
             "decrement": at.coordinates.decrement,
             "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
         }
+        if len(at.others):
+            statistics["evidence_error"] = self._evidence_error(at)
         return SweepState(self._kept(at), own), statistics
+
+    def _evidence_error(self, at: Place) -> Float[Array, ""]:
+        """Relative standard error of the evidence's estimate, by its own samples, in [0, 1]."""
+        model = self.target.space.to_model(at.vector)
+        shares = jax.nn.softmax(residuals(self.target, model, at))
+        number = len(shares)
+        return jnp.sqrt((number * jnp.sum(shares**2) - 1) / (number - 1))
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
