@@ -30,6 +30,9 @@ SAMPLERS = {
     "whitened": lgp.MCMC(
         latents="elliptical-slice", coupling="whitened", warmup=400, draws=1500, repeats=5
     ),
+    "whitened, auxiliary gradient": lgp.MCMC(
+        latents="auxiliary-gradient", coupling="whitened", warmup=400
+    ),
     "centred": lgp.MCMC(latents="hmc", coupling="centred", warmup=400),
     "interwoven": lgp.MCMC(coupling="interwoven", warmup=400, repeats=5),
     "surrogate": lgp.MCMC(coupling="surrogate", warmup=400, repeats=5),

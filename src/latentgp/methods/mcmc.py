@@ -17,6 +17,7 @@ from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
+from latentgp.inference.mcmc.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.inference.mcmc.latents.base import LatentMove
 from latentgp.inference.mcmc.latents.crank_nicolson import CrankNicolson, RandomWalk
 from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
@@ -34,6 +35,7 @@ from latentgp.representations import Dense, Representation
 
 LATENTS: dict[str, LatentMove] = {
     "langevin": Langevin(),
+    "auxiliary-gradient": AuxiliaryGradient(),
     "crank-nicolson": CrankNicolson(),
     "elliptical-slice": EllipticalSlice(),
     "random-walk": RandomWalk(),
@@ -73,9 +75,10 @@ class MCMC(SamplingMethod):
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
-        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
-            "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are the masses: with
-            coupling="sites" the curvature of the posterior, with "whitened" that of the prior.
+        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "auxiliary-gradient",
+            "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
+            the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
+            of the prior.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
             "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
             for "emulated" where it can be used, else "random-walk".

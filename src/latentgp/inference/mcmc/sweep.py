@@ -90,7 +90,8 @@ class SweepSampler(Sampler):
         sampler = cls(target, anchor=start, fixed=None, **settings)
         coordinates = _coordinates_at_centre(sampler)
         fixed = None if target.space.size else coordinates
-        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed)
+        latents = sampler.latents if fixed is None else _within(sampler.latents, fixed)
+        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed, latents=latents)
 
     @property
     def shares_work(self) -> bool:
@@ -236,9 +237,10 @@ class SweepSampler(Sampler):
             return at.coordinates.residual(self.target, model, eps)
 
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
-        start = self.latents.init(residual, at.eps)
+        move = self.latents.within(at.coordinates)
+        start = move.init(residual, at.eps)
         end, info = jax.lax.scan(
-            lambda state, key: self.latents.step(residual, state, scale, key), start, keys
+            lambda state, key: move.step(residual, state, scale, key), start, keys
         )
         return at._replace(eps=end.eps), jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations)
 
@@ -311,3 +313,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
 @jax.jit
 def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
     return sampler._coordinates(sampler.target.centre)
+
+
+@jax.jit
+def _within(move: LatentMove, coordinates: Coordinates) -> LatentMove:
+    return move.within(coordinates)
