@@ -9,7 +9,7 @@ the probabilities. An integer weight w equals w copies of the row.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -412,7 +412,8 @@ def chance_p_value(
     table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
     if min(table.shape) < 2:
         return 1.0
-    return float(chi2_contingency(table, correction=False)[1])
+    test: Any = chi2_contingency(table, correction=False)
+    return float(test.pvalue)
 
 
 def reject_curve(
