@@ -414,8 +414,9 @@ def sparse_student(problem: Problem) -> Result:
 
 
 def sampling(problem: Problem) -> Result:
-    """`GibbsSampling`, one coefficient a row, hyper-parameters fixed."""
+    """`GibbsSampling`, or `MCMC` of some settings; a coefficient a row, hyper-parameters fixed."""
     options = problem.options
+    settings = options.get("settings")
     if options["likelihood"] == "student":
         likelihood = lgp.StudentT(
             scale=options["scale"], degrees_of_freedom=options["degrees_of_freedom"]
@@ -423,9 +424,9 @@ def sampling(problem: Problem) -> Result:
     else:
         likelihood = lgp.Bernoulli()
     model = model_of(problem, likelihood)
-    fitted, result = timed_chains(
-        problem, model, lgp.GibbsSampling, {}, {"learn_hyperparameters": False}
-    )
+    method = lgp.GibbsSampling if settings is None else lgp.MCMC
+    fixed = {"learn_hyperparameters": False}
+    fitted, result = timed_chains(problem, model, method, settings or {}, fixed)
     f = f_at_rows(fitted.posterior, problem.X, options["chains"])
     return result | {"draws": kept(problem, f)}
 
@@ -492,17 +493,14 @@ def timed_chains(
 def f_at_rows(posterior: lgp.SampledPosterior, X: np.ndarray, chains: int) -> np.ndarray:
     """Chains x draws x rows: of all rows, where the posterior itself keeps 200 of them.
 
-    A fit sorts its rows, so they are matched by their inputs.
+    A fit sorts its rows and merges equal ones, so they are matched by their inputs.
     """
     with jax.enable_x64(True):
         centres, white = posterior.components.centres, posterior.components.white[:, 0]
         sampler = lgp.Dense().sampler(posterior.model.kernel, jnp.asarray(centres), 0.0)
         sorted_f = np.asarray(white @ sampler.lower[0].T)
-    rows, columns = np.lexsort(X.T), np.lexsort(np.asarray(centres).T)
-    assert np.array_equal(X[rows], np.asarray(centres)[columns])
-    f = np.empty_like(sorted_f)
-    f[:, rows] = sorted_f[:, columns]
-    return f.reshape(chains, -1, len(X))
+    places = {row.tobytes(): place for place, row in enumerate(np.asarray(centres))}
+    return sorted_f[:, [places[row.tobytes()] for row in X]].reshape(chains, -1, len(X))
 
 
 if __name__ == "__main__":

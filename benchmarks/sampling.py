@@ -1,12 +1,14 @@
-"""Draws of the latents at fixed hyper-parameters: Gibbs sampling against NumPyro's NUTS.
+"""Draws of the latents at fixed hyper-parameters: our samplers, BlackJAX's and NumPyro's NUTS.
 
-Boston, all 506 rows, Student's noise of 3 degrees of freedom and scale 0.3; and 270 rows of the
-diabetes set, logit link. RBF kernel of variance 1 and length-scale sqrt(D), inputs and targets
-standardised. NUTS works on white latents. `median s` are seconds for 100 effective samples of the
-latent that has the fewest, from the time of the draws alone: warm-up and compilation are columns of
-their own. Effective samples are ArviZ's bulk ESS over all f at the rows; `largest_z` is that of the
+Boston, all 506 rows, Student's noise of 3 degrees of freedom and scale 0.3; with a logit link 250
+rows of the breast cancer set, the diabetes set (768) and german (1,000). RBF kernel of variance 1
+and length-scale sqrt(D), inputs and targets standardised. NUTS and MCLMC work on white latents.
+`median s` are seconds for 100 effective samples of the latent that has the fewest, from the time of
+the draws alone: `ess_min_per_s_warm` counts the warm-up too, compilation is a column of its own.
+Effective samples are ArviZ's bulk ESS over all f at the rows; `largest_z` is that of the
 differences of the posterior means from the first contestant's, in Monte Carlo standard errors (of
-some hundred z a largest of 3 to 4 is chance).
+some hundred z a largest of 3 to 4 is chance). A draw of BlackJAX's cheap moves is the last of
+several, as it is of ours.
 """
 
 import numpy as np
@@ -31,10 +33,31 @@ COLUMNS = (
     "peak_MiB",
 )
 ENOUGH = 100  # effective samples
+LOGIT = {"likelihood": "logit"}
+CASES = {
+    "boston": ("boston", 506, {"likelihood": "student", "scale": 0.3, "degrees_of_freedom": 3.0}),
+    "breast cancer": ("ratsch_breast_cancer", 250, LOGIT),
+    "diabetis": ("ratsch_diabetis", 768, LOGIT),
+    "german": ("ratsch_german", 1000, LOGIT),
+}
+OF_OURS = {
+    "sites": {"thin": 1},
+    "auxiliary gradient": {"latents": "auxiliary-gradient", "coupling": "whitened"},
+    "Gibbs": None,
+}
+OF_BLACKJAX = {
+    "auxiliary gradient": {"repeats": 5},
+    "elliptical slice": {"repeats": 5},
+    "MCLMC": {"repeats": 5},
+    "NUTS": {},
+}
 
 
 def main() -> None:
-    parser = harness.parser(__doc__, peers=("numpyro",), repeats=0)
+    parser = harness.parser(__doc__, peers=("blackjax", "numpyro"), repeats=0)
+    parser.add_argument("--cases", nargs="+", default=list(CASES))
+    parser.add_argument("--ours", nargs="+", default=list(OF_OURS))
+    parser.add_argument("--blackjax", nargs="*", default=list(OF_BLACKJAX))
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=1000, help="of each chain")
     parser.add_argument("--warmup", type=int, default=500, help="of each chain")
@@ -43,18 +66,22 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     options = {name: getattr(arguments, name) for name in ("chains", "draws", "warmup")}
-    contestants = [Contestant(OURS, {}, f"{OURS} Gibbs")]
+    contestants = [
+        Contestant(OURS, {"settings": OF_OURS[name]}, f"{OURS} {name}") for name in arguments.ours
+    ]
+    contestants += [
+        Contestant("blackjax", {"sampler": name, **OF_BLACKJAX[name]}, f"blackjax {name}")
+        for name in arguments.blackjax
+    ]
     contestants += [
         Contestant("numpyro", {"chain_method": method}, f"numpyro NUTS, {method}")
         for method in arguments.chain_methods
     ]
-    student = {"likelihood": "student", "scale": 0.3, "degrees_of_freedom": 3.0}
-    cases = [
-        ("boston", regression(arguments.data_dir, "boston", 506), student),
-        ("diabetis", binary(arguments.data_dir, "ratsch_diabetis", 270), {"likelihood": "logit"}),
-    ]
     with harness.Session(arguments) as session:
-        for name, split, likelihood in cases:
+        for name in arguments.cases:
+            stored, rows, likelihood = CASES[name]
+            read = regression if likelihood["likelihood"] == "student" else binary
+            split = read(arguments.data_dir, stored, rows)
             session.compare(
                 f"{name}, {len(split.y)} x {split.X.shape[1]}, {likelihood['likelihood']}: "
                 f"seconds for {ENOUGH} effective samples",
