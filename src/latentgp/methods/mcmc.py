@@ -87,7 +87,9 @@ class MCMC(SamplingMethod):
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away.
         thin: keeps every `thin`-th state.
-        repeats: moves of the latent functions a sweep.
+        repeats: moves of the latent functions a sweep; None for 5, or for one where
+            hyper-parameters are held and coupling="sites", in whose coordinates a move nearly makes
+            an independent draw.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
 
@@ -112,7 +114,7 @@ class MCMC(SamplingMethod):
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=1000)
     thin: int = eqx.field(static=True, default=1)
-    repeats: int = eqx.field(static=True, default=5)
+    repeats: int | None = eqx.field(static=True, default=None)
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
 
@@ -124,7 +126,7 @@ class MCMC(SamplingMethod):
         ):
             if value not in known:
                 raise InputError(f"MCMC.{name} must be one of {', '.join(known)}, got {value!r}.")
-        if self.repeats < 1:
+        if self.repeats is not None and self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
         if self.samples < 1 or not 0 <= self.correlation < 1:
             raise InputError(
@@ -171,6 +173,7 @@ class MCMC(SamplingMethod):
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         couplings = COUPLINGS[self.coupling]
+        one_is_enough = self.coupling == "sites" and not target.space.size
         if self.coupling == "pseudo-marginal":
             couplings = (PseudoMarginal(self.samples, self.correlation),)
         return SweepSampler.of(
@@ -178,7 +181,7 @@ class MCMC(SamplingMethod):
             couplings=couplings,
             latents=LATENTS[self.latents],
             hyperparameters=self._hyper_move(),
-            repeats=self.repeats,
+            repeats=self.repeats or (1 if one_is_enough else 5),
             warmup=jnp.asarray(self.warmup),
             chains=self.chains,
         )

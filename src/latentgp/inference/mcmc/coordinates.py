@@ -21,6 +21,7 @@ halve the standard deviation of r, for one more factorisation. Without sites eps
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
@@ -108,6 +109,28 @@ class Coordinates(eqx.Module):
 
         known = self.whitening.features, self.whitening.lower
         return vmap_latents(to_sites, *known, self.slope.T, self.root, white)
+
+
+class HeldCoordinates(Coordinates):
+    """Coordinates that stay, with the map to prior white coefficients worked out.
+
+    Attributes:
+        white_centre: v_hat, shape (Q, M).
+        back: L^-1 R, shape (Q, M, M).
+    """
+
+    white_centre: Float[Array, "Q M"]
+    back: Float[Array, "Q M M"]
+
+    @classmethod
+    def of(cls, coordinates: Coordinates) -> "HeldCoordinates":
+        """With one triangular solve of M right-hand sides."""
+        known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(Coordinates)}
+        back = vmap_latents(solve_lower, coordinates.whitening.lower, coordinates.root)
+        return cls(**known, white_centre=coordinates.white(jnp.zeros_like(back[:, 0])), back=back)
+
+    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        return self.white_centre + vmap_latents(lambda back, e: back @ e, self.back, eps)
 
 
 def coordinates_at(

@@ -209,6 +209,10 @@ class Sampler(eqx.Module):
     def position(self, state: Any) -> Position:
         """Position of a chain."""
 
+    def f_at_rows(self, state: Any, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A draw of f at the rows given a state."""
+        return self.target.latents(self.position(state), key)
+
     @abstractmethod
     def moved(self, state: Any, position: Position) -> Any:
         """State at another position, or under a changed target, with its adaptation kept."""
@@ -310,7 +314,7 @@ def _piece(
         step_keys = jax.random.split(key_steps, thin)
         state, steps = jax.lax.scan(lambda s, k: sampler.step(s, k), state, step_keys)
         position = sampler.position(state)
-        f = sampler.target.latents(position, key_f)[watched]
+        f = sampler.f_at_rows(state, key_f)[watched]
         return state, (Draw(position.vector, position.white, f), sampler.told(steps))
 
     def chain(state: Any, key: Key[Array, ""]) -> tuple[Any, Draw, Any]:

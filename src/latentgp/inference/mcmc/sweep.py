@@ -10,14 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates
+from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
-from latentgp.inference.mcmc.latents.base import LatentMove
+from latentgp.inference.mcmc.latents.base import LatentMove, Residual
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.typing import Array
 
@@ -56,6 +57,7 @@ class SweepState(NamedTuple):
 
     at: Any  # a Place, its coordinates None where hyper-parameters are held
     adaptation: Adaptation
+    carried: Any = None  # the state of the move of latent functions where these are held
 
 
 class SweepSampler(Sampler):
@@ -81,7 +83,7 @@ class SweepSampler(Sampler):
     warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
-    fixed: Coordinates | None
+    fixed: HeldCoordinates | None
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
@@ -89,7 +91,7 @@ class SweepSampler(Sampler):
         start = prior_mean(target.space.model, target.data)
         sampler = cls(target, anchor=start, fixed=None, **settings)
         coordinates = _coordinates_at_centre(sampler)
-        fixed = None if target.space.size else coordinates
+        fixed = None if target.space.size else _held(coordinates)
         latents = sampler.latents if fixed is None else _within(sampler.latents, fixed)
         return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed, latents=latents)
 
@@ -116,7 +118,7 @@ class SweepSampler(Sampler):
         )
         coordinates = self._coordinates(start.vector)
         others = self.couplings[-1].others(start.white, jax.random.fold_in(key, 1))
-        return SweepState(self._kept(Place(start.vector, start.white, coordinates, others)), own)
+        return self._state(Place(start.vector, start.white, coordinates, others), own)
 
     def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
         at, own = self._place(state), state.adaptation
@@ -129,20 +131,27 @@ class SweepSampler(Sampler):
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 evaluations = evaluations + moved.evaluations
                 own = self._noted(own, *moved.proposed)
-        at, acceptance, residuals = self._move_latents(at, scales[0], key)
+        at, carried, acceptance, evaluated = self._move_latents(at, state.carried, scales[0], key)
         own = self._adapted(own, at.vector, acceptance, hyper_acceptance)
         statistics = {
             "acceptance_rate": acceptance,
             "hyperparameter_acceptance_rate": hyper_acceptance,
             "diverging": jnp.zeros((), bool),
-            "n_steps": residuals,
+            "n_steps": evaluated,
             "factorisations": evaluations,
             "decrement": at.coordinates.decrement,
-            "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
+            "lp": self._log_joint(at, carried) - 0.5 * jnp.sum(at.eps**2),
         }
         if len(at.others):
             statistics["evidence_error"] = self._evidence_error(at)
-        return SweepState(self._kept(at), own), statistics
+        return SweepState(self._kept(at), own, self._carried(carried)), statistics
+
+    def _log_joint(self, at: Place, moved: Any) -> Float[Array, ""]:
+        """That of the place, whose residual the move knows."""
+        if len(at.others):
+            return log_joint(self.target, at)
+        log_prior = self.target.space.log_prior(at.vector)
+        return log_prior + at.coordinates.log_evidence + moved.value
 
     def _evidence_error(self, at: Place) -> Float[Array, ""]:
         """Relative standard error of the evidence's estimate, by its own samples, in [0, 1]."""
@@ -164,7 +173,25 @@ class SweepSampler(Sampler):
         coordinates = self._coordinates(position.vector)
         eps = coordinates.of_white(position.white)
         at = Place(position.vector, eps, coordinates, state.at.others)
-        return SweepState(self._kept(at), state.adaptation)
+        return self._state(at, state.adaptation)
+
+    def f_at_rows(self, state: SweepState, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        at = self._place(state)
+        f = at.coordinates.centre + at.coordinates.shift(at.eps)
+        variance = jnp.broadcast_to(at.coordinates.whitening.residual.T, f.shape)
+        return self.target.latents_of(Marginals(f, variance), key)
+
+    def _state(self, at: Place, own: Adaptation) -> SweepState:
+        residual = self._residual(at)
+        carried = self.latents.within(at.coordinates).init(residual, at.eps)
+        return SweepState(self._kept(at), own, self._carried(carried))
+
+    def _carried(self, moved: Any) -> Any:
+        return None if self.fixed is None else moved
+
+    def _residual(self, at: Place) -> Residual:
+        model = self.target.space.to_model(at.vector)
+        return lambda eps: at.coordinates.residual(self.target, model, eps)
 
     def _coordinates(self, vector: Float[Array, "P"]) -> Coordinates:
         return self.couplings[-1].coordinates(self.target, vector, self.anchor)
@@ -229,20 +256,17 @@ class SweepSampler(Sampler):
         return states._replace(adaptation=held)
 
     def _move_latents(
-        self, at: Place, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Place, Float[Array, ""], Float[Array, ""]]:
-        model = self.target.space.to_model(at.vector)
-
-        def residual(eps: Array) -> Array:
-            return at.coordinates.residual(self.target, model, eps)
-
+        self, at: Place, carried: Any, scale: Float[Array, ""], key: Key[Array, ""]
+    ) -> tuple[Place, Any, Float[Array, ""], Float[Array, ""]]:
+        residual = self._residual(at)
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
         move = self.latents.within(at.coordinates)
-        start = move.init(residual, at.eps)
+        start = move.init(residual, at.eps) if carried is None else carried
         end, info = jax.lax.scan(
             lambda state, key: move.step(residual, state, scale, key), start, keys
         )
-        return at._replace(eps=end.eps), jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations)
+        evaluated = jnp.sum(info.evaluations) + (carried is None)
+        return at._replace(eps=end.eps), end, jnp.mean(info.acceptance), evaluated
 
     def _adapted(
         self,
@@ -313,6 +337,11 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
 @jax.jit
 def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
     return sampler._coordinates(sampler.target.centre)
+
+
+@jax.jit
+def _held(coordinates: Coordinates) -> HeldCoordinates:
+    return HeldCoordinates.of(coordinates)
 
 
 @jax.jit

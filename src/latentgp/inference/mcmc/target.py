@@ -101,7 +101,12 @@ class WhiteTarget(eqx.Module):
 
     def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         """A draw of f at the rows given a position."""
-        mean, variance = self.conditional(self.space.to_model(position.vector), position.white)
+        model = self.space.to_model(position.vector)
+        return self.latents_of(self.conditional(model, position.white), key)
+
+    def latents_of(self, marginals: Marginals, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A draw of f at the rows given its conditional marginals."""
+        mean, variance = marginals
         if self.representation.one_coefficient_a_row:
             return mean
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)

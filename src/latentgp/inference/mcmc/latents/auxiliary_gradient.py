@@ -65,7 +65,7 @@ class _Along(AuxiliaryGradient):
         noise = jax.random.normal(key_noise, beta.shape, beta.dtype)
 
         def rotated(eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-            return vmap_latents(lambda vectors, e: vectors.T @ e, self.vectors, eps)
+            return vmap_latents(lambda vectors, e: e @ vectors, self.vectors, eps)
 
         def forward(start: Array, slope: Array, end: Array) -> Float[Array, ""]:
             """Log density of a step over that of the same step without a slope."""

@@ -33,7 +33,7 @@ class Info(NamedTuple):
 class LatentMove(eqx.Module):
     """Markov transition that leaves N(eps | 0, I) exp(residual(eps)) as it is.
 
-    A state is a named tuple whose first field, `eps`, has the coordinates.
+    A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
 
     Attributes:
         target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.

@@ -19,6 +19,11 @@ class Trajectory(NamedTuple):
     eps: Float[Array, "Q M"]
     hmc: Any
 
+    @property
+    def value(self) -> Float[Array, ""]:
+        """The residual there."""
+        return self.hmc.logdensity + 0.5 * jnp.sum(self.eps**2)
+
 
 class Hamiltonian(LatentMove):
     """Leapfrog trajectories of a random number of steps (Neal 2011), by BlackJAX.
