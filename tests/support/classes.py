@@ -7,8 +7,14 @@ import sys
 
 import latentgp
 
-# What a step on some of the classes makes for itself; no model has it.
-INTERNAL = {"SomeOfLogisticSoftmax"}
+# What a step on some of the classes, or correlated latents, make for themselves; no model has it.
+INTERNAL = {
+    "SomeOfLogisticSoftmax",
+    "Turned",
+    "TurnedCoregionalisation",
+    "TurnedLargest",
+    "TurnedOutputs",
+}
 
 
 def concrete_classes(base):

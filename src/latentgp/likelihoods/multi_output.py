@@ -15,8 +15,9 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.joint import Turned
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.parameters.base import parameter
@@ -153,7 +154,12 @@ class LinearOutputs(Likelihood):
     def expected_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        centre, spread = self._output_moments(marginals)
+        return self._expected(y, *self._output_moments(marginals))
+
+    def _expected(
+        self, y: Float[Array, "N P"], centre: Float[Array, "N P"], spread: Float[Array, "N P"]
+    ) -> Float[Array, "N"]:
+        """E log p(y | f), given means and variances of L g."""
         away, seen = self._away(y, centre)
         terms = jnp.log(2 * jnp.pi * self.noise_variance) + (away**2 + spread) / self.noise_variance
         return jnp.sum(jnp.where(seen, -0.5 * terms - jnp.log(self.scale), 0.0), axis=1)
@@ -161,11 +167,14 @@ class LinearOutputs(Likelihood):
     def predictive_moments(
         self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        centre, spread = self._output_moments(marginals)
-        return (
-            self.centre + self.scale * centre,
-            self.scale**2 * (spread + self.noise_variance),
-        )
+        return self._in_units(*self._output_moments(marginals))
+
+    def _in_units(
+        self, centre: Float[Array, "N P"], spread: Float[Array, "N P"]
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Means and variances of y, given those of L g."""
+        variance = self.scale**2 * (spread + self.noise_variance)
+        return self.centre + self.scale * centre, variance
 
     def predictive_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
@@ -180,11 +189,23 @@ class LinearOutputs(Likelihood):
         power: float,
         near: Marginals,
     ) -> Float[Array, "N"]:
-        # N(y; m, s)^a is N(y; m, s / a) times a constant.
+        value = self._log_expected(y, marginals, self.noise_variance / power)
+        return value + self._constant_of_power(y, power)
+
+    def _constant_of_power(self, y: Float[Array, "N P"], power: float) -> Float[Array, "N"]:
+        """N(y; m, s)^a is N(y; m, s / a) times a constant, whose log this is."""
         shared = (1 - power) * (jnp.log(2 * jnp.pi * self.noise_variance)) - jnp.log(power)
         constant = 0.5 * shared + (1 - power) * jnp.log(self.scale)
-        value = self._log_expected(y, marginals, self.noise_variance / power)
-        return value + jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
+        return jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
+
+    def turned(self) -> "TurnedOutputs":
+        return TurnedOutputs(self)
+
+    @abstractmethod
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Means and variances of L g where the latents of a row are correlated."""
 
     @abstractmethod
     def _log_expected(
@@ -207,6 +228,24 @@ class LinearOutputs(Likelihood):
         seen = ~jnp.isnan(y)
         standard = (jnp.where(seen, y, self.centre) - self.centre) / self.scale
         return jnp.where(seen, standard - outputs, 0.0), seen
+
+
+class TurnedOutputs(Turned):
+    """Linear outputs of correlated latents: moments of the outputs are those of products."""
+
+    own: LinearOutputs  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def expected_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        joint, _ = self.of_f(side)
+        return self.own._expected(y, *self.own._joint_output_moments(joint))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        joint, _ = self.of_f(side)
+        return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
 class LinearCoregionalisation(LinearOutputs):
@@ -236,6 +275,16 @@ class LinearCoregionalisation(LinearOutputs):
         loading = jnp.asarray(self.mixing, mean.dtype)[None]
         return Parts(mean, variance, loading, jnp.zeros_like(loading))
 
+    def turned(self) -> "TurnedCoregionalisation":
+        return TurnedCoregionalisation(self)
+
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        loading = jnp.asarray(self.mixing, joint.mean.dtype)
+        spread = jnp.einsum("pr,nrs,ps->np", loading, joint.covariance, loading)
+        return joint.mean @ loading.T, spread
+
     def predictive_quantiles(
         self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P K"]:
@@ -253,10 +302,16 @@ class LinearCoregionalisation(LinearOutputs):
     def _log_expected(
         self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
     ) -> Float[Array, "N"]:
-        parts = self.parts(marginals)
-        away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
-        loading = jnp.where(seen[:, :, None], parts.loading, 0.0)
-        shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
+        return self._log_joint(y, JointMarginals.independent(marginals), noise)
+
+    def _log_joint(
+        self, y: Float[Array, "N P"], joint: JointMarginals, noise: Float[Array, "P"]
+    ) -> Float[Array, "N"]:
+        """Log density of the outputs together under correlated latents."""
+        mixing = jnp.asarray(self.mixing, joint.mean.dtype)
+        away, seen = self._away(y, joint.mean @ mixing.T)
+        loading = jnp.where(seen[:, :, None], mixing, 0.0)
+        shared = loading @ joint.covariance @ jnp.swapaxes(loading, 1, 2)
         own = jnp.where(seen, noise, 1.0)
         identity = jnp.eye(y.shape[1], dtype=own.dtype)
         factor = jnp.linalg.cholesky(shared + own[:, :, None] * identity)
@@ -264,6 +319,40 @@ class LinearCoregionalisation(LinearOutputs):
         halves = 0.5 * white**2 + jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
         constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
         return -jnp.sum(halves + constant, axis=1)
+
+
+class TurnedCoregionalisation(TurnedOutputs):
+    """Outputs by numbers of correlated latents: everything is Gaussian."""
+
+    own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.own._log_joint(y, self.of_f(side)[0], self.own.noise_variance)
+
+    def predictive_cdf(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P"]:
+        centre, spread = self.predictive_moments(marginals, side)
+        return ndtr((y - centre) / jnp.sqrt(spread))
+
+    def tilted(
+        self,
+        y: Float[Array, "N P"],
+        cavity: JointMarginals,
+        side: SideInformation,
+        power: float,
+        near: JointMarginals,
+    ) -> tuple[Float[Array, "N"], JointMarginals]:
+        own = self.own
+        mixing = jnp.asarray(own.mixing, cavity.mean.dtype)
+        target, seen = own._away(y, jnp.zeros_like(y))
+        weighted = jnp.where(seen, power / own.noise_variance, 0.0)[:, :, None] * mixing
+        linear = jnp.sum(weighted * target[:, :, None], axis=1)
+        log_mass = own._log_joint(y, cavity, own.noise_variance / power)
+        log_mass = log_mass + own._constant_of_power(y, power)
+        return log_mass, cavity.given(linear, mixing.T @ weighted)
 
 
 class GPRegressionNetwork(LinearOutputs):
@@ -321,6 +410,25 @@ class GPRegressionNetwork(LinearOutputs):
         dtype = marginals.mean.dtype
         nodes = jnp.asarray(nodes, dtype), jnp.log(jnp.asarray(weights, dtype))
         return log_size + logsumexp(jax.lax.map(at, nodes), axis=0)
+
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        # Each output is f' A f / 2 + b' f for a matrix A and a vector b of its own.
+        outputs, number = self.mixing.shape
+        size = self.latent_size
+        places = number + np.arange(outputs * number).reshape(outputs, number)
+        A, b = np.zeros((outputs, size, size)), jnp.zeros((outputs, size))
+        for r in range(number):
+            A[np.arange(outputs), r, places[:, r]] = A[np.arange(outputs), places[:, r], r] = 1.0
+        b = b.at[:, :number].set(jnp.asarray(self.mixing)).astype(joint.mean.dtype)
+        mean, covariance = joint
+        slope = b + jnp.einsum("pqr,nr->npq", A, mean)
+        turned = jnp.einsum("pqr,nrs->npqs", A, covariance)
+        centre = jnp.einsum("npq,nq->np", 0.5 * (slope + b), mean)
+        centre = centre + 0.5 * jnp.trace(turned, axis1=2, axis2=3)
+        spread = jnp.einsum("npq,nqr,npr->np", slope, covariance, slope)
+        return centre, spread + 0.5 * jnp.einsum("npqs,npsq->np", turned, turned)
 
     def _given(
         self,

@@ -6,13 +6,13 @@ import equinox as eqx
 
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.base import in_unit_interval
-from latentgp.methods.sites import SiteMethod
+from latentgp.methods.sites import CouplingMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.rules.expectation_propagation import MomentRule
 
 
-class ExpectationPropagation(SiteMethod):
+class ExpectationPropagation(CouplingMethod):
     """Expectation propagation (Minka 2001) and its powers (Minka 2004), parallel and damped.
 
     Site updates go on until they stand still; one that would move the sites more than the last
@@ -44,5 +44,5 @@ class ExpectationPropagation(SiteMethod):
         )
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        rule = MomentRule(step_size=self.step_size, power=self.power)
+        rule = MomentRule(step_size=self.step_size, power=self.power, coupled=self.couples(model))
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

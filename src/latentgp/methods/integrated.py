@@ -37,7 +37,7 @@ from latentgp.posteriors.hyperparameters import HyperparameterMarginal, Integrat
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
@@ -156,7 +156,7 @@ class _Density:
         self._space, self._found = space, found
         own = found.algorithm
         self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
-        self._known: list[tuple[Float[np.ndarray, "P"], GaussianSites]] = []
+        self._known: list[tuple[Float[np.ndarray, "P"], Sites]] = []
         self._count, self._asked_to_end = 0, False
 
     def goes_on(self) -> bool:
@@ -191,7 +191,7 @@ class _Density:
         self._report(ExplorationProgress(self._count, bound, self.run.seconds))
         return result
 
-    def _from(self, vector: Float[np.ndarray, "P"], sites: GaussianSites) -> Evaluated | None:
+    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> Evaluated | None:
         found, place = self._found, jnp.asarray(vector)
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import equinox as eqx
 
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.methods.sites import SiteMethod
+from latentgp.methods.sites import CouplingMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.rules.laplace import LaplaceRule
 
 
-class Laplace(SiteMethod):
+class Laplace(CouplingMethod):
     """Laplace's approximation: the mode of the latents and the curvature there (R&W 2006, 3.4).
 
     Newton's method, its steps shortened where the posterior density would fall, so that it ends
@@ -31,6 +31,5 @@ class Laplace(SiteMethod):
     max_updates: int = eqx.field(static=True, default=50)
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        return SiteInference.of(
-            model, self.representation, LaplaceRule(), self.tolerance, self.max_updates
-        )
+        rule = LaplaceRule(coupled=self.couples(model))
+        return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)
