@@ -15,13 +15,19 @@ from latentgp.likelihoods.base import (
     SideInformation,
     Targets,
 )
-from latentgp.numerics.quadrature import nodes_near, sobol_nodes
+from latentgp.numerics.quadrature import (
+    expectation,
+    hermite_nodes,
+    nodes_near,
+    sobol_nodes,
+)
 from latentgp.numerics.root_finding import invert_cdf
 from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
 from latentgp.typing import Array
 
 _MEAN, _ROOT = "mean of f", "root of the covariance of f"
 _NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
+_HERMITE, _HERMITE_NODES = 3, 10  # latents of which bounds take a grid, and its nodes along each
 _POINTS = 4096
 _WIDER = 1.25  # than the law that they are near, those points
 
@@ -54,6 +60,15 @@ class Turned(Likelihood):
         self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
         return self.own.log_prob(y, *_of_row(f, side))
+
+    def expected_log_prob(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        if self.latent_size != _HERMITE:
+            return super().expected_log_prob(y, marginals, side)
+        # Quasi-random points would leave sites of the softmax a negative eigenvalue.
+        nodes = hermite_nodes(_HERMITE, _HERMITE_NODES)
+        return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation

@@ -53,6 +53,12 @@ def trapezoidal_nodes(latent_size: int, count: int) -> Nodes:
     return _product((grid[:, None], weights / weights.sum()), latent_size)
 
 
+@lru_cache
+def hermite_nodes(latent_size: int, count: int) -> Nodes:
+    """Gauss-Hermite nodes for Q standard normals, so many along each."""
+    return _product(gauss_hermite(count), latent_size)
+
+
 def gauss_hermite(count: int) -> Nodes:
     """Gauss-Hermite nodes for a standard normal: exact for polynomials of degree 2 S - 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
