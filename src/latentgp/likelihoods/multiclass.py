@@ -374,6 +374,7 @@ class TurnedLargest(Turned):
     ) -> Float[Array, "N K"]:
         joint, _ = self.of_f(side)
         labels = jnp.broadcast_to(jnp.arange(self.own.classes), joint.mean.shape)
+        labels = labels.astype(joint.mean.dtype)
         log_largest = jax.vmap(self._log_largest, (1, None), 1)(labels, joint)
         return self.own._given_largest(jax.nn.softmax(log_largest, axis=1), 1.0)
 

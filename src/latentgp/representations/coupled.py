@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """The latent functions at all N rows, those of a row coupled by its site: O((N Q)^3).
 
 The Q latent functions at the rows are one Gaussian of size N Q with a block-diagonal prior K. With
@@ -6,9 +7,8 @@ of `dense` carries over to B = I + S' K S of size N Q. What is linear in all lat
 (J, Q, N), J of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,7 +35,36 @@ from latentgp.sites.coupled import CoupledSites
 from latentgp.typing import Array
 
 
-class CoupledDensePosterior(LatentPosterior):
+class CoupledPosterior(LatentPosterior):
+    """Posterior under which the latents of a row are correlated."""
+
+    @abstractmethod
+    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+        """Covariances of all latent functions at all rows of X."""
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        joint = self.joint_covariance(X)
+        return jnp.stack([joint[q, :, q] for q in range(len(joint))])
+
+    def draws(
+        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
+    ) -> Float[Array, "S N Q"]:
+        mean = self.mean(X)
+        size = mean.size
+        joint = self.joint_covariance(X).reshape(size, size)
+        scale = jnp.mean(latent_diagonals(self.kernel, X))
+        lower = jittered_cholesky(joint, scale).factor.lower
+        noise = jax.random.normal(key, (number, size), mean.dtype)
+        return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
+
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        raise InputError(
+            "Sites that couple the latents of a row have no streaming updates; fit with "
+            "coupled=False."
+        )
+
+
+class CoupledDensePosterior(CoupledPosterior):
     """Posterior with coefficients at the rows, the latents of a row coupled.
 
     Attributes:
@@ -67,13 +96,7 @@ class CoupledDensePosterior(LatentPosterior):
         lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
         return JointMarginals(block_means(cross, self.weights), _spread(prior, lowered, raised))
 
-    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        joint = self.joint_covariance(X)
-        latents = range(joint.shape[0])
-        return jnp.stack([joint[q, :, q] for q in latents])
-
     def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
-        """Covariances of all latent functions at all rows of X."""
         cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
         lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
         latents = len(self.weights)
@@ -82,17 +105,6 @@ class CoupledDensePosterior(LatentPosterior):
         joint = own[:, :, None, :] * identity[:, None, :, None]
         joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
         return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
-
-    def draws(
-        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
-    ) -> Float[Array, "S N Q"]:
-        mean = self.mean(X)
-        size = mean.size
-        joint = self.joint_covariance(X).reshape(size, size)
-        scale = jnp.mean(latent_diagonals(self.kernel, X))
-        lower = jittered_cholesky(joint, scale).factor.lower
-        noise = jax.random.normal(key, (number, size), mean.dtype)
-        return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
 
     @property
     def centres(self) -> Float[Array, "M D"]:
@@ -113,12 +125,6 @@ class CoupledDensePosterior(LatentPosterior):
             inverse=self.inverse[places][:, places],
             lowered=self.lowered[places][:, :, chosen],
             raised=raised[:, :, chosen],
-        )
-
-    def remembered(self, log_evidence: float) -> StreamingPrior:
-        raise InputError(
-            "Sites that couple the latents of a row have no streaming updates; fit with "
-            "coupled=False."
         )
 
     def pathwise_update(

@@ -170,12 +170,10 @@ class Dense(Representation):
     Args:
         signed: whether precisions of sites can be negative; a method sets it.
         shared: whether those of a row are the same for all latent functions; likewise.
-        coupled: whether sites couple the latents of a row; likewise.
     """
 
     signed: bool = eqx.field(static=True, default=False)
     shared: bool = eqx.field(static=True, default=False)
-    coupled: bool = eqx.field(static=True, default=False)
 
     def initialise(
         self,
@@ -198,7 +196,7 @@ class Dense(Representation):
         return dataclasses.replace(self, shared=True)
 
     def coupling(self) -> "Dense":
-        return dataclasses.replace(self, coupled=True)
+        return self
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
