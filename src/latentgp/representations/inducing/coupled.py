@@ -1,8 +1,8 @@
 """M inducing points under sites that couple the latents of a row: O(N Q^2 M^2 + (Q M)^3).
 
 White inducing variables of all latents are one Gaussian of size Q M. With a_q = L_q^-1 k_q(Z, x)
-a row's site of precision W adds W_qr a_q a_r' to the block (q, r) of their precision I + A. All else
-is as for single sites; what is linear in all variables has shape (Q, M, ...).
+a row's site of precision W adds W_qr a_q a_r' to the block (q, r) of their precision I + A. What is
+linear in all variables has shape (Q, M, ...).
 """
 
 from __future__ import annotations
