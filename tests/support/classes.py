@@ -13,6 +13,7 @@ INTERNAL = {
     "Turned",
     "TurnedCoregionalisation",
     "TurnedLargest",
+    "TurnedLogNoise",
     "TurnedOutputs",
 }
 

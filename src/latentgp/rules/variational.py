@@ -98,7 +98,12 @@ class VariationalRule(SiteRule):
         """
         mean, variance = marginals
         slope, spread = sites.slope(mean), jnp.sqrt(variance)
-        most = _FARTHEST * (1 / spread + sites.precisions * spread)
+        if isinstance(sites, CoupledSites):
+            alone = JointMarginals.independent(marginals).given(*sites[:2])
+            moves = jnp.abs(alone.mean - mean) / spread
+            share = jnp.minimum(1.0, _FARTHEST / jnp.max(moves, axis=1, keepdims=True))
+            return sites._replace(linear=sites.linear + (share - 1) * slope)
+        most = _FARTHEST * (1 / spread + sites.precision * spread)
         return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
 
     def check(self, likelihood: Likelihood) -> None:
