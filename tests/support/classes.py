@@ -14,6 +14,7 @@ INTERNAL = {
     "TurnedCoregionalisation",
     "TurnedLargest",
     "TurnedLogNoise",
+    "TurnedNetwork",
     "TurnedOutputs",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.joint import Turned
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
+from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import as_targets, as_weights
 from latentgp.typing import Array
@@ -430,6 +432,9 @@ class GPRegressionNetwork(LinearOutputs):
         spread = jnp.einsum("npq,nqr,npr->np", slope, covariance, slope)
         return centre, spread + 0.5 * jnp.einsum("npqs,npsq->np", turned, turned)
 
+    def turned(self) -> "TurnedNetwork":
+        return TurnedNetwork(self)
+
     def _given(
         self,
         slopes: Float[Array, "N P R"],
@@ -483,6 +488,97 @@ class GPRegressionNetwork(LinearOutputs):
             centre,
             jnp.sqrt(spread),
         )
+
+
+class TurnedNetwork(TurnedOutputs):
+    """Regression networks of correlated latents: normal given the shared functions g."""
+
+    own: GPRegressionNetwork  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        own, (joint, _) = self.own, self.of_f(side)
+        target, seen = own._away(y, jnp.zeros_like(y))
+        dtype, number = joint.mean.dtype, own.mixing.shape[1]
+        identity = jnp.eye(number, dtype=dtype)
+
+        def of_row(target: Array, seen: Array, mean: Array, covariance: Array) -> Array:
+            outputs = _outputs_given(own, mean, covariance)
+
+            def seen_law(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                """Of what is there; what is missing is standard normal, of mean zero."""
+                centre, spread = outputs(x)
+                spread = jnp.where(seen[:, None] & seen, spread, 0.0)
+                own_noise = jnp.where(seen, own.noise_variance, 1.0)
+                return jnp.where(seen, centre, 0.0), spread + jnp.diag(own_noise)
+
+            def closer(_: Any, x: Float[Array, "R"]) -> Float[Array, "R"]:
+                """Gauss and Newton's step towards the law of x given y."""
+                return given(x)[0]
+
+            def given(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                centre, spread = seen_law(x)
+                slopes = jax.jacfwd(lambda x: seen_law(x)[0])(x)
+                half = small_solve_lower(small_cholesky(spread), slopes)
+                left = small_solve_lower(small_cholesky(spread), (target - centre)[:, None])
+                covariance = small_inverse(identity + half.T @ half)
+                pull = half.T @ (left[:, 0] + half @ x)
+                return covariance @ pull, small_cholesky(covariance)
+
+            x = jax.lax.fori_loop(0, _STEPS, closer, jnp.zeros(number, dtype))
+            x, root = jax.lax.stop_gradient(given(x))
+
+            def at(z: Float[Array, "R"]) -> Float[Array, ""]:
+                place = x + root @ z
+                centre, spread = seen_law(place)
+                lower = small_cholesky(spread)
+                white = small_solve_lower(lower, (target - centre)[:, None])
+                log_size = jnp.sum(jnp.log(jnp.diagonal(lower)))
+                return 0.5 * (jnp.sum(z**2) - jnp.sum(place**2) - jnp.sum(white**2)) - log_size
+
+            nodes, weights = prediction_nodes(number)
+            values = jax.vmap(at)(jnp.asarray(nodes, dtype))
+            log_size = jnp.sum(jnp.log(jnp.diagonal(root)))
+            return log_size + logsumexp(values, b=jnp.asarray(weights, dtype))
+
+        constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(own.scale), 0.0)
+        return jax.vmap(of_row)(target, seen, *joint) - jnp.sum(constant, axis=1)
+
+    def predictive_cdf(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P"]:
+        own, (joint, _) = self.own, self.of_f(side)
+        nodes, weights = prediction_nodes(own.mixing.shape[1])
+        nodes = jnp.asarray(nodes, joint.mean.dtype)
+
+        def of_row(y: Array, mean: Array, covariance: Array) -> Array:
+            centre, spread = jax.vmap(_outputs_given(own, mean, covariance))(nodes)
+            variance = jnp.diagonal(spread, axis1=1, axis2=2) + own.noise_variance
+            away = (y - own.centre) / own.scale - centre
+            return jnp.asarray(weights, y.dtype) @ ndtr(away / jnp.sqrt(variance))
+
+        return jax.vmap(of_row)(y, *joint)
+
+
+def _outputs_given(
+    own: GPRegressionNetwork, mean: Float[Array, "Q"], covariance: Float[Array, "Q Q"]
+) -> Callable[[Float[Array, "R"]], tuple[Float[Array, "P"], Float[Array, "P P"]]]:
+    """Mean and covariance of a row's outputs without noise given g = m + root x, x ~ N(0, I)."""
+    outputs, number = own.mixing.shape
+    law = JointMarginals(mean[None, :number], covariance[None, :number, :number])
+    root = law.root()[0]
+    # Weights are normal given g: their covariances with x, and what is left of theirs.
+    with_x = small_solve_lower(root, covariance[:number, number:]).T
+    left = covariance[number:, number:] - with_x @ with_x.T
+    left = left.reshape(outputs, number, outputs, number)
+
+    def at(x: Float[Array, "R"]) -> tuple[Float[Array, "P"], Float[Array, "P P"]]:
+        g = mean[:number] + root @ x
+        weights = (mean[number:] + with_x @ x).reshape(outputs, number) + own.mixing
+        return weights @ g, jnp.einsum("r,prqs,s->pq", g, left, g)
+
+    return at
 
 
 def _one_an_output(name: str, values: Any, outputs: int) -> Float[np.ndarray, "P"]:

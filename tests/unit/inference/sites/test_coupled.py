@@ -308,6 +308,16 @@ def test_outputs_of_correlated_latents(x64):
     products = (np.asarray(likelihood.mixing)[:, 0] + f[:, 1:]) * f[:, :1]
     np.testing.assert_allclose(centre[0], products.mean(axis=0), atol=2e-3)
     np.testing.assert_allclose(variance[0], products.var(axis=0) + 0.4, atol=1e-2)
+    y = np.array([[1.1, -0.4]])
+    away = y - products
+    density = np.exp(-0.5 * away**2 / 0.4) / np.sqrt(2 * np.pi * 0.4)
+    found = own.predictive_log_prob(y, independent, side)[0]
+    assert float(found) == pytest.approx(np.log(np.mean(np.prod(density, axis=1))), abs=3e-3)
+    below = norm.cdf(away / np.sqrt(0.4)).mean(axis=0)
+    np.testing.assert_allclose(own.predictive_cdf(y, independent, side)[0], below, atol=1e-3)
+    half_seen = np.array([[1.1, np.nan]])
+    found = own.predictive_log_prob(half_seen, independent, side)[0]
+    assert float(found) == pytest.approx(np.log(density[:, 0].mean()), abs=3e-3)
 
 
 def test_coregionalisation_is_exact_by_every_method(x64):
