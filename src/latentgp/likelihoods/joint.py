@@ -107,6 +107,16 @@ class Turned(Likelihood):
         return invert_cdf(cdf, probabilities, centre, width)
 
     @property
+    def has_sure_moments(self) -> bool:
+        """Whether `tilted` is by a grid or in closed form; not by quasi-random points."""
+        return self.latent_size in _NODES_ALONG
+
+    @property
+    def has_sure_bounds(self) -> bool:
+        """Whether E log p(y | f) is by quadrature that a search cannot exploit, or closed."""
+        return self.latent_size <= 2
+
+    @property
     def nodes(self) -> int:
         """Number of nodes of `tilted`."""
         latents = self.latent_size

@@ -237,6 +237,10 @@ class TurnedOutputs(Turned):
 
     own: LinearOutputs  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @property
+    def has_sure_bounds(self) -> bool:
+        return True
+
     def expected_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
@@ -327,6 +331,10 @@ class TurnedCoregionalisation(TurnedOutputs):
     """Outputs by numbers of correlated latents: everything is Gaussian."""
 
     own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def has_sure_moments(self) -> bool:
+        return True
 
     def predictive_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation

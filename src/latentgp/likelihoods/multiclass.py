@@ -358,6 +358,14 @@ class TurnedLargest(Turned):
 
     own: LargestLatent  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    @property
+    def has_sure_moments(self) -> bool:
+        return True
+
+    @property
+    def has_sure_bounds(self) -> bool:
+        return self.own.classes <= 3
+
     def expected_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:

@@ -98,6 +98,7 @@ class Integrated(Method):
         if not problem.learn_hyperparameters:
             raise InputError(NOTHING_TO_INTEGRATE)
         inner = dataclasses.replace(self.method, search=None)
+        inner = inner.settled(problem.model, problem.data.size)
         found = inner.searched(problem)
         mode = inner.at(found, problem)
         # With what predictions alone depend on, as it is at the mode.
@@ -113,7 +114,10 @@ class Integrated(Method):
             Evidence(explored.log_integral, "approximation"),
             _marginals(space, explored),
         )
-        own: Any = dataclasses.replace(mode.diagnostics, method=self)
+        method = dataclasses.replace(
+            self, method=self.method.settled(found.model, problem.data.size)
+        )
+        own: Any = dataclasses.replace(mode.diagnostics, method=method)
         diagnostics = integrated(own, _integration(space, explored), problem.seconds)
         return Fit(posterior.model, posterior, mode.history, diagnostics)
 

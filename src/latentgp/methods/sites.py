@@ -207,25 +207,27 @@ class CouplingMethod(SiteMethod):
     """A method whose sites can couple the latents of a row.
 
     Args:
-        coupled: whether they do; None where it pays: with `Dense()`, if rows times latent functions
-            are at most 1,500. Of one latent function there is nothing to couple.
+        coupled: whether they do; None where it pays, with `Dense()` and at most 1,500 rows times
+            latent functions. Of one latent function there is nothing to couple.
     """
 
     coupled: bool | None = eqx.field(static=True, default=None, kw_only=True)
 
     def settled(self, model: LatentGP, rows: int) -> "CouplingMethod":
-        if self.coupled is not None:
+        likelihood = model.likelihood
+        if self.coupled is not None or not _can_be_tied(likelihood):
             return self
-        return dataclasses.replace(self, coupled=self._pays(model, rows))
+        few = rows * likelihood.latent_size <= _MOST_COUPLED
+        dense = self.representation.one_coefficient_a_row
+        return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
 
     def couples(self, model: LatentGP) -> bool:
         """Whether the sites of a model couple latents; not where rows are not known yet."""
         return bool(self.coupled) and _can_be_tied(model.likelihood)
 
-    def _pays(self, model: LatentGP, rows: int) -> bool:
-        size = rows * model.likelihood.latent_size
-        dense = self.representation.one_coefficient_a_row and size <= _MOST_COUPLED
-        return dense and _can_be_tied(model.likelihood)
+    def _gains(self, likelihood: Likelihood) -> bool:
+        """Whether coupled sites are the better ones; so unless overridden."""
+        return True
 
 
 def _can_be_tied(likelihood: Likelihood) -> bool:

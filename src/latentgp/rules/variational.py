@@ -11,7 +11,7 @@ from jaxtyping import Bool
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
-from latentgp.likelihoods.joint import jointly
+from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.rules.base import SiteRule
 from latentgp.rules.expectation_propagation import MomentRule
@@ -79,6 +79,8 @@ class VariationalRule(SiteRule):
 
     def is_bound(self, likelihood: Likelihood) -> bool:
         """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
+        if self.coupled:
+            return turned(likelihood).has_sure_bounds
         own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
         return likelihood.latent_size <= 2 or own
 

@@ -131,7 +131,7 @@ def test_laplace_is_the_expansion_at_the_mode(x64, name):
         of_rows = jax.vmap(lambda y, f: likelihood.log_prob(y, f, {}))
         return jnp.sum(of_rows(y, g.reshape(size, -1).T)) - 0.5 * g @ inverse @ g
 
-    fit = fitted(lgp.Laplace(), name)
+    fit = fitted(lgp.Laplace(coupled=True), name)
     g = np.asarray(fit.posterior.mean_f(X)).T.ravel()
     for _ in range(4):
         g = g - np.linalg.solve(jax.hessian(log_density)(g), jax.grad(log_density)(g))
@@ -338,18 +338,27 @@ def test_coregionalisation_is_exact_by_every_method(x64):
 
 
 def test_switch_is_shown_and_follows_the_number_of_rows():
-    one = fitted(lgp.Laplace(), "softmax")
-    assert repr(one.diagnostics.method) == "Laplace(Dense(), coupled=True)"
+    one = fitted(lgp.VariationalInference(), "softmax")
+    assert repr(one.diagnostics.method) == "VariationalInference(Dense(), coupled=True)"
     assert "sites coupling the latents of a row" in one.diagnostics.verdict
     assert isinstance(one.posterior.latent, CoupledDensePosterior)
     model = lgp.LatentGP(KERNEL, lgp.Softmax(3))
-    assert lgp.Laplace().settled(model, 500).coupled
-    assert not lgp.Laplace().settled(model, 501).coupled
-    assert lgp.Laplace(coupled=True).settled(model, 5000).coupled
+    assert lgp.VariationalInference().settled(model, 500).coupled
+    assert not lgp.VariationalInference().settled(model, 501).coupled
+    assert not lgp.VariationalInference(lgp.Inducing(2)).settled(model, 5).coupled
+    assert lgp.VariationalInference(coupled=True).settled(model, 5000).coupled
+    assert not lgp.Laplace().settled(model, 5).coupled
+    noise = lgp.LatentGP(KERNEL, lgp.HeteroscedasticGaussian())
+    assert lgp.Laplace().settled(noise, 5).coupled
+    for classes, pays in ((3, True), (4, False)):
+        model = lgp.LatentGP(KERNEL, lgp.Softmax(classes))
+        assert lgp.ExpectationPropagation().settled(model, 5).coupled is pays
+    largest = lgp.LatentGP(KERNEL, lgp.RobustMax(4))
+    assert lgp.ExpectationPropagation().settled(largest, 5).coupled
     binary = lgp.LatentGP(KERNEL, lgp.Bernoulli())
-    assert not lgp.Laplace().settled(binary, 5).coupled
+    assert not lgp.VariationalInference().settled(binary, 5).coupled
     # What does not know its rows keeps to single sites.
-    assert not lgp.Laplace().algorithm(model).rule.coupled
+    assert not lgp.VariationalInference().algorithm(model).rule.coupled
 
 
 @pytest.mark.parametrize(
