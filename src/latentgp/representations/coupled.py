@@ -59,8 +59,8 @@ class CoupledPosterior(LatentPosterior):
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         raise InputError(
-            "Sites that couple the latents of a row have no streaming updates; fit with "
-            "coupled=False."
+            "Sites that couple the latents of a row have no streaming updates; fit with a method "
+            "such as VariationalInference(coupled=False)."
         )
 
 

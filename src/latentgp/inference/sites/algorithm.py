@@ -29,7 +29,7 @@ from latentgp.typing import Array
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
-_FINAL_UPDATES = 100
+_FINAL_UPDATES, _FINAL_UPDATES_COUPLED = 100, 200
 _ROUGH_TOLERANCE = 1e-3
 
 
@@ -103,10 +103,11 @@ class SiteInference(eqx.Module):
 
     def until_converged(self) -> "SiteInference":
         """The same, for the posterior that a fit hands out."""
+        most = _FINAL_UPDATES_COUPLED if self.rule.coupled else _FINAL_UPDATES
         return replace(
             self,
             tolerance=min(self.tolerance, _FINAL_TOLERANCE),
-            max_updates=max(self.max_updates, _FINAL_UPDATES),
+            max_updates=max(self.max_updates, most),
         )
 
     def rough(self) -> "SiteInference":

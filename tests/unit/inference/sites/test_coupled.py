@@ -377,8 +377,15 @@ def test_what_has_no_coupled_form_refuses(method, match):
 
 
 def test_no_streaming_updates():
-    with pytest.raises(lgp.InputError, match="fit with coupled=False"):
+    with pytest.raises(lgp.InputError, match=r"VariationalInference\(coupled=False\)"):
         fitted(lgp.VariationalInference(), "softmax").posterior.remembered()
+
+
+def test_no_augmentation_gap():
+    fit = fitted(lgp.VariationalInference(), "noise")
+    data = lgp.Data(X, CASES["noise"][1])
+    with pytest.raises(lgp.InputError, match="independent"):
+        lgp.augmentation_gap(fit.posterior, data)
 
 
 def test_saved_and_drawn(tmp_path):
