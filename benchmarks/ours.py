@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import LogNormal
 
 import latentgp as lgp
 from contestant import (
@@ -422,6 +423,43 @@ def sampling(problem: Problem) -> Result:
     else:
         likelihood = lgp.Bernoulli()
     model = model_of(problem, likelihood)
+    fitted, result = timed_chains(
+        problem, model, lgp.GibbsSampling, {}, {"learn_hyperparameters": False}
+    )
+    f = f_at_rows(fitted.posterior, problem.X, options["chains"])
+    return result | {"draws": kept(problem, f)}
+
+
+def chains(problem: Problem) -> Result:
+    """`MCMC`, or `GibbsSampling` where no settings are given, of hyper-parameters too."""
+    options, inputs = problem.options, problem.X.shape[1]
+    likelihood = lgp.Poisson() if options["likelihood"] == "poisson" else lgp.Bernoulli()
+    middle = options["middle"]
+    lengthscale = np.full(inputs, middle) if inputs > 1 else middle
+    model = lgp.LatentGP(lgp.RBF(lengthscale=lengthscale, variance=1.0), likelihood)
+    priors = {
+        "kernel.lengthscale": LogNormal(np.log(middle), 1.0),
+        "kernel.variance": LogNormal(0.0, 1.0),
+    }
+    settings = options["settings"]
+    method = lgp.GibbsSampling if settings is None else lgp.MCMC
+    fitted, result = timed_chains(problem, model, method, settings or {}, {"priors": priors})
+    draws = fitted.posterior.to_arviz().posterior
+    named = [np.log(draws[f"kernel.{name}"].values) for name in ("lengthscale", "variance")]
+    count = options["chains"], options["draws"], -1
+    columns = [values.reshape(count) for values in (*named, draws["f"].values)]
+    return result | {"draws": kept(problem, np.concatenate(columns, axis=2))}
+
+
+def timed_chains(
+    problem: Problem,
+    model: lgp.LatentGP,
+    method: Callable[..., lgp.Method],
+    settings: dict[str, Any],
+    arguments: dict[str, Any],
+) -> tuple[lgp.Fit, Result]:
+    """A fit, and the seconds of its compilation, warm-up and draws."""
+    options = problem.options
 
     def fit(draws: int, warmup: int) -> tuple[lgp.Fit, dict[int, float]]:
         """With the seconds after every piece, by its number of sweeps."""
@@ -429,10 +467,10 @@ def sampling(problem: Problem) -> Result:
         fitted = lgp.fit(
             model,
             lgp.Data(problem.X, problem.y),
-            method=lgp.GibbsSampling(chains=options["chains"], draws=draws, warmup=warmup),
-            learn_hyperparameters=False,
+            method=method(chains=options["chains"], draws=draws, warmup=warmup, **settings),
             key=KEY,
             callback=lambda progress: seconds.update({progress.sweeps: progress.seconds}),
+            **arguments,
         )
         return fitted, seconds
 
@@ -444,11 +482,10 @@ def sampling(problem: Problem) -> Result:
     fitted, seconds = fit(draws, options["warmup"])
     total = max(seconds)
     warmup_seconds = seconds[total - draws]
-    return {
+    return fitted, {
         "compile_seconds": compile_seconds,
         "warmup_seconds": warmup_seconds,
         "draws_seconds": seconds[total] - warmup_seconds,
-        "draws": kept(problem, f_at_rows(fitted.posterior, problem.X, options["chains"])),
     }
 
 
@@ -487,6 +524,7 @@ if __name__ == "__main__":
                 sparse_multiclass,
                 sparse_student,
                 sampling,
+                chains,
             )
         },
         packages=("latentgp", "jax", "jaxlib", "numpy"),

@@ -18,6 +18,7 @@ from latentgp.posteriors.chains import import_arviz
 
 COLUMNS = (
     "ess_min_per_s",
+    "ess_min_per_s_warm",
     "ess_median_per_s",
     "largest_z",
     "r_hat_max",
@@ -74,6 +75,8 @@ def finish(runs: harness.Runs) -> None:
     for name, results in runs.items():
         for result, own, base in zip(results, moments[name], first, strict=True):
             (mean, error), (base_mean, base_error) = own, base
+            if len(mean) != len(base_mean):  # rows that are kept differ
+                continue
             if own is not base:
                 z = (mean - base_mean) / np.hypot(error, base_error)
                 result["largest_z"] = float(np.max(np.abs(z)))
@@ -88,6 +91,8 @@ def assess(result: dict) -> tuple[np.ndarray, np.ndarray]:
     result |= {
         "seconds": ENOUGH / rates.min(),
         "ess_min_per_s": rates.min(),
+        "ess_min_per_s_warm": effective.min()
+        / (result["draws_seconds"] + result["warmup_seconds"]),
         "ess_median_per_s": float(np.median(rates)),
         "ess_min_per_draw": effective.min() / draws["f"][..., 0].size,
         "r_hat_max": float(arviz.rhat(draws)["f"].max()),

@@ -36,6 +36,8 @@ _PASSED_OVER, _MOSTLY = 0.05, 0.5
 _ROUNDS_A_MEAN, _FALL_A_ROW = 3, 0.02
 _NOISE_RATIO = 1e-2
 _R_HAT, _DIVERGED = 1.01, 1e-3
+_EVIDENCE_ERROR = 0.8  # relative, of an estimate that holds a chain
+_STUCK = 0.02  # share of proposals
 _EFFECTIVE_A_CHAIN = 100
 _MOVED, _HIGHER, _EFFECTIVE_DRAWS = 0.1, 1.0, 500  # deviations, nats, a number
 _LEFT_OUT = 0.05  # of the evaluations
@@ -222,6 +224,11 @@ class ChainDiagnostics:
     warnings: tuple[str, ...]
 
     @property
+    def effective_a_second(self) -> float:
+        """The smallest effective sample size by the seconds of the whole fit."""
+        return min(self.summary.ess_bulk, self.summary.ess_tail) / self.seconds
+
+    @property
     def verdict(self) -> str:
         """State of convergence and all warnings, in a few lines."""
         state = "Chains agree" if self.converged else "Chains have not converged"
@@ -229,7 +236,7 @@ class ChainDiagnostics:
             f"{state} after {self.seconds:.1f} s with {type(self.method).__name__} "
             f"({self.reason}): R-hat at most {self.summary.r_hat:.3f}, at least "
             f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
-            f"{self.summary.ess_tail:.0f} of the tails."
+            f"{self.summary.ess_tail:.0f} of the tails, {self.effective_a_second:.2g} a second."
         ]
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 
@@ -266,6 +273,7 @@ def diagnose_chains(
             f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
             "target_acceptance."
         )
+    warnings += _refusals(chains)
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
     return ChainDiagnostics(
         converged=bool(trusted and diverged <= _DIVERGED * draws),
@@ -278,6 +286,25 @@ def diagnose_chains(
         seconds=seconds,
         warnings=tuple(warnings),
     )
+
+
+def _refusals(chains: Chains) -> list[str]:
+    """Sentences about proposals of hyper-parameters that are hardly ever accepted."""
+    moves = chains.statistics.get("hyperparameter_acceptance_rate")
+    spread = chains.statistics.get("evidence_error")
+    said = []
+    if spread is not None and np.median(spread) > _EVIDENCE_ERROR:
+        said.append(
+            f"The relative error of the evidence's estimate is {np.median(spread):.2g}: it hangs "
+            "on few of its samples, and chains wait for lucky ones; raise samples, or use "
+            'coupling="sites".'
+        )
+    if moves is not None and np.mean(moves) < _STUCK:
+        said.append(
+            f"{np.mean(moves):.1%} of the proposed hyper-parameters were accepted; raise warmup, "
+            'or use hyperparameters="random-walk".'
+        )
+    return said
 
 
 def _where_diverged(chains: Chains) -> str:

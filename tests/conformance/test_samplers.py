@@ -19,7 +19,6 @@ SAMPLERS = {
     "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),
     "sites": lgp.MCMC(warmup=400),
     "sites through points": lgp.MCMC(warmup=400, representation=POINTS),
-    "sites, crank-nicolson": lgp.MCMC(hyperparameters="crank-nicolson", warmup=400),
     "sites, hamiltonian": lgp.MCMC(latents="hmc", hyperparameters="hmc", warmup=400),
     "sites, crank-nicolson, slice": lgp.MCMC(
         latents="crank-nicolson", hyperparameters="slice", warmup=400
@@ -31,9 +30,13 @@ SAMPLERS = {
     "whitened": lgp.MCMC(
         latents="elliptical-slice", coupling="whitened", warmup=400, draws=1500, repeats=5
     ),
+    "whitened, auxiliary gradient": lgp.MCMC(
+        latents="auxiliary-gradient", coupling="whitened", warmup=400
+    ),
     "centred": lgp.MCMC(latents="hmc", coupling="centred", warmup=400),
     "interwoven": lgp.MCMC(coupling="interwoven", warmup=400, repeats=5),
     "surrogate": lgp.MCMC(coupling="surrogate", warmup=400, repeats=5),
+    "mala, crank-nicolson": lgp.MCMC(latents="mala", hyperparameters="crank-nicolson", warmup=400),
     "random walk": lgp.MCMC(latents="random-walk", warmup=400, draws=2000, repeats=5),
     "nuts of sites": lgp.NUTS(coupling="sites", warmup=200, draws=500),
     "nuts": lgp.NUTS(warmup=200, draws=500),
@@ -41,7 +44,12 @@ SAMPLERS = {
 }
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
+SLOW = {"nuts of sites"}  # tests/unit/inference/mcmc/test_nuts.py has its density
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SAMPLERS]
+)
 def test_sampler_conforms(name):
     check_sampler(SAMPLERS[name])
 

@@ -114,12 +114,14 @@ def _sampler(choice: Choice, model: LatentGP) -> Choice:
         raise InputError(
             f"{type(own).__name__} cannot sample hyper-parameters; use MCMC or GibbsSampling."
         )
-    likelihood = model.likelihood
-    if likelihood.is_positive and likelihood.is_continuous:
-        sampler, why = MCMC, "MCMC in coordinates of sites"
+    likelihood, representation = model.likelihood, own.representation
+    if not likelihood.is_positive:
+        method, why = GibbsSampling(representation), "Gibbs sampling, as the likelihood can be zero"
+    elif likelihood.is_continuous:
+        method, why = MCMC(representation), "MCMC in coordinates of sites"
     else:
-        sampler, why = GibbsSampling, "Gibbs sampling, as the likelihood has no gradient to follow"
-    method = sampler(representation=own.representation)
+        method = MCMC(representation, latents="elliptical-slice", coupling="whitened")
+        why = "MCMC by elliptical slices, as the likelihood has no gradient to follow"
     return Choice(method, f"{choice.reason}; hyper-parameters sampled by {why}")
 
 

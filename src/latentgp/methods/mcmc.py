@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax.numpy as jnp
 
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
@@ -16,11 +17,13 @@ from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
+from latentgp.inference.mcmc.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.inference.mcmc.latents.base import LatentMove
 from latentgp.inference.mcmc.latents.crank_nicolson import CrankNicolson, RandomWalk
 from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
 from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
 from latentgp.inference.mcmc.latents.langevin import Langevin
+from latentgp.inference.mcmc.latents.mala import MALA
 from latentgp.inference.mcmc.sweep import SweepSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.methods.base import usual_method
@@ -32,9 +35,11 @@ from latentgp.representations import Dense, Representation
 
 LATENTS: dict[str, LatentMove] = {
     "langevin": Langevin(),
+    "auxiliary-gradient": AuxiliaryGradient(),
     "crank-nicolson": CrankNicolson(),
     "elliptical-slice": EllipticalSlice(),
     "random-walk": RandomWalk(),
+    "mala": MALA(),
     "hmc": Hamiltonian(),
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
@@ -70,8 +75,10 @@ class MCMC(SamplingMethod):
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
-        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "crank-nicolson",
-            "elliptical-slice", "random-walk" or "hmc".
+        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "auxiliary-gradient",
+            "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
+            the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
+            of the prior.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
             "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
             for "emulated" where it can be used, else "random-walk".
@@ -172,7 +179,7 @@ class MCMC(SamplingMethod):
             latents=LATENTS[self.latents],
             hyperparameters=self._hyper_move(),
             repeats=self.repeats,
-            warmup=self.warmup,
+            warmup=jnp.asarray(self.warmup),
             chains=self.chains,
         )
 

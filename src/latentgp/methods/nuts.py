@@ -24,10 +24,10 @@ from latentgp.sites.copies import copies_of
 class NUTS(SamplingMethod):
     """The no-U-turn sampler (Hoffman & Gelman 2014), jointly of hyper-parameters and latents.
 
-    Any smooth likelihood. The latent functions move in coordinates in which they are nearly N(0, I)
-    under the posterior whatever the hyper-parameters are ("sites": the mean and factor of a Gaussian
-    approximation, which trajectories follow through the implicit derivative), or under the prior
-    ("whitened": cheaper a step, many more steps).
+    Any smooth likelihood. The latent functions move in coordinates in which they are nearly
+    N(0, I) under the posterior whatever the hyper-parameters are ("sites": the mean and factor of a
+    Gaussian approximation, which trajectories follow through the implicit derivative), or under the
+    prior ("whitened": cheaper a step, many more steps). `MCMC` moves them in turn, at less a draw.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables,
     exp(E log p(y | f)) p(v) (Hensman et al. 2015, eq. 7): no Gaussian is fitted to it.
@@ -65,7 +65,8 @@ class NUTS(SamplingMethod):
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
         if self.coupling not in ("sites", "whitened"):
             raise InputError(
-                f'NUTS.coupling must be "sites" or "whitened", got {self.coupling!r}; MCMC has more.'
+                f'NUTS.coupling must be "sites" or "whitened", got {self.coupling!r}; '
+                "MCMC has more."
             )
         if self.augmented and self.coupling == "sites":
             raise InputError(

@@ -56,9 +56,13 @@ def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
     partial = _beside(path)
     try:
         with writing(path, *errors):
+            # Some writers make files that their owner alone can read. `path` itself is not
+            # touched: of a process killed here an empty file would stay.
+            partial.unlink(missing_ok=True)
+            partial.touch()
+            mode = (path if path.exists() else partial).stat().st_mode
             yield partial
-            path.touch()  # some writers make files that their owner alone can read
-            partial.chmod(path.stat().st_mode)
+            partial.chmod(mode)
             partial.replace(path)
     except BaseException:  # an interrupt too
         with suppress(OSError):

@@ -215,17 +215,21 @@ class TestDoors:
         assert isinstance(refused.exception, lgp.InputError)
 
     def test_sampled_instead(self):
-        gibbs = treating("sample", Choice(lgp.VariationalInference(), "few rows"), REGRESSION)
-        assert isinstance(gibbs.method, lgp.GibbsSampling)
-        assert gibbs.reason == (
-            "few rows; hyper-parameters sampled by Gibbs sampling, as the likelihood has an "
-            "augmentation"
+        choice = Choice(lgp.VariationalInference(), "few rows")
+        chains = treating("sample", choice, REGRESSION)
+        assert chains.method == lgp.MCMC()
+        assert chains.reason == (
+            "few rows; hyper-parameters sampled by MCMC in coordinates of sites"
         )
+        steps = lgp.LatentGP(lgp.RBF(), lgp.RobustMax(3))
+        slices = lgp.MCMC(latents="elliptical-slice", coupling="whitened")
+        assert treating("sample", choice, steps).method == slices
+        zero = lgp.LatentGP(lgp.RBF(), lgp.HeavisideMulticlass(3))
+        assert isinstance(treating("sample", choice, zero).method, lgp.GibbsSampling)
         points = lgp.Inducing(7)
         counts = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
-        nuts = treating("sample", Choice(lgp.VariationalInference(points), "rows"), counts)
-        assert isinstance(nuts.method, lgp.NUTS)
-        assert nuts.method.representation == points
+        sparse = treating("sample", Choice(lgp.VariationalInference(points), "rows"), counts)
+        assert sparse.method == lgp.MCMC(points)
         own = lgp.NUTS(draws=10)
         assert treating("sample", Choice(own, "asked for"), counts).method is own
         assert treating("optimise", Choice(own, "asked for"), counts).method is own

@@ -65,3 +65,14 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     assert float(statistics.hyperparameter_acceptance_rate.mean()) > 0.4
     assert float(statistics.acceptance_rate.mean()) > 0.45
     assert float(statistics.decrement.max()) < 1e-6
+
+
+def test_the_estimate_of_the_evidence_tells_its_error():
+    X = np.linspace(0.0, 4.0, 12)
+    model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    data = lgp.Data(X, np.random.default_rng(0).poisson(np.exp(np.sin(X))).astype(float))
+    method = lgp.MCMC(coupling="pseudo-marginal", samples=4, chains=2, warmup=50, draws=50)
+    statistics = lgp.fit(model, data, key=KEY, method=method).posterior.statistics
+    assert 0.02 < np.median(statistics["evidence_error"]) < 0.6
+    assert statistics["evidence_error"].max() <= 1 + 1e-9
+    assert statistics["evidence_error"].shape == (2, 50)

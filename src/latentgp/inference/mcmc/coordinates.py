@@ -41,6 +41,7 @@ from latentgp.typing import Array
 
 Coupling = Literal["sites", "whitened"]
 
+_WIDEST = 2.0  # variance of the expectations that make sites
 _MOST_STEPS = 40
 _DECREMENT = 1e-7  # nats that another Newton step would gain
 _SHARES = (1.0, 0.5, 0.2, 0.05, 0.01, 0.001, 0.0)  # of a Newton step
@@ -248,14 +249,19 @@ def _expected_sites(
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
 ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-    """One variational update of sites: slope and curvature expected under their posterior."""
+    """One variational update of sites: slope and curvature expected under their posterior.
+
+    Its variance v is shrunk to 2 v / (v + 2), in units of a logit or a log rate squared: sites of
+    the whole of a wide posterior are narrower than its tails, where a chain would stay.
+    """
     g, root = _condition(whitening, linear, precision)
 
     def variance(features, root):
         return jnp.sum(solve_lower(root, features) ** 2, axis=0)
 
     variances = vmap_latents(variance, whitening.features, root).T + whitening.residual.T
-    marginals = Marginals(offset + g, variances)
+    shrunk = _WIDEST * variances / (_WIDEST + variances)
+    marginals = Marginals(offset + g, shrunk)
     slopes = jax.grad(lambda marginals: target.expected_log_likelihood(model, marginals))(marginals)
     expected = jnp.maximum(-2 * slopes.variance, 0.0)
     known = jnp.isfinite(slopes.mean) & jnp.isfinite(expected)  # else the row's sites stay

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.inference.mcmc.coordinates import Coordinates
-from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.latents.base import LatentMove
@@ -78,7 +78,7 @@ class SweepSampler(Sampler):
     latents: LatentMove
     hyperparameters: HyperMove
     repeats: int = eqx.field(static=True)
-    warmup: int = eqx.field(static=True)
+    warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
@@ -90,7 +90,8 @@ class SweepSampler(Sampler):
         sampler = cls(target, anchor=start, fixed=None, **settings)
         coordinates = _coordinates_at_centre(sampler)
         fixed = None if target.space.size else coordinates
-        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed)
+        latents = sampler.latents if fixed is None else _within(sampler.latents, fixed)
+        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed, latents=latents)
 
     @property
     def shares_work(self) -> bool:
@@ -139,7 +140,16 @@ class SweepSampler(Sampler):
             "decrement": at.coordinates.decrement,
             "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
         }
+        if len(at.others):
+            statistics["evidence_error"] = self._evidence_error(at)
         return SweepState(self._kept(at), own), statistics
+
+    def _evidence_error(self, at: Place) -> Float[Array, ""]:
+        """Relative standard error of the evidence's estimate, by its own samples, in [0, 1]."""
+        model = self.target.space.to_model(at.vector)
+        shares = jax.nn.softmax(residuals(self.target, model, at))
+        number = len(shares)
+        return jnp.sqrt((number * jnp.sum(shares**2) - 1) / (number - 1))
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
@@ -211,7 +221,7 @@ class SweepSampler(Sampler):
 
     def tuned(self, states: SweepState) -> SweepState:
         own = states.adaptation
-        begun = own.count[0] > int(_FORGETS * self.warmup)
+        begun = own.count[0] > _FORGETS * self.warmup
         if not self.target.space.size:
             return states
         tuned = _pooled(self, own)
@@ -227,9 +237,10 @@ class SweepSampler(Sampler):
             return at.coordinates.residual(self.target, model, eps)
 
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
-        start = self.latents.init(residual, at.eps)
+        move = self.latents.within(at.coordinates)
+        start = move.init(residual, at.eps)
         end, info = jax.lax.scan(
-            lambda state, key: self.latents.step(residual, state, scale, key), start, keys
+            lambda state, key: move.step(residual, state, scale, key), start, keys
         )
         return at._replace(eps=end.eps), jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations)
 
@@ -241,7 +252,7 @@ class SweepSampler(Sampler):
         hyper_acceptance: Float[Array, ""],
     ) -> Adaptation:
         """Scales towards the acceptance asked for, and the covariance seen; held after warm-up."""
-        begun = jnp.maximum(own.count - int(_FORGETS * self.warmup), 0)
+        begun = jnp.maximum(own.count - (_FORGETS * self.warmup).astype(int), 0)
         gain = (1.0 + own.count) ** -_DECAY
         targets = self.latents.target_acceptance, self.hyperparameters.target_acceptance
         rates = acceptance, hyper_acceptance
@@ -295,10 +306,15 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     pooled = jax.tree.map(
         lambda one: jnp.broadcast_to(one, (chains, *one.shape)), (mean, covariance, seen)
     )
-    own = own._replace(log_scale=log_scale, mean=pooled[0], covariance=pooled[1], seen=pooled[2])
-    return own
+    mean, covariance, seen = pooled
+    return own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
 
 
 @jax.jit
 def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
     return sampler._coordinates(sampler.target.centre)
+
+
+@jax.jit
+def _within(move: LatentMove, coordinates: Coordinates) -> LatentMove:
+    return move.within(coordinates)

@@ -404,8 +404,10 @@ def chains_of(f, divergences=0):
     )
 
 
-def judged(f, divergences=0):
+def judged(f, divergences=0, **statistics):
     chains = chains_of(f, divergences)
+    for name, value in statistics.items():
+        chains.statistics[name] = np.full(f.shape, value)
     return diagnose_chains(
         method=GIBBS, reason="asked for", chains=chains, summary=summarise(chains), seconds=1.0
     )
@@ -439,6 +441,16 @@ class TestDiagnostics:
         assert not found.converged
         assert any(warning in sentence for sentence in found.warnings)
         assert found.verdict.startswith("Chains have not converged")
+
+    @pytest.mark.parametrize(
+        ("statistics", "warning"),
+        [
+            ({"evidence_error": 0.9}, "error of the evidence's estimate is 0.9"),
+            ({"hyperparameter_acceptance_rate": 0.01}, "1.0% of the proposed hyper-parameters"),
+        ],
+    )
+    def test_a_sampler_that_stands_still_says_what_to_do(self, statistics, warning):
+        assert any(warning in sentence for sentence in judged(self.NOISE, **statistics).warnings)
 
     def test_one_divergence_in_thousands_is_said_but_not_held_against_the_chains(self):
         found = judged(self.NOISE, 1)

@@ -1,4 +1,4 @@
-"""Moves of hyper-parameters: a known density is left as it is, whatever the emulator makes of it."""
+"""Moves of hyper-parameters: a known density stays, whatever the emulator makes of it."""
 
 import jax
 import jax.numpy as jnp

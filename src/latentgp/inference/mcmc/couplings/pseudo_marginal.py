@@ -16,8 +16,8 @@ from latentgp.typing import Array
 class PseudoMarginal(Sites):
     """Pseudo-marginal moves of hyper-parameters (Filippone & Girolami 2014, Alg. 1).
 
-    p(y | theta) is estimated by `samples` draws of a Gaussian approximation; a proposal has draws of
-    its own, and the estimate of the present hyper-parameters is carried, never made anew. With a
+    p(y | theta) is estimated by `samples` draws of a Gaussian approximation; a proposal has draws
+    of its own, and the estimate of the present hyper-parameters is carried, never made anew. With a
     correlation the draws of a proposal are near the present ones (Deligiannidis, Doucet & Pitt
     2018). A draw taken by its weight is one of f given the hyper-parameters (Andrieu, Doucet &
     Holenstein 2010). One sample without correlation is the joint proposal of Knorr-Held & Rue

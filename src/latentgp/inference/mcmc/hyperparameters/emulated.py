@@ -77,9 +77,9 @@ class Emulator(NamedTuple):
             gram = jnp.exp(-0.5 * squared / lengthscale**2) + jnp.diag(noise)
             lower = lower_cholesky(gram)
             half = solve_lower(lower, residual)
-            size = jnp.maximum(jnp.sum(used), 1)
+            number = jnp.maximum(jnp.sum(used), 1)
             log_root = jnp.sum(jnp.where(used, jnp.log(jnp.diagonal(lower)), 0.0))
-            evidence = -0.5 * size * jnp.log(jnp.sum(half**2) / size + 1e-12) - log_root
+            evidence = -0.5 * number * jnp.log(jnp.sum(half**2) / number + 1e-12) - log_root
             return evidence, solve_lower(lower, half, transposed=True)
 
         lengthscales = jnp.array(_LENGTHSCALES, values.dtype) * size**0.5

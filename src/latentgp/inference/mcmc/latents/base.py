@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.typing import Array
 
 Residual = Callable[[Array], Array]
@@ -43,6 +44,10 @@ class LatentMove(eqx.Module):
     target_acceptance: ClassVar[float | None] = None
     first_scale: ClassVar[float] = 1.0
     largest_scale: ClassVar[float] = math.inf
+
+    def within(self, coordinates: Coordinates) -> "LatentMove":
+        """The move as it is made within some coordinates; the same in all unless overridden."""
+        return self
 
     @abstractmethod
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:
