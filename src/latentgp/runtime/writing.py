@@ -56,13 +56,8 @@ def written_whole(path: Path, *errors: type[Exception]) -> Iterator[Path]:
     partial = _beside(path)
     try:
         with writing(path, *errors):
-            # Some writers make files that their owner alone can read. `path` itself is not
-            # touched: of a process killed here an empty file would stay.
-            partial.unlink(missing_ok=True)
-            partial.touch()
-            mode = (path if path.exists() else partial).stat().st_mode
             yield partial
-            partial.chmod(mode)
+            partial.chmod(_mode(path))  # some writers make files that their owner alone can read
             partial.replace(path)
     except BaseException:  # an interrupt too
         with suppress(OSError):
@@ -81,6 +76,17 @@ def writing(path: Path, *errors: type[Exception]) -> Iterator[None]:
             f"{path} cannot be written: {' '.join(reason.split())}; make room for it, or name "
             "another file to write"
         ) from error
+
+
+def _mode(path: Path) -> int:
+    """Mode of the file, or of a new one there; `path` itself is touched by nothing unfinished."""
+    if path.exists():
+        return path.stat().st_mode
+    trial = _beside(_beside(path))
+    trial.touch()
+    mode = trial.stat().st_mode
+    trial.unlink()
+    return mode
 
 
 def _beside(path: Path) -> Path:
