@@ -168,12 +168,17 @@ class Diagnostics:
     integration: Integration | None = None
 
     @property
+    def _coupling(self) -> str:
+        own = getattr(self.method, "method", self.method)  # what is integrated or in batches
+        return ", sites coupling the latents of a row" if getattr(own, "coupled", False) else ""
+
+    @property
     def verdict(self) -> str:
         """State of convergence and all warnings, in a few lines."""
         state = "Converged" if self.converged else "Not converged"
         lines = [
             f"{state} after {self.evaluations} evaluations and {self.seconds:.1f} s "
-            f"with {type(self.method).__name__} ({self.reason})."
+            f"with {type(self.method).__name__}{self._coupling} ({self.reason})."
         ]
         lines += [] if self.integration is None else [self.integration.verdict]
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
@@ -378,7 +383,7 @@ def diagnose(
             f"(prior variance {scale:.1e}); look for nearly equal inputs or a very long "
             "length-scale."
         )
-    precisions = np.asarray(converged.sites.precision)
+    precisions = np.asarray(converged.sites.precisions)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
         warnings.append(

@@ -71,7 +71,9 @@ def log_evidence(
             "VariationalInference(...), AugmentedVI(...), Laplace(...) or "
             "ExpectationPropagation(...)."
         )
-    algorithm = _ready(cast(SiteMethod, method).algorithm(model), model, data, key)
+    algorithm = _ready(
+        cast(SiteMethod, method).settled(model, data.size).algorithm(model), model, data, key
+    )
     model, data = jax.tree.map(jnp.asarray, fresh((model, data)))
     data = eqx.tree_at(lambda d: d.X, data, _held(data.X))
     if algorithm.rule.sites_are_fixed(model.likelihood):

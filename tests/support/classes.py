@@ -7,8 +7,16 @@ import sys
 
 import latentgp
 
-# What a step on some of the classes makes for itself; no model has it.
-INTERNAL = {"SomeOfLogisticSoftmax"}
+# What a step on some of the classes, or correlated latents, make for themselves; no model has it.
+INTERNAL = {
+    "SomeOfLogisticSoftmax",
+    "Turned",
+    "TurnedCoregionalisation",
+    "TurnedLargest",
+    "TurnedLogNoise",
+    "TurnedNetwork",
+    "TurnedOutputs",
+}
 
 
 def concrete_classes(base):

@@ -22,10 +22,12 @@ from latentgp.numerics.quadrature import (
     trapezoidal_nodes,
 )
 from latentgp.numerics.root_finding import invert_cdf, invert_cdf_of_counts
+from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.parameters.base import Parametrised
 from latentgp.typing import Array
 
 Targets = Literal["real", "count", "class"]
+_SINGULAR = 1e2  # roundings of a variance by which covariances are kept from being singular
 SideInformation = Mapping[str, Float[Array, "..."]]
 
 
@@ -48,6 +50,68 @@ class Marginals(NamedTuple):
     def shifted(self, offset: Float[Array, "N Q"]) -> "Marginals":
         """Marginals of f + offset."""
         return Marginals(self.mean + offset, self.variance)
+
+    def given(self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]) -> "Marginals":
+        """Marginals of each latent times exp(linear f - precision f^2 / 2)."""
+        variance = self.variance / (1 + precision * self.variance)
+        return Marginals(self.mean + variance * (linear - precision * self.mean), variance)
+
+
+class JointMarginals(NamedTuple):
+    """Gaussian laws of the latent functions at rows, those of a row together.
+
+    Attributes:
+        mean: shape (N, Q).
+        covariance: of the latents of each row, shape (N, Q, Q).
+    """
+
+    mean: Float[Array, "N Q"]
+    covariance: Float[Array, "N Q Q"]
+
+    @classmethod
+    def known(cls, f: Float[Array, "N Q"]) -> "JointMarginals":
+        """Marginals of known latents: covariance zero."""
+        return cls(f, jnp.zeros((*f.shape, f.shape[1]), f.dtype))
+
+    @classmethod
+    def independent(cls, marginals: Marginals) -> "JointMarginals":
+        """Latents of a row without covariances."""
+        identity = jnp.eye(marginals.mean.shape[1], dtype=marginals.mean.dtype)
+        return cls(marginals.mean, marginals.variance[:, :, None] * identity)
+
+    @property
+    def variance(self) -> Float[Array, "N Q"]:
+        """Variances of each latent alone."""
+        return jnp.diagonal(self.covariance, axis1=1, axis2=2)
+
+    def shifted(self, offset: Float[Array, "N Q"]) -> "JointMarginals":
+        """Marginals of f + offset."""
+        return JointMarginals(self.mean + offset, self.covariance)
+
+    def given(
+        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q Q"]
+    ) -> "JointMarginals":
+        """Marginals times exp(linear' f - f' precision f / 2), precisions not negative."""
+        root = self.root()
+        turned = jnp.swapaxes(root, 1, 2)
+        inner = jnp.eye(root.shape[-1], dtype=root.dtype) + turned @ precision @ root
+        half = small_solve_lower(small_cholesky(inner), turned)
+        covariance = jnp.swapaxes(half, 1, 2) @ half
+        pull = linear - (precision @ self.mean[:, :, None])[:, :, 0]
+        return JointMarginals(self.mean + (covariance @ pull[:, :, None])[:, :, 0], covariance)
+
+    def root(self) -> Float[Array, "N Q Q"]:
+        """Lower factors of the covariances, which are kept from being singular."""
+        variance = self.variance
+        eps = float(np.finfo(variance.dtype).eps)
+        # As `expectation` does: derivatives in the covariance are differences over nodes.
+        floor = jnp.maximum(eps**1.25 * self.mean**2 + eps**1.75 - variance, 0.0)
+        more = jax.lax.stop_gradient(floor + _SINGULAR * eps * variance)
+        identity = jnp.eye(variance.shape[1], dtype=variance.dtype)
+        return small_cholesky(self.covariance + more[:, :, None] * identity)
+
+
+AnyMarginals = Marginals | JointMarginals
 
 
 class Likelihood(Parametrised):
@@ -306,6 +370,13 @@ class Likelihood(Parametrised):
         nodes = prediction_nodes(self.latent_size)
         values = expectation(probabilities, *marginals, nodes)
         return values / jnp.sum(values, axis=1, keepdims=True)
+
+    def turned(self) -> "Likelihood | None":
+        """This likelihood of latents f = m + R z, with z independent; None for the usual way.
+
+        See `jointly`; a subclass of `Turned` that has expectations of its own.
+        """
+        return None
 
     def _along_nodes(
         self, function: Callable, y: Float[Array, "N *P"], side: SideInformation

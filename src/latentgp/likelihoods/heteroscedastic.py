@@ -13,6 +13,7 @@ from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.joint import Turned
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.likelihoods.volatility import LOG_2_PI
 from latentgp.numerics.quadrature import latent_at_nodes
@@ -150,6 +151,9 @@ class LogNoiseGaussian(Likelihood):
         distance = (y - mean[:, 0]) ** 2 + variance[:, 0]
         return -0.5 * (LOG_2_PI + 2 * log_scale + distance * jnp.exp(2 * spread - 2 * log_scale))
 
+    def turned(self) -> "TurnedLogNoise":
+        return TurnedLogNoise(self)
+
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
@@ -194,3 +198,25 @@ class LogNoiseGaussian(Likelihood):
         mean, variance = marginals
         g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
         return variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2, weights
+
+
+class TurnedLogNoise(Turned):
+    """Gaussian noise of any size, correlated with the function: expectations in closed form."""
+
+    own: LogNoiseGaussian  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        # exp(-2 f_2) moves the law of f_1 by minus twice its covariance with f_2.
+        (mean, covariance), _ = self.of_f(side)
+        log_scale, spread = jnp.log(self.own.noise_scale) + mean[:, 1], covariance[:, 1, 1]
+        moved = mean[:, 0] - 2 * covariance[:, 0, 1]
+        distance = (y - moved) ** 2 + covariance[:, 0, 0]
+        return -0.5 * (LOG_2_PI + 2 * log_scale + distance * jnp.exp(2 * spread - 2 * log_scale))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        joint, side = self.of_f(side)
+        return self.own.predictive_moments(Marginals(joint.mean, joint.variance), side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -15,10 +16,12 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import JointMarginals, Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
+from latentgp.likelihoods.joint import Turned
 from latentgp.numerics.quadrature import expectation, prediction_nodes
 from latentgp.numerics.root_finding import invert_cdf
+from latentgp.numerics.small_matrices import small_cholesky, small_inverse, small_solve_lower
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import as_targets, as_weights
 from latentgp.typing import Array
@@ -153,7 +156,12 @@ class LinearOutputs(Likelihood):
     def expected_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        centre, spread = self._output_moments(marginals)
+        return self._expected(y, *self._output_moments(marginals))
+
+    def _expected(
+        self, y: Float[Array, "N P"], centre: Float[Array, "N P"], spread: Float[Array, "N P"]
+    ) -> Float[Array, "N"]:
+        """E log p(y | f), given means and variances of L g."""
         away, seen = self._away(y, centre)
         terms = jnp.log(2 * jnp.pi * self.noise_variance) + (away**2 + spread) / self.noise_variance
         return jnp.sum(jnp.where(seen, -0.5 * terms - jnp.log(self.scale), 0.0), axis=1)
@@ -161,11 +169,14 @@ class LinearOutputs(Likelihood):
     def predictive_moments(
         self, marginals: Marginals, side: SideInformation
     ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
-        centre, spread = self._output_moments(marginals)
-        return (
-            self.centre + self.scale * centre,
-            self.scale**2 * (spread + self.noise_variance),
-        )
+        return self._in_units(*self._output_moments(marginals))
+
+    def _in_units(
+        self, centre: Float[Array, "N P"], spread: Float[Array, "N P"]
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Means and variances of y, given those of L g."""
+        variance = self.scale**2 * (spread + self.noise_variance)
+        return self.centre + self.scale * centre, variance
 
     def predictive_log_prob(
         self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
@@ -180,11 +191,23 @@ class LinearOutputs(Likelihood):
         power: float,
         near: Marginals,
     ) -> Float[Array, "N"]:
-        # N(y; m, s)^a is N(y; m, s / a) times a constant.
+        value = self._log_expected(y, marginals, self.noise_variance / power)
+        return value + self._constant_of_power(y, power)
+
+    def _constant_of_power(self, y: Float[Array, "N P"], power: float) -> Float[Array, "N"]:
+        """N(y; m, s)^a is N(y; m, s / a) times a constant, whose log this is."""
         shared = (1 - power) * (jnp.log(2 * jnp.pi * self.noise_variance)) - jnp.log(power)
         constant = 0.5 * shared + (1 - power) * jnp.log(self.scale)
-        value = self._log_expected(y, marginals, self.noise_variance / power)
-        return value + jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
+        return jnp.sum(jnp.where(jnp.isnan(y), 0.0, constant), axis=1)
+
+    def turned(self) -> "TurnedOutputs":
+        return TurnedOutputs(self)
+
+    @abstractmethod
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        """Means and variances of L g where the latents of a row are correlated."""
 
     @abstractmethod
     def _log_expected(
@@ -207,6 +230,28 @@ class LinearOutputs(Likelihood):
         seen = ~jnp.isnan(y)
         standard = (jnp.where(seen, y, self.centre) - self.centre) / self.scale
         return jnp.where(seen, standard - outputs, 0.0), seen
+
+
+class TurnedOutputs(Turned):
+    """Linear outputs of correlated latents: moments of the outputs are those of products."""
+
+    own: LinearOutputs  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def has_sure_bounds(self) -> bool:
+        return True
+
+    def expected_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        joint, _ = self.of_f(side)
+        return self.own._expected(y, *self.own._joint_output_moments(joint))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        joint, _ = self.of_f(side)
+        return self.own._in_units(*self.own._joint_output_moments(joint))
 
 
 class LinearCoregionalisation(LinearOutputs):
@@ -236,6 +281,16 @@ class LinearCoregionalisation(LinearOutputs):
         loading = jnp.asarray(self.mixing, mean.dtype)[None]
         return Parts(mean, variance, loading, jnp.zeros_like(loading))
 
+    def turned(self) -> "TurnedCoregionalisation":
+        return TurnedCoregionalisation(self)
+
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        loading = jnp.asarray(self.mixing, joint.mean.dtype)
+        spread = jnp.einsum("pr,nrs,ps->np", loading, joint.covariance, loading)
+        return joint.mean @ loading.T, spread
+
     def predictive_quantiles(
         self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N P K"]:
@@ -253,10 +308,16 @@ class LinearCoregionalisation(LinearOutputs):
     def _log_expected(
         self, y: Float[Array, "N P"], marginals: Marginals, noise: Float[Array, "P"]
     ) -> Float[Array, "N"]:
-        parts = self.parts(marginals)
-        away, seen = self._away(y, jnp.sum(parts.loading * parts.mean[:, None], axis=2))
-        loading = jnp.where(seen[:, :, None], parts.loading, 0.0)
-        shared = (loading * parts.variance[:, None, :]) @ jnp.swapaxes(loading, 1, 2)
+        return self._log_joint(y, JointMarginals.independent(marginals), noise)
+
+    def _log_joint(
+        self, y: Float[Array, "N P"], joint: JointMarginals, noise: Float[Array, "P"]
+    ) -> Float[Array, "N"]:
+        """Log density of the outputs together under correlated latents."""
+        mixing = jnp.asarray(self.mixing, joint.mean.dtype)
+        away, seen = self._away(y, joint.mean @ mixing.T)
+        loading = jnp.where(seen[:, :, None], mixing, 0.0)
+        shared = loading @ joint.covariance @ jnp.swapaxes(loading, 1, 2)
         own = jnp.where(seen, noise, 1.0)
         identity = jnp.eye(y.shape[1], dtype=own.dtype)
         factor = jnp.linalg.cholesky(shared + own[:, :, None] * identity)
@@ -264,6 +325,44 @@ class LinearCoregionalisation(LinearOutputs):
         halves = 0.5 * white**2 + jnp.log(jnp.diagonal(factor, axis1=1, axis2=2))
         constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.scale), 0.0)
         return -jnp.sum(halves + constant, axis=1)
+
+
+class TurnedCoregionalisation(TurnedOutputs):
+    """Outputs by numbers of correlated latents: everything is Gaussian."""
+
+    own: LinearCoregionalisation  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def has_sure_moments(self) -> bool:
+        return True
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.own._log_joint(y, self.of_f(side)[0], self.own.noise_variance)
+
+    def predictive_cdf(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P"]:
+        centre, spread = self.predictive_moments(marginals, side)
+        return ndtr((y - centre) / jnp.sqrt(spread))
+
+    def tilted(
+        self,
+        y: Float[Array, "N P"],
+        cavity: JointMarginals,
+        side: SideInformation,
+        power: float,
+        near: JointMarginals,
+    ) -> tuple[Float[Array, "N"], JointMarginals]:
+        own = self.own
+        mixing = jnp.asarray(own.mixing, cavity.mean.dtype)
+        target, seen = own._away(y, jnp.zeros_like(y))
+        weighted = jnp.where(seen, power / own.noise_variance, 0.0)[:, :, None] * mixing
+        linear = jnp.sum(weighted * target[:, :, None], axis=1)
+        log_mass = own._log_joint(y, cavity, own.noise_variance / power)
+        log_mass = log_mass + own._constant_of_power(y, power)
+        return log_mass, cavity.given(linear, mixing.T @ weighted)
 
 
 class GPRegressionNetwork(LinearOutputs):
@@ -322,6 +421,28 @@ class GPRegressionNetwork(LinearOutputs):
         nodes = jnp.asarray(nodes, dtype), jnp.log(jnp.asarray(weights, dtype))
         return log_size + logsumexp(jax.lax.map(at, nodes), axis=0)
 
+    def _joint_output_moments(
+        self, joint: JointMarginals
+    ) -> tuple[Float[Array, "N P"], Float[Array, "N P"]]:
+        # Each output is f' A f / 2 + b' f for a matrix A and a vector b of its own.
+        outputs, number = self.mixing.shape
+        size = self.latent_size
+        places = number + np.arange(outputs * number).reshape(outputs, number)
+        A, b = np.zeros((outputs, size, size)), jnp.zeros((outputs, size))
+        for r in range(number):
+            A[np.arange(outputs), r, places[:, r]] = A[np.arange(outputs), places[:, r], r] = 1.0
+        b = b.at[:, :number].set(jnp.asarray(self.mixing)).astype(joint.mean.dtype)
+        mean, covariance = joint
+        slope = b + jnp.einsum("pqr,nr->npq", A, mean)
+        turned = jnp.einsum("pqr,nrs->npqs", A, covariance)
+        centre = jnp.einsum("npq,nq->np", 0.5 * (slope + b), mean)
+        centre = centre + 0.5 * jnp.trace(turned, axis1=2, axis2=3)
+        spread = jnp.einsum("npq,nqr,npr->np", slope, covariance, slope)
+        return centre, spread + 0.5 * jnp.einsum("npqs,npsq->np", turned, turned)
+
+    def turned(self) -> "TurnedNetwork":
+        return TurnedNetwork(self)
+
     def _given(
         self,
         slopes: Float[Array, "N P R"],
@@ -375,6 +496,97 @@ class GPRegressionNetwork(LinearOutputs):
             centre,
             jnp.sqrt(spread),
         )
+
+
+class TurnedNetwork(TurnedOutputs):
+    """Regression networks of correlated latents: normal given the shared functions g."""
+
+    own: GPRegressionNetwork  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        own, (joint, _) = self.own, self.of_f(side)
+        target, seen = own._away(y, jnp.zeros_like(y))
+        dtype, number = joint.mean.dtype, own.mixing.shape[1]
+        identity = jnp.eye(number, dtype=dtype)
+
+        def of_row(target: Array, seen: Array, mean: Array, covariance: Array) -> Array:
+            outputs = _outputs_given(own, mean, covariance)
+
+            def seen_law(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                """Of what is there; what is missing is standard normal, of mean zero."""
+                centre, spread = outputs(x)
+                spread = jnp.where(seen[:, None] & seen, spread, 0.0)
+                own_noise = jnp.where(seen, own.noise_variance, 1.0)
+                return jnp.where(seen, centre, 0.0), spread + jnp.diag(own_noise)
+
+            def closer(_: Any, x: Float[Array, "R"]) -> Float[Array, "R"]:
+                """Gauss and Newton's step towards the law of x given y."""
+                return given(x)[0]
+
+            def given(x: Float[Array, "R"]) -> tuple[Array, Array]:
+                centre, spread = seen_law(x)
+                slopes = jax.jacfwd(lambda x: seen_law(x)[0])(x)
+                half = small_solve_lower(small_cholesky(spread), slopes)
+                left = small_solve_lower(small_cholesky(spread), (target - centre)[:, None])
+                covariance = small_inverse(identity + half.T @ half)
+                pull = half.T @ (left[:, 0] + half @ x)
+                return covariance @ pull, small_cholesky(covariance)
+
+            x = jax.lax.fori_loop(0, _STEPS, closer, jnp.zeros(number, dtype))
+            x, root = jax.lax.stop_gradient(given(x))
+
+            def at(z: Float[Array, "R"]) -> Float[Array, ""]:
+                place = x + root @ z
+                centre, spread = seen_law(place)
+                lower = small_cholesky(spread)
+                white = small_solve_lower(lower, (target - centre)[:, None])
+                log_size = jnp.sum(jnp.log(jnp.diagonal(lower)))
+                return 0.5 * (jnp.sum(z**2) - jnp.sum(place**2) - jnp.sum(white**2)) - log_size
+
+            nodes, weights = prediction_nodes(number)
+            values = jax.vmap(at)(jnp.asarray(nodes, dtype))
+            log_size = jnp.sum(jnp.log(jnp.diagonal(root)))
+            return log_size + logsumexp(values, b=jnp.asarray(weights, dtype))
+
+        constant = jnp.where(seen, 0.5 * jnp.log(2 * jnp.pi) + jnp.log(own.scale), 0.0)
+        return jax.vmap(of_row)(target, seen, *joint) - jnp.sum(constant, axis=1)
+
+    def predictive_cdf(
+        self, y: Float[Array, "N P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N P"]:
+        own, (joint, _) = self.own, self.of_f(side)
+        nodes, weights = prediction_nodes(own.mixing.shape[1])
+        nodes = jnp.asarray(nodes, joint.mean.dtype)
+
+        def of_row(y: Array, mean: Array, covariance: Array) -> Array:
+            centre, spread = jax.vmap(_outputs_given(own, mean, covariance))(nodes)
+            variance = jnp.diagonal(spread, axis1=1, axis2=2) + own.noise_variance
+            away = (y - own.centre) / own.scale - centre
+            return jnp.asarray(weights, y.dtype) @ ndtr(away / jnp.sqrt(variance))
+
+        return jax.vmap(of_row)(y, *joint)
+
+
+def _outputs_given(
+    own: GPRegressionNetwork, mean: Float[Array, "Q"], covariance: Float[Array, "Q Q"]
+) -> Callable[[Float[Array, "R"]], tuple[Float[Array, "P"], Float[Array, "P P"]]]:
+    """Mean and covariance of a row's outputs without noise given g = m + root x, x ~ N(0, I)."""
+    outputs, number = own.mixing.shape
+    law = JointMarginals(mean[None, :number], covariance[None, :number, :number])
+    root = law.root()[0]
+    # Weights are normal given g: their covariances with x, and what is left of theirs.
+    with_x = small_solve_lower(root, covariance[:number, number:]).T
+    left = covariance[number:, number:] - with_x @ with_x.T
+    left = left.reshape(outputs, number, outputs, number)
+
+    def at(x: Float[Array, "R"]) -> tuple[Float[Array, "P"], Float[Array, "P P"]]:
+        g = mean[:number] + root @ x
+        weights = (mean[number:] + with_x @ x).reshape(outputs, number) + own.mixing
+        return weights @ g, jnp.einsum("r,prqs,s->pq", g, left, g)
+
+    return at
 
 
 def _one_an_output(name: str, values: Any, outputs: int) -> Float[np.ndarray, "P"]:

@@ -14,7 +14,15 @@ from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
+from latentgp.likelihoods.base import (
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    SideInformation,
+    Targets,
+)
+from latentgp.likelihoods.joint import Turned
+from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
@@ -266,6 +274,13 @@ class LargestLatent(ClassLikelihood):
         largest = jax.vmap(self._largest, (1, None), 1)(labels, marginals)
         return self._given_largest(largest / jnp.sum(largest, axis=1, keepdims=True), 1.0)
 
+    def turned(self) -> "TurnedLargest":
+        return TurnedLargest(self)
+
+    @abstractmethod
+    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
+        """E log p(class | f), given the probability that its latent is the largest."""
+
     @abstractmethod
     def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
         """E p(class | f)^power, given the probability that its latent is the largest."""
@@ -306,7 +321,9 @@ class RobustMax(LargestLatent):
     def expected_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        largest = self._largest(y, marginals)
+        return self._of_largest(self._largest(y, marginals))
+
+    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
         other = self.epsilon / (self.classes - 1)
         return largest * jnp.log1p(-self.epsilon) + (1 - largest) * jnp.log(other)
 
@@ -326,5 +343,95 @@ class HeavisideMulticlass(LargestLatent):
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.one_hot(jnp.argmax(f), self.classes, dtype=f.dtype)
 
+    def _of_largest(self, largest: Float[Array, "N"]) -> Float[Array, "N"]:
+        return jnp.where(largest < 1, -jnp.inf, 0.0)
+
     def _given_largest(self, largest: Float[Array, "*N"], power: float) -> Float[Array, "*N"]:
         return largest
+
+
+class TurnedLargest(Turned):
+    """Laws that depend on which latent is the largest, of correlated latents.
+
+    Their expectations are probabilities that a latent's differences to all others are positive.
+    """
+
+    own: LargestLatent  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def has_sure_moments(self) -> bool:
+        return True
+
+    @property
+    def has_sure_bounds(self) -> bool:
+        return self.own.classes <= 3
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        joint, _ = self.of_f(side)
+        return self.own._of_largest(jnp.exp(self._log_largest(y, joint)))
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self._log_mass(y, self.of_f(side)[0], 1.0)
+
+    def predictive_probabilities(
+        self, marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N K"]:
+        joint, _ = self.of_f(side)
+        labels = jnp.broadcast_to(jnp.arange(self.own.classes), joint.mean.shape)
+        labels = labels.astype(joint.mean.dtype)
+        log_largest = jax.vmap(self._log_largest, (1, None), 1)(labels, joint)
+        return self.own._given_largest(jax.nn.softmax(log_largest, axis=1), 1.0)
+
+    def tilted(
+        self,
+        y: Float[Array, "N"],
+        cavity: JointMarginals,
+        side: SideInformation,
+        power: float,
+        near: JointMarginals,
+    ) -> tuple[Float[Array, "N"], JointMarginals]:
+        """By the derivatives of the log mass in the cavity's mean, as nodes see no step."""
+
+        def of_row(y: Array, mean: Array, covariance: Array) -> tuple[Array, Array, Array]:
+            def value(mean: Array) -> tuple[Array, Array]:
+                joint = JointMarginals(mean[None], covariance[None])
+                log_mass = self._log_mass(y[None], joint, power)[0]
+                return log_mass, log_mass
+
+            def slope(mean: Array) -> tuple[Array, tuple[Array, Array]]:
+                slope, log_mass = jax.grad(value, has_aux=True)(mean)
+                return slope, (slope, log_mass)
+
+            curvature, (first, log_mass) = jax.jacfwd(slope, has_aux=True)(mean)
+            return log_mass, first, 0.5 * (curvature + curvature.T)
+
+        log_mass, slope, curvature = jax.vmap(of_row)(y, *cavity)
+        covariance = cavity.covariance
+        mean = cavity.mean + (covariance @ slope[:, :, None])[:, :, 0]
+        return log_mass, JointMarginals(mean, covariance + covariance @ curvature @ covariance)
+
+    def _log_mass(
+        self, y: Float[Array, "N"], joint: JointMarginals, power: float
+    ) -> Float[Array, "N"]:
+        log_largest = self._log_largest(y, joint)
+        # Of p^power there is a share where the latent is the largest, and one elsewhere.
+        given = jnp.log(self.own._given_largest(jnp.asarray([1.0, 0.0], log_largest.dtype), power))
+        log_other = jnp.log(
+            -jnp.expm1(jnp.minimum(log_largest, -float(jnp.finfo(log_largest).eps)))
+        )
+        return jnp.logaddexp(given[0] + log_largest, given[1] + log_other)
+
+    def _log_largest(self, y: Float[Array, "N"], joint: JointMarginals) -> Float[Array, "N"]:
+        """Log probability that f_y is the largest."""
+        classes = self.own.classes
+        # Row k of the table of a class: f_y - f_j for the k-th other class j.
+        identity = np.eye(classes)
+        tables = [identity[k] - np.delete(identity, k, axis=0) for k in range(classes)]
+        to_gaps = jnp.asarray(np.stack(tables), joint.mean.dtype)[y.astype(int)]
+        mean = (to_gaps @ joint.mean[:, :, None])[:, :, 0]
+        covariance = to_gaps @ joint.covariance @ jnp.swapaxes(to_gaps, 1, 2)
+        return log_orthant_probability(mean, covariance)

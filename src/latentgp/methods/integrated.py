@@ -37,7 +37,7 @@ from latentgp.posteriors.hyperparameters import HyperparameterMarginal, Integrat
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
@@ -98,6 +98,7 @@ class Integrated(Method):
         if not problem.learn_hyperparameters:
             raise InputError(NOTHING_TO_INTEGRATE)
         inner = dataclasses.replace(self.method, search=None)
+        inner = inner.settled(problem.model, problem.data.size)
         found = inner.searched(problem)
         mode = inner.at(found, problem)
         # With what predictions alone depend on, as it is at the mode.
@@ -113,7 +114,10 @@ class Integrated(Method):
             Evidence(explored.log_integral, "approximation"),
             _marginals(space, explored),
         )
-        own: Any = dataclasses.replace(mode.diagnostics, method=self)
+        method = dataclasses.replace(
+            self, method=self.method.settled(found.model, problem.data.size)
+        )
+        own: Any = dataclasses.replace(mode.diagnostics, method=method)
         diagnostics = integrated(own, _integration(space, explored), problem.seconds)
         return Fit(posterior.model, posterior, mode.history, diagnostics)
 
@@ -156,7 +160,7 @@ class _Density:
         self._space, self._found = space, found
         own = found.algorithm
         self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
-        self._known: list[tuple[Float[np.ndarray, "P"], GaussianSites]] = []
+        self._known: list[tuple[Float[np.ndarray, "P"], Sites]] = []
         self._count, self._asked_to_end = 0, False
 
     def goes_on(self) -> bool:
@@ -191,7 +195,7 @@ class _Density:
         self._report(ExplorationProgress(self._count, bound, self.run.seconds))
         return result
 
-    def _from(self, vector: Float[np.ndarray, "P"], sites: GaussianSites) -> Evaluated | None:
+    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> Evaluated | None:
         found, place = self._found, jnp.asarray(vector)
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)

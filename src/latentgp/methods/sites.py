@@ -24,6 +24,7 @@ from latentgp.inference.sites.profiled_bound import (
     model_at,
 )
 from latentgp.inference.sites.search import Search
+from latentgp.likelihoods import LeastSquares, Likelihood
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
@@ -38,10 +39,11 @@ from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
+_MOST_COUPLED = 1_500  # rows times latent functions
 
 
 class ShortSearch(eqx.Module):
@@ -87,6 +89,10 @@ class SiteMethod(Method):
             InputError: the method cannot be used on the model.
         """
 
+    def settled(self, model: LatentGP, rows: int) -> "SiteMethod":
+        """The same with nothing left open that depends on the number of rows."""
+        return self
+
     @property
     def spreads_rows(self) -> bool:
         return self.representation.spreads_rows
@@ -119,7 +125,7 @@ class SiteMethod(Method):
     def searched(self, problem: Problem) -> "Searched":
         """The most probable hyper-parameters, and the sites there."""
         model, data, key = problem.model, problem.data, problem.key
-        algorithm = self.algorithm(model)
+        algorithm = self.settled(model, data.size).algorithm(model)
         ready = broadcast_from_first(
             algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
         )
@@ -183,7 +189,7 @@ class SiteMethod(Method):
             posterior = calibrated(posterior, data, converged.sites)
         diagnostics = diagnose(
             posterior=posterior,
-            method=self,
+            method=self.settled(model, data.size),
             reason=problem.reason,
             data=data,
             learned=found.learned,
@@ -195,6 +201,38 @@ class SiteMethod(Method):
             input_names=problem.input_names,
         )
         return Fit(posterior.model, posterior, History.of(found.search.records), diagnostics)
+
+
+class CouplingMethod(SiteMethod):
+    """A method whose sites can couple the latents of a row.
+
+    Args:
+        coupled: whether they do; None where it pays, with `Dense()` and at most 1,500 rows times
+            latent functions. Of one latent function there is nothing to couple.
+    """
+
+    coupled: bool | None = eqx.field(static=True, default=None, kw_only=True)
+
+    def settled(self, model: LatentGP, rows: int) -> "CouplingMethod":
+        likelihood = model.likelihood
+        if self.coupled is not None or not _can_be_tied(likelihood):
+            return self
+        few = rows * likelihood.latent_size <= _MOST_COUPLED
+        dense = self.representation.one_coefficient_a_row
+        return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
+
+    def couples(self, model: LatentGP) -> bool:
+        """Whether the sites of a model couple latents; not where rows are not known yet."""
+        return bool(self.coupled) and _can_be_tied(model.likelihood)
+
+    def _gains(self, likelihood: Likelihood) -> bool:
+        """Whether coupled sites are the better ones; so unless overridden."""
+        return True
+
+
+def _can_be_tied(likelihood: Likelihood) -> bool:
+    # Least squares are a sum over latents, which nothing ties.
+    return likelihood.latent_size > 1 and not isinstance(likelihood, LeastSquares)
 
 
 class Searched(NamedTuple):
@@ -266,7 +304,7 @@ def converged_sites(
     return converged
 
 
-def calibrated(posterior: Posterior, data: Data, sites: GaussianSites) -> Posterior:
+def calibrated(posterior: Posterior, data: Data, sites: Sites) -> Posterior:
     """Posterior with the likelihood's calibrated parameters set by leave-one-out marginals."""
     model = posterior.model
     if not model.likelihood.calibrated_parameters:

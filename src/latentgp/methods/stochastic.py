@@ -172,7 +172,12 @@ class Stochastic(Method):
                 "is no bound that batches could raise; fit all rows at once, or use a likelihood "
                 "that is positive, such as RobustMax for classes."
             )
-        return self.method.algorithm(model)
+        algorithm = self.method.algorithm(model)
+        if algorithm.rule.coupled:
+            raise InputError(
+                "Batches have no sites that couple the latents of a row; use coupled=False."
+            )
+        return algorithm
 
     @property
     def spreads_rows(self) -> bool:

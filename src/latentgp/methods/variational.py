@@ -8,13 +8,13 @@ import equinox as eqx
 
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.base import in_unit_interval
-from latentgp.methods.sites import SiteMethod
+from latentgp.methods.sites import CouplingMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 from latentgp.rules.variational import VariationalRule
 
 
-class VariationalInference(SiteMethod):
+class VariationalInference(CouplingMethod):
     """Gaussian variational inference by natural gradients (Khan & Lin 2017), any likelihood.
 
     Expectations are by Gauss-Hermite quadrature for one or two latents, by fixed quasi-Monte
@@ -23,6 +23,8 @@ class VariationalInference(SiteMethod):
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
+        coupled: whether sites couple the latents of a row, so that these are correlated; None where
+            it pays: with `Dense()` and at most 1,500 rows times latents.
         step_size: of the natural-gradient steps, in (0, 1].
         tolerance: relative change of the bound below which site updates stop.
         max_updates: at most so many site updates an evaluation of the hyper-parameters.
@@ -42,5 +44,5 @@ class VariationalInference(SiteMethod):
         in_unit_interval(self, "step_size", "0.7 is a good start, lower it if the bound oscillates")
 
     def algorithm(self, model: LatentGP) -> SiteInference:
-        rule = VariationalRule(step_size=self.step_size)
+        rule = VariationalRule(step_size=self.step_size, coupled=self.couples(model))
         return SiteInference.of(model, self.representation, rule, self.tolerance, self.max_updates)

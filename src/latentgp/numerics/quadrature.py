@@ -53,6 +53,12 @@ def trapezoidal_nodes(latent_size: int, count: int) -> Nodes:
     return _product((grid[:, None], weights / weights.sum()), latent_size)
 
 
+@lru_cache
+def hermite_nodes(latent_size: int, count: int) -> Nodes:
+    """Gauss-Hermite nodes for Q standard normals, so many along each."""
+    return _product(gauss_hermite(count), latent_size)
+
+
 def gauss_hermite(count: int) -> Nodes:
     """Gauss-Hermite nodes for a standard normal: exact for polynomials of degree 2 S - 1."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
@@ -89,15 +95,19 @@ def nodes_near(
     variance: Float[Array, "N Q"],
     near_mean: Float[Array, "N Q"],
     near_variance: Float[Array, "N Q"],
+    along: int | None = None,
 ) -> tuple[Float[Array, "N S Q"], Float[Array, "N S"]]:
-    """Nodes and log weights for f ~ N(mean, diag(variance)), Q <= 2, dense near another law.
+    """Nodes and log weights for f ~ N(mean, diag(variance)), few latents, dense near another law.
 
     For an integrand that can be much narrower than the law that the expectation is under: the
     trapezoidal rule in x for f = near_mean + near_spread sinh(reach x), x from -1 to 1, which
-    reaches to where the former law ends (in the manner of Takahasi & Mori 1974).
+    reaches to where the former law ends (in the manner of Takahasi & Mori 1974). `along` is the
+    number of nodes along each latent; those of `prediction_nodes` for at most two if None.
     """
-    points = jnp.asarray(prediction_nodes(mean.shape[1])[0] / _RANGE, mean.dtype)
-    count = round(len(points) ** (1 / mean.shape[1]))
+    latents = mean.shape[1]
+    nodes = trapezoidal_nodes(latents, along) if along else prediction_nodes(latents)
+    points = jnp.asarray(nodes[0] / _RANGE, mean.dtype)
+    count = round(len(points) ** (1 / latents))
     mean, variance, near_mean = mean[:, None], variance[:, None], near_mean[:, None]
     spread = jnp.sqrt(near_variance)[:, None]
     end = _RANGE * jnp.sqrt(variance) + jnp.abs(near_mean - mean)

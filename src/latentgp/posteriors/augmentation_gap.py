@@ -15,6 +15,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Marginals
 from latentgp.numerics.quadrature import Nodes, expectation, sobol_nodes, trapezoidal_nodes
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.coupled import CoupledPosterior
 from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.runtime.buckets import apply_in_buckets
@@ -57,7 +58,8 @@ def augmentation_gap(
         augmentation: which one, where a likelihood has several; None is the registered one.
 
     Raises:
-        InputError: the posterior is made of draws, or the likelihood has no augmentation.
+        InputError: the posterior is made of draws, or couples the latents of a row; the likelihood
+            has no augmentation.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -71,6 +73,11 @@ def augmentation_gap(
         raise InputError(
             "augmentation_gap needs a Gaussian posterior, and this one is made of draws, which "
             "have no bound; fit with AugmentedVI or VariationalInference."
+        )
+    if isinstance(posterior.latent, CoupledPosterior):
+        raise InputError(
+            "augmentation_gap needs latents of a row that are independent, as those of augmented "
+            "bounds are; fit with AugmentedVI or VariationalInference(coupled=False)."
         )
     likelihood = posterior.model.likelihood
     augmentation = AugmentationRule(augmentation=augmentation).chosen(likelihood)

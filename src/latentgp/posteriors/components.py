@@ -32,6 +32,21 @@ _FEW_STACKED = 32  # the same, where one program is run for all
 _KEPT_NUMBERS = 1 << 25  # of inverse factors, one for each draw's kernel
 
 
+Spread = Float[Array, "N #K Q"] | Float[Array, "N #K Q Q"]
+
+
+def covariances_of(spread: Spread) -> Float[Array, "N #K Q Q"]:
+    """Covariances of the latents of a row; of variances alone diagonal ones."""
+    if spread.ndim == 4:
+        return spread
+    return spread[..., None] * jnp.eye(spread.shape[-1], dtype=spread.dtype)
+
+
+def variances_of(spread: Spread) -> Float[Array, "N #K Q"]:
+    """Variances of each latent."""
+    return spread if spread.ndim == 3 else jnp.diagonal(spread, axis1=2, axis2=3)
+
+
 class Law(eqx.Module):
     """Predictive distribution of a target given marginals under each component.
 
@@ -78,10 +93,11 @@ class Components(eqx.Module):
         """Numbers needed a row to find `marginals`."""
 
     @abstractmethod
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
-        """Means and variances of f under every component."""
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        """Means and variances of f under every component.
+
+        Covariances of the latents of a row, shape (N, K, Q, Q), where sites couple these.
+        """
 
     def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
         """Means alone."""
@@ -138,11 +154,9 @@ class OneGaussian(Components):
     def columns(self) -> int:
         return len(self.latent.centres)
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
-        mean, variance = self.latent.marginals(X)
-        return (mean + self.own_model.mean(X))[:, None], variance[:, None]
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        mean, spread = self.latent.marginals(X)
+        return (mean + self.own_model.mean(X))[:, None], spread[:, None]
 
     def means(self, X: Float[Array, "N D"]) -> Float[Array, "N K Q"]:
         return (self.latent.mean(X) + self.own_model.mean(X))[:, None]
@@ -222,15 +236,15 @@ class Mixture(Components):
     def columns(self) -> int:
         return max(part.columns for part in self.parts)
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
-        means, variances = [], []
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
+        means, spreads = [], []
         for part in self.parts:
-            mean, variance = part.marginals(X)
+            mean, spread = part.marginals(X)
             means.append(mean)
-            variances.append(jnp.broadcast_to(variance, mean.shape))
-        return jnp.concatenate(means, axis=1), jnp.concatenate(variances, axis=1)
+            spreads.append(jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:])))
+        if len({spread.ndim for spread in spreads}) > 1:
+            spreads = [covariances_of(spread) for spread in spreads]
+        return jnp.concatenate(means, axis=1), jnp.concatenate(spreads, axis=1)
 
     def joint(
         self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
@@ -313,9 +327,7 @@ class Gaussians(Components):
     def _first(self) -> LatentPosterior:
         return jax.tree.map(lambda a: a[0], self.latents)
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
         def one(part: tuple[LatentGP, LatentPosterior]) -> tuple[Array, Array]:
             model, latent = part
             mean, variance = latent.marginals(X)
@@ -394,9 +406,7 @@ class Draws(Components):
     def columns(self) -> int:
         return max(self.size * self.white.shape[1], len(self.centres))
 
-    def marginals(
-        self, X: Float[Array, "N D"]
-    ) -> tuple[Float[Array, "N K Q"], Float[Array, "N #K Q"]]:
+    def marginals(self, X: Float[Array, "N D"]) -> tuple[Float[Array, "N K Q"], Spread]:
         latents = self.white.shape[1]
 
         def given(model: LatentGP, inverse: Array | None) -> tuple[Array, Array, Array]:
@@ -484,14 +494,7 @@ def _half(
 def _joint_of_gaussian(
     model: LatentGP, latent: LatentPosterior, X: Array, key: Key[Array, ""], number: int
 ) -> Float[Array, "S N Q"]:
-    mean = latent.mean(X) + model.mean(X)
-    factors = vmap_latents(
-        lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
-        latent.covariance(X),
-        latent_diagonals(model.kernel, X),
-    )
-    noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
-    return mean + jnp.einsum("qij,sjq->siq", factors, noise)
+    return model.mean(X) + latent.draws(key, X, number)
 
 
 @partial(jax.jit, static_argnums=0)

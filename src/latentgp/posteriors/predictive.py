@@ -17,9 +17,10 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
-from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
+from latentgp.likelihoods.joint import jointly
 from latentgp.numerics.quadrature import sobol_nodes
-from latentgp.posteriors.components import Components, Law
+from latentgp.posteriors.components import Components, Law, Spread, variances_of
 from latentgp.rows.arrays import as_targets
 from latentgp.runtime.buckets import Buckets
 from latentgp.runtime.x64 import double_precision
@@ -146,16 +147,26 @@ def _believed(components: Components, rows: Any) -> Any:
 
 
 def _over(
-    law: Law, function: Callable[..., Any], mean: Any, variance: Any, *rows: Any
+    law: Law, function: Callable[..., Any], mean: Any, spread: Any, *rows: Any
 ) -> tuple[Any, Float[Array, "P"]]:
-    """function(likelihood, marginals, *rows) under every one of a few components, K first."""
+    """function(likelihood, marginals, *rows) under every one of a few components, K first.
+
+    The last of the rows is the side information.
+    """
+    kind = JointMarginals if spread.ndim == 4 else Marginals
+
+    def of_one(likelihood: Likelihood, marginals: AnyMarginals, *rows: Any) -> Any:
+        *rest, side = rows
+        likelihood, marginals, side = jointly(likelihood, marginals, side)
+        return function(likelihood, marginals, *rest, side)
+
     if law.log_weights.shape[0] == 1:
         likelihood = jax.tree.map(lambda a: a[0], law.likelihood) if law.own else law.likelihood
-        found = function(likelihood, Marginals(mean[:, 0], variance[:, 0]), *rows)
+        found = of_one(likelihood, kind(mean[:, 0], spread[:, 0]), *rows)
         return jax.tree.map(lambda a: a[None], found), law.log_weights
-    marginals = Marginals(mean, jnp.broadcast_to(variance, mean.shape))
+    marginals = kind(mean, jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:])))
     axes = (0 if law.own else None, 1, *(None for _ in rows))
-    return jax.vmap(function, axes)(law.likelihood, marginals, *rows), law.log_weights
+    return jax.vmap(of_one, axes)(law.likelihood, marginals, *rows), law.log_weights
 
 
 @lru_cache
@@ -182,11 +193,20 @@ def _at_points(
     return values, jnp.repeat(law.log_weights, each) - jnp.log(each)
 
 
-def _f_points(mean: Float[Array, "N K Q"], variance: Float[Array, "N #K Q"]) -> Array:
+def _f_points(mean: Float[Array, "N K Q"], spread: Spread) -> Array:
     """Values of f, shape (K, R, N, Q)."""
-    mean, spread = jnp.moveaxis(mean, 0, 1), jnp.sqrt(jnp.moveaxis(variance, 0, 1))
-    points = jnp.asarray(_points(len(mean), mean.shape[-1]), mean.dtype)
-    return mean[:, None] + spread[:, None] * points[:, :, None]
+    points = jnp.asarray(_points(mean.shape[1], mean.shape[-1]), mean.dtype)
+    mean = jnp.moveaxis(mean, 0, 1)[:, None]
+    if spread.ndim == 4:
+        return mean + jnp.einsum("nkqr,kpr->kpnq", _roots(spread), points)
+    return mean + jnp.sqrt(jnp.moveaxis(spread, 0, 1))[:, None] * points[:, :, None]
+
+
+def _roots(covariance: Float[Array, "N K Q Q"]) -> Float[Array, "N K Q Q"]:
+    flat = covariance.reshape(-1, *covariance.shape[2:])
+    return (
+        JointMarginals(jnp.zeros(flat.shape[:2], flat.dtype), flat).root().reshape(covariance.shape)
+    )
 
 
 def _mean_of(values: Float[Array, "P N *S"], log_weights: Float[Array, "P"]) -> Array:
@@ -198,7 +218,7 @@ def _mean_of(values: Float[Array, "P N *S"], log_weights: Float[Array, "P"]) -> 
 def _latent_moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
     weights = jnp.exp(law.log_weights)[:, None]
     centre = jnp.sum(weights * mean, axis=1)
-    within = jnp.sum(weights * jnp.broadcast_to(variance, mean.shape), axis=1)
+    within = jnp.sum(weights * jnp.broadcast_to(variances_of(variance), mean.shape), axis=1)
     return centre, within + jnp.sum(weights * (mean - centre[:, None]) ** 2, axis=1)
 
 
@@ -304,20 +324,22 @@ def _weighted_quantiles(
 def _samples(
     law: Law, keys: Key[Array, "S"], mean: Any, variance: Any, side: Any, numbers: Any
 ) -> Float[Array, "N S *P"]:
-    variance = jnp.broadcast_to(variance, mean.shape)
+    spread = jnp.sqrt(variance) if variance.ndim == 3 else _roots(variance)
+    spread = jnp.broadcast_to(spread, (*mean.shape, *spread.shape[3:]))
 
-    def one(key: Key[Array, ""], number: Any, mean: Array, variance: Array, side: Any) -> Array:
+    def one(key: Key[Array, ""], number: Any, mean: Array, spread: Array, side: Any) -> Array:
         # Rows come in pieces: a key of a row's own is its number's among all of them.
         key_pick, key_f, key_y = jax.random.split(jax.random.fold_in(key, number), 3)
         picked = jax.random.categorical(key_pick, law.log_weights)
         noise = jax.random.normal(key_f, mean.shape[1:], mean.dtype)
-        f = mean[picked] + jnp.sqrt(variance[picked]) * noise
+        own_spread = spread[picked]
+        f = mean[picked] + (own_spread * noise if spread.ndim == 2 else own_spread @ noise)
         own = jax.tree.map(lambda a: a[picked], law.likelihood) if law.own else law.likelihood
         return own.sample(key_y, f, side)
 
     along_rows = jax.vmap(one, (None, 0, 0, 0, 0))
     along_draws = jax.vmap(along_rows, (0, None, None, None, None), out_axes=1)
-    return along_draws(keys, numbers, mean, variance, side)
+    return along_draws(keys, numbers, mean, spread, side)
 
 
 def _predictive_moments(likelihood: Likelihood, f: Marginals, side: Any) -> Any:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.likelihoods.joint import jointly
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
@@ -67,7 +68,8 @@ class PurePosterior:
         """
         marginals = self.latent.marginals(X).shifted(self.model.mean(X))
         side = {name: jnp.asarray(values) for name, values in side_information.items()}
-        return self.model.likelihood.predictive_moments(marginals, side)
+        likelihood, independent, side = jointly(self.model.likelihood, marginals, side)
+        return likelihood.predictive_moments(independent, side)
 
     def paths(self, key: Key[Array, ""], number: int = 1, features: int = 1024) -> "PurePaths":
         """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.

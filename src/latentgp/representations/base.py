@@ -12,13 +12,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import Module
+from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
@@ -26,8 +30,8 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 SiteUpdate = Callable[
-    [Rows, Marginals, GaussianSites, Float[Array, "B Q"]],
-    tuple[GaussianSites, PyTree],
+    [Rows, AnyMarginals, Any, Float[Array, "B Q"]],
+    tuple[Any, PyTree],
 ]
 
 BatchUpdate = Callable[[Data, Marginals], tuple[GaussianSites, PyTree]]
@@ -42,13 +46,14 @@ class Pullback(NamedTuple):
 
     kernel: LatentKernel
     representation: PyTree
-    marginals: Marginals
+    marginals: AnyMarginals
 
 
 class LatentPosterior(eqx.Module):
     """Gaussian posterior of the latent functions, its factors cached.
 
     Attributes:
+        kernel: of the prior.
         log_evidence: log of the integral of prior times sites over g, without the sites' own
             constants, in nats; a lower bound for a sparse representation.
         kl: KL divergence from the prior to the posterior of the coefficients, in nats.
@@ -58,6 +63,7 @@ class LatentPosterior(eqx.Module):
             at the rows; zero for an exact representation.
     """
 
+    kernel: eqx.AbstractVar[LatentKernel]
     log_evidence: eqx.AbstractVar[Float[Array, ""]]
     kl: eqx.AbstractVar[Float[Array, ""]]
     jitter: eqx.AbstractVar[Float[Array, ""]]
@@ -68,12 +74,28 @@ class LatentPosterior(eqx.Module):
         """Posterior means at new inputs: O(M) a row, no variance computed."""
 
     @abstractmethod
-    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
-        """Posterior means and variances at new inputs; variances in [0, prior variance]."""
+    def marginals(self, X: Float[Array, "N D"]) -> AnyMarginals:
+        """Posterior means and variances at new inputs; variances in [0, prior variance].
+
+        Means and covariances of the latents of a row where sites couple these.
+        """
 
     @abstractmethod
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        """Joint posterior covariances at new inputs."""
+        """Joint posterior covariances at new inputs, of each latent function."""
+
+    def draws(
+        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
+    ) -> Float[Array, "S N Q"]:
+        """Joint draws at new inputs."""
+        mean = self.mean(X)
+        factors = vmap_latents(
+            lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
+            self.covariance(X),
+            latent_diagonals(self.kernel, X),
+        )
+        noise = jax.random.normal(key, (number, *mean.shape), mean.dtype)
+        return mean + jnp.einsum("qij,sjq->siq", factors, noise)
 
     @property
     @abstractmethod
@@ -161,6 +183,17 @@ class Representation(Module):
         """
         return self
 
+    def coupling(self) -> "Representation":
+        """The representation for sites that couple the latents of a row.
+
+        Raises:
+            InputError: it has no way with such sites.
+        """
+        raise InputError(
+            f"{type(self).__name__} takes no sites that couple the latents of a row; use Dense(), "
+            "or coupled=False."
+        )
+
     def coarse(self) -> "Representation":
         """Cheaper representation, for initial hyper-parameters."""
         return self
@@ -174,7 +207,7 @@ class Representation(Module):
         return X
 
     @abstractmethod
-    def condition(self, kernel: LatentKernel, X: Any, sites: GaussianSites) -> LatentPosterior:
+    def condition(self, kernel: LatentKernel, X: Any, sites: Any) -> LatentPosterior:
         """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
     @abstractmethod
@@ -183,10 +216,10 @@ class Representation(Module):
         posterior: Any,
         X: Any,
         rows: Rows,
-        sites: GaussianSites,
+        sites: Any,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, LatentPosterior, PyTree]:
+    ) -> tuple[Any, LatentPosterior, PyTree]:
         """New sites from the posterior's marginals, the posterior they give, in one pass.
 
         Args:
@@ -202,7 +235,7 @@ class Representation(Module):
         """
 
     @abstractmethod
-    def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: GaussianSites) -> Pullback:
+    def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: Any) -> Pullback:
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
     @abstractmethod

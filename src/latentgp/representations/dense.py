@@ -14,10 +14,16 @@ from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
+from latentgp.representations.coupled import (
+    CoupledDensePosterior,
+    coupled_posterior,
+    row_marginals,
+    slope_in_grams,
+)
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
@@ -31,7 +37,8 @@ from latentgp.representations.latent_axis import (
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
 from latentgp.representations.whitening import Whitening, whitening_at_rows
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 # Below this product of precision and prior variance, marginals are computed the long way.
@@ -188,30 +195,39 @@ class Dense(Representation):
     def sharing(self) -> "Dense":
         return dataclasses.replace(self, shared=True)
 
+    def coupling(self) -> "Dense":
+        return self
+
     def condition(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> DensePosterior:
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
+    ) -> DensePosterior | CoupledDensePosterior:
         return self._condition(kernel, X, latent_grams(kernel, X), sites)
 
     def update_sites(
         self,
-        posterior: DensePosterior,
+        posterior: DensePosterior | CoupledDensePosterior,
         X: Float[Array, "N D"],
         rows: Rows,
-        sites: GaussianSites,
+        sites: Sites,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, DensePosterior, PyTree]:
+    ) -> tuple[Sites, DensePosterior | CoupledDensePosterior, PyTree]:
         K = latent_grams(posterior.kernel, X)
-        marginals = _row_marginals(posterior, K)
+        marginals = _marginals_at_rows(posterior, K)
         sites, other = update(rows, marginals, sites, offset)
-        posterior = self._condition(posterior.kernel, X, K, sites.about(offset))
-        return sites, posterior, other
+        after = self._condition(posterior.kernel, X, K, sites.about(offset))
+        return sites, after, other
 
     def pull_back(
-        self, posterior: DensePosterior, X: Float[Array, "N D"], sites: GaussianSites
+        self,
+        posterior: DensePosterior | CoupledDensePosterior,
+        X: Float[Array, "N D"],
+        sites: Sites,
     ) -> Pullback:
         K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
+        if isinstance(posterior, CoupledDensePosterior):
+            (in_kernel,) = pull_gram(slope_in_grams(posterior, K))
+            return Pullback(in_kernel, self, row_marginals(posterior, K))
 
         def explained(root_precision, factor):
             return root_precision[:, None] * factor.inverse_of_product() * root_precision
@@ -246,8 +262,10 @@ class Dense(Representation):
         kernel: LatentKernel,
         X: Float[Array, "N D"],
         K: Float[Array, "#Q N N"],
-        sites: GaussianSites,
-    ) -> DensePosterior:
+        sites: Sites,
+    ) -> DensePosterior | CoupledDensePosterior:
+        if isinstance(sites, CoupledSites):
+            return coupled_posterior(kernel, X, K, sites, self.signed)
         columns = slice(0, 1) if self.shared else slice(None)
         return _conditioned(
             kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed
@@ -349,6 +367,14 @@ def _with_negative(
 
     nothing = positive._replace(raised=jnp.zeros_like(K))
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
+
+
+def _marginals_at_rows(
+    posterior: DensePosterior | CoupledDensePosterior, K: Float[Array, "#Q N N"]
+) -> AnyMarginals:
+    if isinstance(posterior, CoupledDensePosterior):
+        return row_marginals(posterior, K)
+    return _row_marginals(posterior, K)
 
 
 def _row_marginals(posterior: DensePosterior, K: Float[Array, "#Q N N"]) -> Marginals:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import LatentPosterior, Representation
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
 
@@ -16,7 +16,7 @@ def log_evidence(
     representation: Representation,
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    sites: GaussianSites,
+    sites: Sites,
 ) -> Float[Array, ""]:
     """Log of the integral of prior times sites, in nats, the sites' own constants included.
 
@@ -30,7 +30,7 @@ def log_evidence_and_posterior(
     representation: Representation,
     kernel: LatentKernel,
     X: Float[Array, "N D"],
-    sites: GaussianSites,
+    sites: Sites,
 ) -> tuple[Float[Array, ""], LatentPosterior]:
     """The log evidence as `log_evidence` gives it, and the posterior, which has no derivative."""
     posterior = jax.lax.stop_gradient(representation.condition(kernel, X, sites))
@@ -50,12 +50,7 @@ def _forward(posterior, representation, kernel, X, sites):
 def _backward(residuals, cotangent):
     posterior, representation, X, sites = residuals
     pullback = representation.pull_back(posterior, X, sites)
-    mean, variance = pullback.marginals
-    in_sites = GaussianSites(
-        mean,
-        -0.5 * (mean**2 + variance),
-        jnp.ones_like(sites.log_constant),
-    )
+    in_sites = type(sites).derivatives(pullback.marginals, sites.log_constant)
     kernel, places, in_sites = jax.tree.map(
         lambda leaf: cotangent * leaf, (pullback.kernel, pullback.representation, in_sites)
     )

@@ -34,8 +34,8 @@ def vmap_latents(function: Callable[..., Any], *arguments: PyTree) -> Any:
 
 
 def split_linear(
-    linear: Float[Array, "N"], root: Float[Array, "N"], diagonal: Float[Array, "N"]
-) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+    linear: Float[Array, "*N"], root: Float[Array, "*N"], diagonal: Float[Array, "*N"]
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
     """Split l = W^1/2 r + l_0: r of rows more precise than the prior, l_0 of the others.
 
     Sites of great precision have great l, which cancels wherever it is multiplied by K.

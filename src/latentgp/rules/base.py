@@ -2,14 +2,16 @@
 """Rules: how the rows of data enter as Gaussian sites."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
-from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
 from latentgp.representations.base import LatentPosterior
-from latentgp.sites.gaussian import Block, GaussianSites, Rows
+from latentgp.sites.coupled import Sites
+from latentgp.sites.gaussian import Block, Rows
 from latentgp.typing import Array
 
 
@@ -26,10 +28,10 @@ class SiteRule(eqx.Module):
     step_size: eqx.AbstractVar[float]
 
     @abstractmethod
-    def sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
-    ) -> GaussianSites:
+    def sites(self, likelihood: Likelihood, rows: Rows, marginals: Any, current: Any) -> Any:
         """New sites for f ~ N(mean, diag(variance)), row weights not yet applied.
+
+        Where the rule is `coupled`, marginals are joint ones and the sites couple a row's latents.
 
         Their `log_constant` is such that `sites.expected(marginals)` is the rule's value of
         (or lower bound on) E log p(y | f), or, for moments, that prior times sites has the
@@ -41,6 +43,11 @@ class SiteRule(eqx.Module):
             marginals: of f at the rows.
             current: the sites contained in these marginals, without row weights.
         """
+
+    @property
+    def coupled(self) -> bool:
+        """Whether its sites couple the latents of a row."""
+        return False
 
     @property
     def power(self) -> float:
@@ -58,9 +65,9 @@ class SiteRule(eqx.Module):
 
     def terms(
         self,
-        sites: GaussianSites,
-        target: GaussianSites,
-        marginals: Marginals,
+        sites: Any,
+        target: Any,
+        marginals: AnyMarginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """Terms of the objective by row, in nats; E log p(y | f) unless overridden.
@@ -119,22 +126,22 @@ class SiteRule(eqx.Module):
 
     def signed(self, likelihood: Likelihood) -> bool:
         """Whether precisions can be negative."""
+        if self.coupled:
+            return not likelihood.is_jointly_log_concave
         return not likelihood.is_log_concave
 
     def shares_precisions(self, likelihood: Likelihood) -> bool:
         """Whether a row's sites have one precision for all latents; not unless overridden."""
         return False
 
-    def improper_cavities(
-        self, variance: Float[Array, "N Q"], current: GaussianSites
-    ) -> Bool[Array, "N"]:
+    def improper_cavities(self, marginals: AnyMarginals, current: Any) -> Bool[Array, "N"]:
         """Rows with improper cavities, whose sites are kept; none unless overridden.
 
         Args:
-            variance: of f at the rows.
+            marginals: of f at the rows.
             current: the sites contained in these marginals, without row weights.
         """
-        return jnp.zeros(len(variance), bool)
+        return jnp.zeros(len(marginals.mean), bool)
 
     @abstractmethod
     def check(self, likelihood: Likelihood) -> None:
@@ -158,7 +165,7 @@ class SiteRule(eqx.Module):
         likely = likelihood.latent_start(rows.y, rows.side)
         return prior if likely is None else prior._replace(mean=prior.mean.at[:, 0].set(likely))
 
-    def first(self, sites: GaussianSites, marginals: Marginals) -> GaussianSites:
+    def first(self, sites: Sites, marginals: Marginals) -> Sites:
         """First sites after adjustment, before there is a posterior; unchanged unless overridden.
 
         Args:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,12 +11,15 @@ from jaxtyping import Bool, Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
-from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
+from latentgp.likelihoods.joint import turned
 from latentgp.numerics.quadrature import prediction_nodes
+from latentgp.numerics.small_matrices import small_cholesky, small_eigh, small_solve_lower
 from latentgp.representations.base import LatentPosterior
 from latentgp.rules.base import SiteRule
 from latentgp.rules.laplace import LaplaceRule
 from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -37,18 +42,21 @@ class MomentRule(SiteRule):
     step_size: float = eqx.field(static=True, default=0.8)
     power: float = eqx.field(static=True, default=1.0)  # pyright: ignore[reportIncompatibleMethodOverride]
 
+    coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
+
     def sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
-    ) -> GaussianSites:
+        self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Sites:
         if self.sites_are_fixed(likelihood):
             return LaplaceRule().sites(likelihood, rows, marginals, current)
+        of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
 
-        def chunk(
-            carry: None, chunk: tuple[Rows, Marginals, GaussianSites], real: Bool[Array, "B"]
-        ) -> tuple[None, GaussianSites]:
-            return carry, self._chunk_sites(likelihood, *chunk)
+        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
+            return carry, of_chunk(likelihood, *chunk)
 
         numbers = prediction_nodes(likelihood.latent_size)[0].size
+        if self.coupled:
+            numbers = likelihood.latent_size * turned(likelihood).nodes
         parts = (rows, marginals, current)
         return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
 
@@ -82,10 +90,62 @@ class MomentRule(SiteRule):
         log_site = _log_expected(raised, cavity)
         return GaussianSites(linear, precision, (log_mass - log_site) / power)
 
-    def improper_cavities(
-        self, variance: Float[Array, "N Q"], current: GaussianSites
-    ) -> Bool[Array, "N"]:
-        share = self._cavity_share(variance, current)
+    def _coupled_sites(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        marginals: JointMarginals,
+        current: CoupledSites,
+    ) -> CoupledSites:
+        """By the moments of the tilted law in all latents of a row."""
+        power, identity = self.power, jnp.eye(likelihood.latent_size, dtype=rows.y.dtype)
+        cavity, improper = self._cavity(marginals, current)
+        moments = turned(likelihood).tilted(rows.y, cavity, rows.side, power, marginals)
+        log_mass, (mean, covariance) = moments
+        mean, covariance = jax.lax.stop_gradient((mean, covariance))
+        # In units of the cavity's root R: what the tilted law has more than N(0, I).
+        root = cavity.root()
+        away = small_solve_lower(root, (mean - cavity.mean)[:, :, None])
+        half = small_solve_lower(root, covariance)
+        inner = small_solve_lower(root, jnp.swapaxes(half, 1, 2))
+        values, vectors = small_eigh(0.5 * (inner + jnp.swapaxes(inner, 1, 2)))
+        values = jnp.where(values < _rounding(values), _NARROWER, values)
+        white = 1 / values - 1
+        if not self.signed(likelihood):
+            white = jnp.maximum(white, 0.0)
+        back = jnp.swapaxes(vectors, 1, 2) @ small_solve_lower(root, identity + 0 * root)
+        precision = jnp.swapaxes(back, 1, 2) @ (white[:, :, None] * back)
+        pull = (1 + white)[:, :, None] * (jnp.swapaxes(vectors, 1, 2) @ away)
+        linear = (jnp.swapaxes(back, 1, 2) @ pull)[:, :, 0]
+        linear = linear + (precision @ cavity.mean[:, :, None])[:, :, 0]
+        column, table = improper[:, None], improper[:, None, None]
+        linear = jnp.where(column, current.linear, linear / power)
+        precision = jnp.where(table, current.precision, precision / power)
+        log_site = _log_expected_jointly(power * linear, power * precision, cavity)
+        return CoupledSites(linear, precision, (log_mass - log_site) / power)
+
+    def _cavity(
+        self, marginals: JointMarginals, current: CoupledSites
+    ) -> tuple[JointMarginals, Bool[Array, "N"]]:
+        """Laws without a row's site to the power; the marginals where there is none."""
+        power, root = self.power, marginals.root()
+        turned_root = jnp.swapaxes(root, 1, 2)
+        share, vectors = small_eigh(turned_root @ current.precision @ root)
+        share = 1 - power * share
+        improper = jnp.any(~(share >= _rounding(share)), axis=1)
+        share = jnp.where(improper[:, None], 1.0, share)
+        spread = root @ vectors
+        covariance = (spread / share[:, None]) @ jnp.swapaxes(spread, 1, 2)
+        pull = power * current.slope(marginals.mean)
+        mean = marginals.mean - (covariance @ pull[:, :, None])[:, :, 0]
+        return JointMarginals(
+            jnp.where(improper[:, None], marginals.mean, mean), covariance
+        ), improper
+
+    def improper_cavities(self, marginals: AnyMarginals, current: Sites) -> Bool[Array, "N"]:
+        if isinstance(marginals, JointMarginals):
+            return self._cavity(marginals, cast(CoupledSites, current))[1]
+        share = self._cavity_share(marginals.variance, cast(GaussianSites, current))
         return jnp.any(share < _rounding(share), axis=1)
 
     def _cavity_share(
@@ -100,9 +160,9 @@ class MomentRule(SiteRule):
 
     def terms(
         self,
-        sites: GaussianSites,
-        target: GaussianSites,
-        marginals: Marginals,
+        sites: Any,
+        target: Any,
+        marginals: AnyMarginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """Log constants of the sites, which the posterior's evidence leaves out."""
@@ -134,7 +194,7 @@ class MomentRule(SiteRule):
         return prior
 
     def signed(self, likelihood: Likelihood) -> bool:
-        if likelihood.latent_size == 1:
+        if self.coupled or likelihood.latent_size == 1:
             return super().signed(likelihood)
         # The other latents are integrated out, which leaves only a joint concavity as it is.
         return not likelihood.is_jointly_log_concave
@@ -157,6 +217,21 @@ def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N
     spread = 1 + variance * precision
     quadratic = 2 * linear * mean + linear**2 * variance - precision * mean**2
     return jnp.sum(0.5 * quadratic / spread - 0.5 * jnp.log(spread), axis=1)
+
+
+def _log_expected_jointly(
+    linear: Float[Array, "N Q"], precision: Float[Array, "N Q Q"], marginals: JointMarginals
+) -> Float[Array, "N"]:
+    """Log E exp(linear' f - f' precision f / 2), 1 + root' precision root positive."""
+    mean, root = marginals.mean, marginals.root()
+    turned_root = jnp.swapaxes(root, 1, 2)
+    inner = jnp.eye(mean.shape[1], dtype=mean.dtype) + turned_root @ precision @ root
+    lower = small_cholesky(inner)
+    pull = linear - (precision @ mean[:, :, None])[:, :, 0]
+    half = small_solve_lower(lower, turned_root @ pull[:, :, None])[:, :, 0]
+    at_mean = jnp.sum((linear + pull) * mean, axis=1)
+    log_size = jnp.sum(jnp.log(jnp.diagonal(lower, axis1=1, axis2=2)), axis=1)
+    return 0.5 * (at_mean + jnp.sum(half**2, axis=1)) - log_size
 
 
 def _rounding(like: Array) -> float:

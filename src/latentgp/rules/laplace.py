@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,9 +11,17 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Gaussian
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import (
+    AnyMarginals,
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    SideInformation,
+)
+from latentgp.numerics.small_matrices import small_eigh, small_with_values
 from latentgp.representations.base import LatentPosterior
 from latentgp.rules.base import SiteRule
+from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -27,15 +37,26 @@ class LaplaceRule(SiteRule):
 
     Attributes:
         held: whether precisions are held at zero or above.
+        coupled: whether the whole second derivative W of a row is used (the same, 3.5), in a search
+            with the absolute values of its eigenvalues.
     """
 
     step_size: float = eqx.field(static=True, default=1.0)
     held: bool = eqx.field(static=True, default=True)
+    coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
-    ) -> GaussianSites:
+        self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Sites:
         mean = marginals.mean
+        if self.coupled:
+            value, slope, curvature = joint_derivatives(likelihood, rows, mean)
+            precision = -curvature
+            if self.held and not likelihood.is_jointly_log_concave:
+                values, vectors = small_eigh(precision)
+                precision = small_with_values(vectors, jnp.abs(values))
+            linear = slope + (precision @ mean[:, :, None])[:, :, 0]
+            return CoupledSites.worth(value, linear, precision, JointMarginals.known(mean))
         value, slope, curvature = derivatives(likelihood, rows, mean)
         precision = jnp.abs(curvature) if self.held else -curvature
         known = Marginals.known(mean)
@@ -51,16 +72,15 @@ class LaplaceRule(SiteRule):
 
     def terms(
         self,
-        sites: GaussianSites,
-        target: GaussianSites,
-        marginals: Marginals,
+        sites: Sites,
+        target: Any,
+        marginals: AnyMarginals,
         offset: Float[Array, "N Q"],
     ) -> Float[Array, "N"]:
         """The log density of y given the mean of f, and the row's part of that of the mean of g."""
         f = marginals.mean + offset
-        pull = sites.linear - sites.precision * f
-        terms = target.expected(Marginals.known(f))
-        return terms - 0.5 * jnp.sum(marginals.mean * pull, axis=1)
+        terms = target.expected(type(marginals).known(f))
+        return terms - 0.5 * jnp.sum(marginals.mean * sites.slope(f), axis=1)
 
     def objective(self, terms: Float[Array, "N"], posterior: LatentPosterior) -> Float[Array, ""]:
         """The log density of the latents, but for the constant of their prior."""
@@ -68,6 +88,8 @@ class LaplaceRule(SiteRule):
 
     def accelerates(self, likelihood: Likelihood) -> bool:
         """Only where a plain step is not Newton's own."""
+        if self.coupled:
+            return not likelihood.is_jointly_log_concave
         return not likelihood.is_log_concave or likelihood.latent_size > 1
 
     def signed(self, likelihood: Likelihood) -> bool:
@@ -75,7 +97,7 @@ class LaplaceRule(SiteRule):
 
     def at_the_mode(self) -> "LaplaceRule":
         """The rule with the true curvature."""
-        return LaplaceRule(self.step_size, held=False)
+        return LaplaceRule(self.step_size, held=False, coupled=self.coupled)
 
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_smooth:
@@ -103,5 +125,19 @@ def derivatives(
 
         slopes, curvatures = jax.vmap(along, out_axes=(None, 0))(jnp.eye(len(f), dtype=f.dtype))
         return value(f), slopes, curvatures
+
+    return jax.vmap(of_row)(rows.y, f, dict(rows.side))
+
+
+def joint_derivatives(
+    likelihood: Likelihood, rows: Rows, f: Float[Array, "N Q"]
+) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q Q"]]:
+    """Log p(y | f), its gradient, and its whole second derivative in the latents of a row."""
+
+    def of_row(y: Array, f: Float[Array, "Q"], side: SideInformation) -> tuple[Array, ...]:
+        def value(f):
+            return likelihood.log_prob(y, f, side)
+
+        return value(f), jax.grad(value)(f), jax.hessian(value)(f)
 
     return jax.vmap(of_row)(rows.y, f, dict(rows.side))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool
 
 from latentgp.errors import InputError
-from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
+from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.rules.base import SiteRule
 from latentgp.rules.expectation_propagation import MomentRule
 from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -28,14 +32,15 @@ class VariationalRule(SiteRule):
     """
 
     step_size: float = eqx.field(static=True, default=0.7)
+    coupled: bool = eqx.field(static=True, default=False)  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def sites(
-        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, current: GaussianSites
-    ) -> GaussianSites:
-        def chunk(
-            carry: None, chunk: tuple[Rows, Marginals], real: Bool[Array, "B"]
-        ) -> tuple[None, GaussianSites]:
-            return carry, self._chunk_sites(likelihood, *chunk)
+        self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Sites:
+        of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
+
+        def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
+            return carry, of_chunk(likelihood, *chunk)
 
         numbers = training_nodes(likelihood.latent_size)[0].size
         return scan_rows(chunk, None, (rows, marginals), columns=numbers, in_cache=True)[1]
@@ -54,8 +59,28 @@ class VariationalRule(SiteRule):
         linear = in_mean + precision * marginals.mean
         return GaussianSites.worth(values, linear, precision, marginals)
 
+    def _coupled_sites(
+        self, likelihood: Likelihood, rows: Rows, marginals: JointMarginals
+    ) -> CoupledSites:
+        def total(marginals: JointMarginals) -> tuple[Array, Array]:
+            own, independent, side = jointly(likelihood, marginals, rows.side)
+            values = own.expected_log_prob(rows.y, independent, side)
+            return jnp.sum(values), values
+
+        (in_mean, in_covariance), values = jax.grad(total, has_aux=True)(marginals)
+        precision = -(in_covariance + jnp.swapaxes(in_covariance, 1, 2))
+        sites = CoupledSites(in_mean, precision, values)
+        if not self.signed(likelihood):
+            sites = sites.proper()
+        # Whatever they are, sites are worth their value: derivatives go through that alone.
+        in_mean, precision, _ = jax.lax.stop_gradient(sites)
+        linear = in_mean + (precision @ marginals.mean[:, :, None])[:, :, 0]
+        return CoupledSites.worth(values, linear, precision, marginals)
+
     def is_bound(self, likelihood: Likelihood) -> bool:
         """Not where expectations are by quasi-Monte Carlo, which the search may exploit."""
+        if self.coupled:
+            return turned(likelihood).has_sure_bounds
         own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
         return likelihood.latent_size <= 2 or own
 
@@ -65,19 +90,23 @@ class VariationalRule(SiteRule):
         There slopes say nothing of how far to go: those of many rows side by side, from a prior
         that spans a step, lead to where all are worse off.
         """
-        return self if likelihood.is_continuous else MomentRule()
+        return self if likelihood.is_continuous else MomentRule(coupled=self.coupled)
 
-    def first(self, sites: GaussianSites, marginals: Marginals) -> GaussianSites:
+    def first(self, sites: Sites, marginals: Marginals) -> Sites:
         """Sites that alone move no latent by more than three prior standard deviations.
 
         Far below its mode a log density like that of a count has a great slope and the curvature
         of a small one: from where the whole step leads, exp(f) is beyond repair.
         """
         mean, variance = marginals
-        slope = sites.linear - sites.precision * mean
-        spread = jnp.sqrt(variance)
+        slope, spread = sites.slope(mean), jnp.sqrt(variance)
+        if isinstance(sites, CoupledSites):
+            alone = JointMarginals.independent(marginals).given(*sites[:2])
+            moves = jnp.abs(alone.mean - mean) / spread
+            share = jnp.minimum(1.0, _FARTHEST / jnp.max(moves, axis=1, keepdims=True))
+            return sites._replace(linear=sites.linear + (share - 1) * slope)
         most = _FARTHEST * (1 / spread + sites.precision * spread)
-        return sites._replace(linear=jnp.clip(slope, -most, most) + sites.precision * mean)
+        return sites._replace(linear=sites.linear + jnp.clip(slope, -most, most) - slope)
 
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.is_positive:

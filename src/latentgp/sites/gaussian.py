@@ -54,6 +54,10 @@ class GaussianSites(NamedTuple):
         quadratic = self.linear * mean - 0.5 * self.precision * (mean**2 + variance)
         return jnp.sum(quadratic, axis=1) + self.log_constant
 
+    def slope(self, f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        """Gradients of the log factors."""
+        return self.linear - self.precision * f
+
     def about(self, offset: Float[Array, "N Q"]) -> "GaussianSites":
         """The same factors as functions of g = f - offset."""
         return GaussianSites(
@@ -85,6 +89,39 @@ class GaussianSites(NamedTuple):
     def damped(self, new: "GaussianSites", step: float | Float[Array, ""]) -> "GaussianSites":
         """A step from these sites towards new ones, in natural parameters."""
         return GaussianSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
+
+    @classmethod
+    def derivatives(cls, marginals: Marginals, like: Float[Array, "N"]) -> "GaussianSites":
+        """Derivatives of the log integral of prior times sites, given the posterior's marginals."""
+        mean, variance = marginals
+        return cls(mean, -0.5 * (mean**2 + variance), jnp.ones_like(like))
+
+    def proper(self) -> "GaussianSites":
+        """Sites that leave a proper posterior for sure."""
+        return self._replace(precision=jnp.maximum(self.precision, 0.0))
+
+    @property
+    def precisions(self) -> Float[Array, "N Q"]:
+        """Precision of each latent."""
+        return self.precision
+
+    def table(self) -> Float[Array, "K N Q"]:
+        """Linear terms and precisions side by side."""
+        return jnp.stack([self.linear, self.precision])
+
+    def from_table(self, table: Float[Array, "K N Q"]) -> "GaussianSites":
+        """Sites of another table, with these constants."""
+        return GaussianSites(table[0], table[1], self.log_constant)
+
+    @staticmethod
+    def white(table: Float[Array, "K N Q"], marginals: Marginals) -> Float[Array, "K N Q"]:
+        """A table of differences by the Fisher information: units do not matter."""
+        linear, precision = table
+        mean, variance = marginals
+        spread = jnp.sqrt(variance)
+        return jnp.stack(
+            [spread * (linear - mean * precision), jnp.sqrt(0.5) * variance * precision]
+        )
 
 
 class Rows(NamedTuple):

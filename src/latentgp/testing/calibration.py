@@ -113,7 +113,8 @@ def simulate_calibration(
     f, y = from_prior(model, given, jax.random.split(key_data, replications))
     keys = jax.random.split(key_fits, replications)
     if method.makes_sites:
-        algorithm = cast(SiteMethod, method).algorithm(model).until_converged()
+        settled = cast(SiteMethod, method).settled(model, size)
+        algorithm = settled.algorithm(model).until_converged()
         ready = algorithm.representation.initialise(given.X, None, model.kernel, keys[0])
         algorithm = dataclasses.replace(algorithm, representation=ready)
         return Calibration(*map(np.asarray, _settled(algorithm, model, given, f, y)))
@@ -210,8 +211,9 @@ def _settled(
     def one(own: tuple[Array, Array]) -> tuple[Array, Array]:
         data = eqx.tree_at(lambda data: data.y, given, own[1])
         converged = converge(algorithm, model, data, algorithm.init(model, data).sites)
-        mean, variance = converged.posterior.marginals(data.X)
-        below = ndtr((own[0] - prior_mean(model, data) - mean) / jnp.sqrt(variance))
+        marginals = converged.posterior.marginals(data.X)
+        away = own[0] - prior_mean(model, data) - marginals.mean
+        below = ndtr(away / jnp.sqrt(marginals.variance))
         return below, converged.change <= algorithm.tolerance
 
     return jax.lax.map(one, (f, y), batch_size=_AT_ONCE)

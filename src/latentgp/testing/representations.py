@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from latentgp.kernels import Kernel, LatentKernel, PerLatent
-from latentgp.likelihoods.base import Marginals
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import LatentPosterior, Representation, log_evidence
 from latentgp.representations.latent_axis import latent_diagonals
@@ -110,7 +109,7 @@ def _check_agreement(
     posterior: LatentPosterior, kernel: LatentKernel, X: np.ndarray, sites: GaussianSites, name: str
 ) -> None:
     """Properties that hold whatever the coefficients are."""
-    marginals = posterior.marginals(X)
+    marginals: Any = posterior.marginals(X)
     nats = jnp.sum(sites._replace(log_constant=0 * sites.log_constant).expected(marginals))
     require_equal(
         posterior.log_evidence,
@@ -251,7 +250,7 @@ def _check_derivatives(
 
 
 def _update(
-    rows: Rows, marginals: Marginals, sites: GaussianSites, offset: Any
+    rows: Rows, marginals: Any, sites: GaussianSites, offset: Any
 ) -> tuple[GaussianSites, Any]:
     """Some site update that reads everything it is given."""
     mean, variance = marginals

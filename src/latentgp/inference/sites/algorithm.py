@@ -16,19 +16,20 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
 from latentgp.inference.sites.anderson import Update, residual_norm
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.models import LatentGP
 from latentgp.posteriors.evidence import EvidenceKind
 from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
 from latentgp.rules.base import SiteRule
+from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 # Of the bound, which is flat there: means then are within 1e-4 posterior deviations.
 _FINAL_TOLERANCE = 1e-9
-_FINAL_UPDATES = 100
+_FINAL_UPDATES, _FINAL_UPDATES_COUPLED = 100, 200
 _ROUGH_TOLERANCE = 1e-3
 
 
@@ -36,7 +37,7 @@ class SiteState(NamedTuple):
     """State of site inference."""
 
     model: LatentGP
-    sites: GaussianSites
+    sites: Any
     posterior: LatentPosterior
 
 
@@ -96,14 +97,17 @@ class SiteInference(eqx.Module):
         configured = representation.configured_for(signed=signed, power=rule.power)
         if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):
             configured = configured.sharing()
+        if rule.coupled:
+            configured = configured.coupling()
         return cls(configured, rule, tolerance, max_updates)
 
     def until_converged(self) -> "SiteInference":
         """The same, for the posterior that a fit hands out."""
+        most = _FINAL_UPDATES_COUPLED if self.rule.coupled else _FINAL_UPDATES
         return replace(
             self,
             tolerance=min(self.tolerance, _FINAL_TOLERANCE),
-            max_updates=max(self.max_updates, _FINAL_UPDATES),
+            max_updates=max(self.max_updates, most),
         )
 
     def rough(self) -> "SiteInference":
@@ -120,18 +124,17 @@ class SiteInference(eqx.Module):
         """The state with the first sites."""
         return self.resume(model, data, self.first_sites(model, data))
 
-    def first_sites(self, model: LatentGP, data: Data) -> GaussianSites:
+    def first_sites(self, model: LatentGP, data: Data) -> Sites:
         """Sites made from the prior's marginals, or around likely latents."""
         offset = prior_mean(model, data)
         rows = rows_of(data)
         variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
         start = self.rule.start(model.likelihood, rows, Marginals(offset, variance))
-        sites = self.sites_alone(model, rows, start)
+        own = JointMarginals.independent(start) if self.rule.coupled else start
+        sites = self.sites_alone(model, rows, own)
         return self.rule.first(sites, start._replace(variance=variance))
 
-    def resume(
-        self, model: LatentGP, data: Data, sites: GaussianSites, kept: Any = None
-    ) -> SiteState:
+    def resume(self, model: LatentGP, data: Data, sites: Sites, kept: Any = None) -> SiteState:
         """The state of a (new) model with sites already known.
 
         Args:
@@ -192,26 +195,28 @@ class SiteInference(eqx.Module):
         return "lower bound" if is_bound else "approximation"
 
     def new_sites(
-        self, model: LatentGP, rows: Rows, marginals: Marginals, current: GaussianSites
-    ) -> GaussianSites:
+        self, model: LatentGP, rows: Rows, marginals: AnyMarginals, current: Sites
+    ) -> Any:
         """Sites that the rule makes of marginals; `current` and the result with row weights."""
         sites = self.rule.sites(model.likelihood, rows, marginals, current.unweighted(rows.weights))
         return sites.weighted(rows.weights)
 
-    def sites_alone(self, model: LatentGP, rows: Rows, marginals: Marginals) -> GaussianSites:
+    def sites_alone(self, model: LatentGP, rows: Rows, marginals: AnyMarginals) -> Sites:
         """Proper first sites, made from marginals that contain none, each row by itself."""
-        mean, variance = marginals
         once = rows._replace(weights=None)
         rule = self.rule.opening(model.likelihood)
 
-        def update(_: Int[Array, ""], sites: GaussianSites) -> GaussianSites:
-            own_variance = variance / (1 + sites.precision * variance)
-            own_mean = mean + own_variance * (sites.linear - sites.precision * mean)
-            own = Marginals(own_mean, own_variance)
-            return proper(rule.sites(model.likelihood, once, own, sites))
+        def update(_: Int[Array, ""], sites: Any) -> Any:
+            own = marginals.given(sites.linear, sites.precision)
+            return rule.sites(model.likelihood, once, own, sites).proper()
 
-        sites = jax.lax.fori_loop(0, rule.first_updates, update, GaussianSites.none(mean))
+        none = self.no_sites(marginals.mean)
+        sites = jax.lax.fori_loop(0, rule.first_updates, update, none)
         return sites.weighted(rows.weights)
+
+    def no_sites(self, like: Float[Array, "N Q"]) -> Sites:
+        """Factors of one, of the rule's kind."""
+        return CoupledSites.none(like) if self.rule.coupled else GaussianSites.none(like)
 
 
 def rows_of(data: Data) -> Rows:
@@ -223,8 +228,3 @@ def prior_mean(model: LatentGP, data: Data) -> Float[Array, "N Q"]:
     """Prior means of f at the rows."""
     shape = (data.X.shape[0], model.likelihood.latent_size)
     return jnp.broadcast_to(model.mean(data.X), shape)
-
-
-def proper(sites: GaussianSites) -> GaussianSites:
-    """Sites that leave a proper posterior for sure."""
-    return sites._replace(precision=jnp.maximum(sites.precision, 0.0))

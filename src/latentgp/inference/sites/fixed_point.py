@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
-from latentgp.inference.sites.algorithm import Read, SiteInference, proper
+from latentgp.inference.sites.algorithm import Read, SiteInference
 from latentgp.inference.sites.anderson import History, Update, accelerated
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
 _SHORTEST_STEP = 0.02
@@ -36,7 +36,7 @@ class Ascended(NamedTuple):
     updates: Int[Array, ""]
 
     @property
-    def next_sites(self) -> GaussianSites:
+    def next_sites(self) -> Sites:
         """Sites from which further updates may start."""
         return self.best.update.sites.damped(self.best.update.target, self.step_size)
 
@@ -49,7 +49,7 @@ class _Ascent(NamedTuple):
 
 
 @Program
-def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites) -> Ascended:
+def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Ascended:
     """Update sites until the bound changes by less than the tolerance, or often enough.
 
     Updates are accelerated. One that makes the merit fall is taken back: what past updates said
@@ -60,10 +60,10 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 
-    def at(sites: GaussianSites) -> Read:
+    def at(sites: Sites) -> Read:
         return algorithm.sweep(algorithm.resume(model, data, sites, kept), data, 1.0, kept)[1]
 
-    def moved(history: History, update: Update, step_size: Float[Array, ""]) -> GaussianSites:
+    def moved(history: History, update: Update, step_size: Float[Array, ""]) -> Sites:
         if not rule.accelerates(likelihood):
             return update.sites.damped(update.target, step_size)
         return accelerated(history, update, step_size, signed=rule.signed(likelihood))
@@ -89,7 +89,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
         goes_on = fell & (shorter >= _SHORTEST_STEP)
         longer = history.between(best.update, after.update)
         # Signed sites of other hyper-parameters may leave no proper posterior.
-        best = _where(first, start_at(proper(best.update.sites)), best)
+        best = _where(first, start_at(best.update.sites.proper()), best)
         best = _where(fell | (first & jnp.isnan(after.merit)), best, after)
         empty = History.empty(sites)
         so_far = Ascended(
@@ -99,7 +99,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Gaussia
 
     nowhere = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(at, sites))
 
-    def start_at(sites: GaussianSites) -> Read:
+    def start_at(sites: Sites) -> Read:
         """Initial state of the iteration, its bound not yet known."""
         stay = nowhere.update._replace(sites=sites, target=sites)
         unknown, least = (

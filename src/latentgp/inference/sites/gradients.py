@@ -11,18 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float
 
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals
 from latentgp.models import LatentGP
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.runtime.row_scan import scan_rows
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.coupled import Sites
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 
 def slope_of_sites(
     algorithm: SiteInference,
     model: LatentGP,
-    rows: tuple[Rows, Marginals, GaussianSites],
+    rows: tuple[Rows, AnyMarginals, Sites],
 ) -> LatentGP:
     """Derivative of the rows' terms in a model, sites and marginals of f held fixed.
 

@@ -18,7 +18,7 @@ from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import INTERRUPTED
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.coupled import Sites
 
 _RESTART_SPREAD = 1.0
 # Many rows: a first run on a part of them, whose evaluations cost next to nothing.
@@ -49,7 +49,7 @@ class Learned(NamedTuple):
     """
 
     vector: Float[np.ndarray, "P"]
-    sites: GaussianSites
+    sites: Sites
     converged: bool
     reason: str
 
@@ -147,7 +147,7 @@ class _Runs:
         search: Search,
     ):
         self.endings: dict[int, tuple[bool, str]] = {}
-        self.sites: Any = None  # GaussianSites once a run has begun
+        self.sites: Any = None  # sites once a run has begun
         self._algorithm, self._space = algorithm, space
         self._lower, self._upper = bounds
         self._search = search
@@ -156,11 +156,11 @@ class _Runs:
         self,
         start: Float[np.ndarray, "P"],
         data: Data,
-        sites: GaussianSites,
+        sites: Sites,
         run: int,
         tolerance: float,
         first_step: float,
-    ) -> GaussianSites:
+    ) -> Sites:
         """One run from a start; gives its final sites.
 
         L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
@@ -234,8 +234,8 @@ class _Runs:
         return first, _FIRST_STEP
 
     def on_thinned_rows(
-        self, start: Float[np.ndarray, "P"], data: Data, stored: GaussianSites | None
-    ) -> tuple[Float[np.ndarray, "P"], GaussianSites]:
+        self, start: Float[np.ndarray, "P"], data: Data, stored: Sites | None
+    ) -> tuple[Float[np.ndarray, "P"], Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
         sites = initial_sites(self._algorithm, self._space.model, part)

@@ -13,20 +13,20 @@ from jaxtyping import Float
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.fixed_point import Ascended
 from latentgp.inference.sites.gradients import slope_of_rows, with_kernel
-from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
 from latentgp.rules.base import SiteRule
 from latentgp.runtime.programs import Program
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 
 class Mode(NamedTuple):
     """Laplace's approximation: the posterior given sites of the true curvature at the mode."""
 
-    sites: GaussianSites
+    sites: Any
     posterior: LatentPosterior
     evidence: Float[Array, ""]
 
@@ -51,7 +51,7 @@ def mode_of(
     # which can be much more than there is.
     mean = algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
     step = mean + offset - update.marginals.mean
-    before, after = (s.linear - s.precision * update.marginals.mean for s in (update.sites, sites))
+    before, after = (s.slope(update.marginals.mean) for s in (update.sites, sites))
     return Mode(sites, posterior, evidence - 0.5 * jnp.sum(step * (after - before)))
 
 
@@ -74,23 +74,23 @@ def slope_at_mode(
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation
 
-    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, Marginals, Array]:
-        own = mode.sites._replace(linear=linear).about(offset)
+    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, AnyMarginals, Array]:
+        sites = mode.sites._replace(linear=linear)
+        own = sites.about(offset)
         posterior = representation.condition(model.kernel, data.X, own)
         pullback = representation.pull_back(posterior, data.X, own)
         marginals = pullback.marginals.shifted(offset)
-        pull = linear - mode.sites.precision * marginals.mean
-        return pullback.kernel, marginals, pull
+        return pullback.kernel, marginals, sites.slope(marginals.mean)
 
     (_, marginals, _) = held = pulled_back(mode.sites.linear)
-    mean, variance = marginals
+    mean, variance = marginals  # covariances, where sites couple latents
 
     def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
-        own = exact.new_sites(model, rows, Marginals(f, variance), mode.sites)
+        own = exact.new_sites(model, rows, type(marginals)(f, variance), mode.sites)
         return -0.5 * jnp.sum(own.precision * jax.lax.stop_gradient(variance))
 
     along = jax.grad(half_weighted_curvature)(mean)
-    if mean.shape[1] > 1:
+    if mean.shape[1] > 1 and not rule.coupled:
         _, move = jax.linearize(lambda linear: pulled_back(linear)[1].mean, mode.sites.linear)
         along = _with_ties(exact, model, rows, mode.sites, mean, move, along)
     moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))[1]
@@ -100,8 +100,8 @@ def slope_at_mode(
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
         rows, marginals, shift, sites = rows
         target = exact.new_sites(model, rows, marginals, sites)
-        slope = target.linear - target.precision * marginals.mean
-        return target.expected(marginals) + jnp.sum(shift * slope, axis=1)
+        moved = jnp.sum(shift * target.slope(marginals.mean), axis=1)
+        return target.expected(marginals) + moved
 
     in_model = slope_of_rows(terms, model, (rows, marginals, shift, mode.sites))
     (through_mean,) = pull_offset(through_pull)
@@ -113,7 +113,7 @@ def _with_ties(
     exact: SiteInference,
     model: LatentGP,
     rows: Rows,
-    sites: GaussianSites,
+    sites: Any,
     mean: Float[Array, "N Q"],
     move: Callable[[Float[Array, "N Q"]], Float[Array, "N Q"]],
     along: Float[Array, "N Q"],

@@ -25,6 +25,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
+from latentgp.sites.coupled import Sites
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -44,20 +45,20 @@ class Evaluation(NamedTuple):
     value: Float[Array, ""]
     bound: Float[Array, ""]
     gradient: Float[Array, "P"]
-    sites: GaussianSites
+    sites: Sites
     updates: Int[Array, ""]
     change: Float[Array, ""]
 
 
 @Program
-def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> GaussianSites:
+def initial_sites(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
     """The sites that an algorithm starts from."""
     return algorithm.first_sites(model, data)
 
 
 @Program
 def posterior_given_sites(
-    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
+    algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites
 ) -> LatentPosterior:
     """Posterior given sites."""
     return algorithm.resume(model, data, sites).posterior
@@ -68,9 +69,9 @@ def spread_sites(
     algorithm: SiteInference,
     model: LatentGP,
     known: Data,
-    known_sites: GaussianSites,
+    known_sites: Sites,
     data: Data,
-) -> GaussianSites:
+) -> Sites:
     """Sites for rows, from the posterior given sites of other rows."""
     posterior = algorithm.resume(model, known, known_sites).posterior
     offset = prior_mean(model, data)
@@ -79,7 +80,7 @@ def spread_sites(
         target = algorithm.sites_alone(model, rows, marginals.shifted(offset))
         return target, target.log_constant
 
-    empty = GaussianSites.none(offset)
+    empty = algorithm.no_sites(offset)
     return algorithm.representation.update_sites(
         posterior, data.X, rows_of(data), empty, offset, update
     )[0]
@@ -90,7 +91,7 @@ def evaluate(
     space: ParameterSpace,
     vector: Float[Array, "P"],
     data: Data,
-    sites: GaussianSites,
+    sites: Sites,
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
@@ -147,7 +148,7 @@ def _slope_at_fixed_point(
     pullback = algorithm.representation.pull_back(posterior, data.X, update.sites.about(offset))
     marginals = pullback.marginals.shifted(offset)
     rows = rows_of(data), marginals, update.sites
-    (through_mean,) = pull_offset(update.sites.linear - update.sites.precision * marginals.mean)
+    (through_mean,) = pull_offset(update.sites.slope(marginals.mean))
     in_model = jax.tree.map(jnp.add, slope_of_sites(algorithm, model, rows), through_mean)
     return bound, with_kernel(in_model, pullback.kernel)
 
@@ -165,7 +166,7 @@ class Converged(NamedTuple):
     """
 
     posterior: LatentPosterior
-    sites: GaussianSites
+    sites: Sites
     bound: Float[Array, ""]
     updates: Int[Array, ""]
     change: Float[Array, ""]
@@ -177,7 +178,7 @@ def converge_at(
     space: ParameterSpace,
     vector: Float[Array, "P"],
     data: Data,
-    sites: GaussianSites,
+    sites: Sites,
 ) -> Converged:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
@@ -185,9 +186,7 @@ def converge_at(
     return converge(algorithm, model_at(space, vector), data, sites)
 
 
-def converge(
-    algorithm: SiteInference, model: LatentGP, data: Data, sites: GaussianSites
-) -> Converged:
+def converge(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) -> Converged:
     """The posterior at fixed hyper-parameters."""
     if algorithm.rule.sites_are_fixed(model.likelihood):
         return _converge_exact(algorithm, model, data)
@@ -205,7 +204,7 @@ def converge(
 def _improper_cavities(algorithm: SiteInference, update: Update, data: Data) -> Int[Array, ""]:
     """Number of rows whose cavity is improper, so that their sites were kept."""
     current = update.sites.unweighted(data.weights)
-    return jnp.sum(algorithm.rule.improper_cavities(update.marginals.variance, current))
+    return jnp.sum(algorithm.rule.improper_cavities(update.marginals, current))
 
 
 @Program
@@ -219,7 +218,7 @@ def _evaluate_exact(
     space: ParameterSpace,
     vector: Float[Array, "P"],
     data: Data,
-    sites: GaussianSites,
+    sites: Sites,
 ) -> tuple[Evaluation, Converged]:
     """Sites that are the likelihood itself: differentiate the evidence straight through them."""
 

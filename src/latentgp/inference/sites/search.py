@@ -16,6 +16,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.progress import Run, RunControl
+from latentgp.sites.coupled import Sites, sites_of
 from latentgp.sites.gaussian import GaussianSites
 
 
@@ -72,12 +73,12 @@ class Search:
         self._replayed = self._recalled = 0
         self._limit = max_evaluations  # of the run that is on
 
-    def recall(self) -> GaussianSites | None:
+    def recall(self) -> Sites | None:
         """Read the checkpoint, if there is one; gives its last sites."""
 
-        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], GaussianSites]:
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], Sites]:
             columns = [stored[name] for name in Record._fields]
-            sites = GaussianSites(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
+            sites = sites_of(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
             records = [
                 Record(v, float(f), float(b), g, float(s), int(r))
                 for v, f, b, g, s, r in zip(*columns, strict=True)
@@ -131,7 +132,7 @@ class Search:
     def _made(self, run: int) -> int:
         return sum(record.restart == run for record in self.records)
 
-    def report(self, record: Record, sites: GaussianSites) -> Record:
+    def report(self, record: Record, sites: Sites) -> Record:
         """Keep an evaluation; raises EndFit if the search is to end here."""
         record = record._replace(seconds=self._run.seconds)
         self.records.append(record)
@@ -160,7 +161,7 @@ class Search:
             candidates = [record for record in self.records if record.restart >= 0]
         return max(candidates or self.records, key=lambda record: record.value)
 
-    def save(self, sites: GaussianSites | None) -> None:
+    def save(self, sites: Sites | None) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""
         if (
             self.control.checkpoint.path is None

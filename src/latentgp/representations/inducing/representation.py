@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import equinox as eqx
 import jax
@@ -19,6 +19,8 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
+from latentgp.representations.inducing import coupled
+from latentgp.representations.inducing.coupled import CoupledInducingPosterior
 from latentgp.representations.inducing.derivatives import (
     BlockRead,
     pull_moved,
@@ -48,7 +50,8 @@ from latentgp.representations.whitening import Whitening, whitening_from
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.row_scan import in_chunks, scan_rows
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 _COARSE_POINTS = 128
@@ -230,9 +233,20 @@ class Inducing(Representation):
             return X
         return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, points), X, len(points)))
 
+    def coupling(self) -> "Inducing":
+        if self.remembered is not None or self.covariance == "diagonal":
+            raise InputError(
+                "Sites that couple the latents of a row take neither streaming updates nor a "
+                "diagonal covariance; use coupled=False."
+            )
+        return self
+
     def condition(
-        self, kernel: LatentKernel, X: RowsOrBlocks, sites: GaussianSites
-    ) -> InducingPosterior:
+        self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
+    ) -> InducingPosterior | CoupledInducingPosterior:
+        if isinstance(sites, CoupledSites):
+            known, settings = self.prior(kernel), {"power": self.power, "signed": self.signed}
+            return coupled.condition(kernel, self._points(), known, cast(Any, X), sites, **settings)
         points, prior = self._points(), self._prior(kernel)
         precision_of_prior = None if prior is None else prior.precision
 
@@ -249,13 +263,17 @@ class Inducing(Representation):
 
     def update_sites(
         self,
-        posterior: InducingPosterior,
+        posterior: InducingPosterior | CoupledInducingPosterior,
         X: RowsOrBlocks,
         rows: Rows,
-        sites: GaussianSites,
+        sites: Sites,
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
-    ) -> tuple[GaussianSites, InducingPosterior, PyTree]:
+    ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
+        if isinstance(posterior, CoupledInducingPosterior):
+            prior = Prior(posterior.factor, posterior.jitter)
+            of_rows = cast(Any, X), rows, cast(CoupledSites, sites), offset
+            return coupled.update_sites(posterior, prior, *of_rows, update, power=self.power)
         kernel, points = posterior.kernel, self._points()
         prior = self._prior(kernel)
         precision_of_prior = None if prior is None else prior.precision
@@ -280,8 +298,16 @@ class Inducing(Representation):
         return sites, self._posterior(kernel, prior, statistics), other
 
     def pull_back(
-        self, posterior: InducingPosterior, X: Float[Array, "N D"], sites: GaussianSites
+        self,
+        posterior: InducingPosterior | CoupledInducingPosterior,
+        X: Float[Array, "N D"],
+        sites: Sites,
     ) -> Pullback:
+        if isinstance(posterior, CoupledInducingPosterior):
+            prior, own = Prior(posterior.factor, posterior.jitter), cast(CoupledSites, sites)
+            pulled = coupled.pull_back(posterior, prior, X, own, power=self.power)
+            slopes = pulled.prior, pulled.evidence
+            return Pullback(*self._pull_prior(posterior, pulled.rows, *slopes), pulled.marginals)
         rows = (X, sites.linear, sites.precision)
         if self.power:
             (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
@@ -374,7 +400,10 @@ class Inducing(Representation):
         )
 
     def _pull_prior(
-        self, posterior: InducingPosterior, through_rows: Any, *slopes: Float[Array, "#Q M M"]
+        self,
+        posterior: InducingPosterior | CoupledInducingPosterior,
+        through_rows: Any,
+        *slopes: Float[Array, "#Q M M"],
     ) -> tuple[LatentKernel, "Inducing"]:
         """Derivatives in kernel and points, given those through rows and parts of that in K_mm."""
         grams, pull_grams = jax.vjp(latent_grams, posterior.kernel, self._points())

@@ -1,0 +1,220 @@
+"""Expectations where the latents of a row are correlated: f = m + R z with independent z."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jaxtyping import Float, Key
+
+from latentgp.likelihoods.base import (
+    AnyMarginals,
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    SideInformation,
+    Targets,
+)
+from latentgp.numerics.quadrature import (
+    expectation,
+    hermite_nodes,
+    nodes_near,
+    sobol_nodes,
+)
+from latentgp.numerics.root_finding import invert_cdf
+from latentgp.numerics.small_matrices import small_eigh, small_solve_lower
+from latentgp.typing import Array
+
+_MEAN, _ROOT = "mean of f", "root of the covariance of f"
+_NODES_ALONG = {1: 121, 2: 40, 3: 17}  # of a grid; quasi-random points for more latents
+_HERMITE, _HERMITE_NODES = 3, 10  # latents of which bounds take a grid, and its nodes along each
+_POINTS = 4096
+_WIDER = 1.25  # than the law that they are near, those points
+
+
+class Turned(Likelihood):
+    """A likelihood as a function of independent standard normal z, where f = m + R z.
+
+    What a row's m and R are comes as side information. So every default by quadrature serves
+    correlated latents too.
+
+    Attributes:
+        own: the likelihood of f.
+    """
+
+    own: Likelihood
+
+    @property
+    def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.own.latent_size
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.own.output_shape
+
+    @property
+    def targets(self) -> Targets:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.own.targets
+
+    def log_prob(
+        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.own.log_prob(y, *_of_row(f, side))
+
+    def expected_log_prob(
+        self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        if self.latent_size != _HERMITE:
+            return super().expected_log_prob(y, marginals, side)
+        # Quasi-random points would leave sites of the softmax a negative eigenvalue.
+        nodes = hermite_nodes(_HERMITE, _HERMITE_NODES)
+        return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, "*P"], Float[Array, "*P"]]:
+        return self.own.conditional_moments(*_of_row(f, side))
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "*P"]:
+        return self.own.sample(key, *_of_row(f, side))
+
+    def cdf(
+        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "*P"]:
+        return self.own.cdf(y, *_of_row(f, side))
+
+    def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
+        return self.own.class_probabilities(*_of_row(f, side))
+
+    def predictive_quantiles(
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N *P K"]:
+        if self.output_shape:
+            centre, variance = self.predictive_moments(marginals, side)
+            width = jnp.sqrt(variance)
+        elif self.targets == "real":
+            joint, _ = self.of_f(side)
+            centre = joint.mean[:, 0]
+            width = jnp.sqrt(joint.variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
+        else:
+            return super().predictive_quantiles(probabilities, marginals, side)
+
+        def cdf(y: Float[Array, "N *P"]) -> Float[Array, "N *P"]:
+            return self.predictive_cdf(y, marginals, side)
+
+        return invert_cdf(cdf, probabilities, centre, width)
+
+    @property
+    def has_sure_moments(self) -> bool:
+        """Whether `tilted` is by a grid or in closed form; not by quasi-random points."""
+        return self.latent_size in _NODES_ALONG
+
+    @property
+    def has_sure_bounds(self) -> bool:
+        """Whether E log p(y | f) is by quadrature that a search cannot exploit, or closed."""
+        return self.latent_size <= 2
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of `tilted`."""
+        latents = self.latent_size
+        return _NODES_ALONG[latents] ** latents if latents in _NODES_ALONG else _POINTS
+
+    def of_f(self, side: SideInformation) -> tuple[JointMarginals, SideInformation]:
+        """The law of f, and the side information of the likelihood of f."""
+        root = side[_ROOT]
+        joint = JointMarginals(side[_MEAN], root @ jnp.swapaxes(root, -1, -2))
+        return joint, _without(side)
+
+    def tilted(
+        self,
+        y: Float[Array, "N *P"],
+        cavity: JointMarginals,
+        side: SideInformation,
+        power: float,
+        near: JointMarginals,
+    ) -> tuple[Float[Array, "N"], JointMarginals]:
+        """Log mass, means and covariances of cavity times p(y | f)^power, a row.
+
+        On a grid for up to three latents, at quasi-random points for more.
+
+        Args:
+            y: targets.
+            cavity: law of f.
+            side: side information of the likelihood of f.
+            power: in (0, 1].
+            near: a law around where the product is, for the nodes.
+        """
+        f, log_weights = _nodes_near(cavity, near)
+        log_prob = self.own._along_nodes(self.own.log_prob, y, side)(f)
+        log_terms = power * log_prob + log_weights
+        log_mass = logsumexp(log_terms, axis=1)
+        share = jnp.exp(log_terms - log_mass[:, None])
+        mean = jnp.einsum("ns,nsq->nq", share, f)
+        away = f - mean[:, None]
+        return log_mass, JointMarginals(mean, jnp.einsum("ns,nsq,nsr->nqr", share, away, away))
+
+
+def jointly(
+    likelihood: Likelihood, marginals: AnyMarginals, side: SideInformation
+) -> tuple[Likelihood, Marginals, SideInformation]:
+    """Likelihood, independent marginals and side information that stand for correlated latents.
+
+    Expectations of the first under the second are those of `likelihood` under `marginals`; what is
+    independent already is given back as it is.
+
+    Args:
+        likelihood: of f.
+        marginals: of f at rows.
+        side: what the rows carry.
+    """
+    if isinstance(marginals, Marginals):
+        return likelihood, marginals, side
+    mean, root = marginals.mean, marginals.root()
+    with_law = {**side, _MEAN: mean, _ROOT: root}
+    return turned(likelihood), Marginals(jnp.zeros_like(mean), jnp.ones_like(mean)), with_law
+
+
+def turned(likelihood: Likelihood) -> Turned:
+    """A likelihood as a function of independent latents."""
+    own = likelihood.turned()
+    return own if isinstance(own, Turned) else Turned(likelihood)
+
+
+def _without(side: SideInformation) -> SideInformation:
+    return {name: values for name, values in side.items() if name not in (_MEAN, _ROOT)}
+
+
+def _of_row(
+    z: Float[Array, "Q"], side: SideInformation
+) -> tuple[Float[Array, "Q"], SideInformation]:
+    return side[_MEAN] + side[_ROOT] @ z, _without(side)
+
+
+def _nodes_near(
+    law: JointMarginals, near: JointMarginals
+) -> tuple[Float[Array, "N S Q"], Float[Array, "N S"]]:
+    """Nodes and log weights for expectations under a law, dense near another one."""
+    latents = law.mean.shape[1]
+    root = near.root()
+    # In t, with f = root V t, latents are independent under both laws.
+    half = small_solve_lower(root, law.root())
+    variance, V = small_eigh(half @ jnp.swapaxes(half, 1, 2))
+    variance = jnp.maximum(variance, float(jnp.finfo(variance.dtype).tiny))
+
+    def to_t(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return (jnp.swapaxes(V, 1, 2) @ small_solve_lower(root, f[:, :, None]))[:, :, 0]
+
+    mean, near_mean = to_t(law.mean), to_t(near.mean)
+    if latents in _NODES_ALONG:
+        along = _NODES_ALONG[latents]
+        t, log_weights = nodes_near(mean, variance, near_mean, jnp.ones_like(mean), along)
+    else:
+        points = jnp.asarray(sobol_nodes(latents, _POINTS)[0], mean.dtype)
+        t = near_mean[:, None] + _WIDER * points
+        scaled = (t - mean[:, None]) ** 2 / variance[:, None]
+        log_ratio = 0.5 * (points**2 - scaled) - 0.5 * jnp.log(variance)[:, None]
+        log_weights = jnp.sum(log_ratio + np.log(_WIDER), axis=2) - np.log(len(points))
+    return t @ jnp.swapaxes(root @ V, 1, 2), log_weights

@@ -1,0 +1,305 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""The latent functions at all N rows, those of a row coupled by its site: O((N Q)^3).
+
+The Q latent functions at the rows are one Gaussian of size N Q with a block-diagonal prior K. With
+W = U diag(w) U' the precision of a row, S = U diag(w)^1/2 (zero where w is negative), everything
+of `dense` carries over to B = I + S' K S of size N Q. What is linear in all latents has shape
+(J, Q, N), J of them.
+"""
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import JointMarginals
+from latentgp.numerics.cholesky import cholesky, jittered_cholesky
+from latentgp.numerics.small_matrices import small_eigh
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.latent_axis import (
+    block_means,
+    latent_diagonals,
+    latent_grams,
+    over_sharing,
+    split_linear,
+)
+from latentgp.sites.coupled import CoupledSites
+from latentgp.typing import Array
+
+
+class CoupledPosterior(LatentPosterior):
+    """Posterior under which the latents of a row are correlated."""
+
+    @abstractmethod
+    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+        """Covariances of all latent functions at all rows of X."""
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        joint = self.joint_covariance(X)
+        return jnp.stack([joint[q, :, q] for q in range(len(joint))])
+
+    def draws(
+        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
+    ) -> Float[Array, "S N Q"]:
+        mean = self.mean(X)
+        size = mean.size
+        joint = self.joint_covariance(X).reshape(size, size)
+        scale = jnp.mean(latent_diagonals(self.kernel, X))
+        lower = jittered_cholesky(joint, scale).factor.lower
+        noise = jax.random.normal(key, (number, size), mean.dtype)
+        return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
+
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        raise InputError(
+            "Sites that couple the latents of a row have no streaming updates; fit with a method "
+            "such as VariationalInference(coupled=False)."
+        )
+
+
+class CoupledDensePosterior(CoupledPosterior):
+    """Posterior with coefficients at the rows, the latents of a row coupled.
+
+    Attributes:
+        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
+        weights: K^-1 times the posterior mean, shape (Q, N).
+        inverse: L^-1 for the factor L of B, shape (N Q, N Q).
+        lowered: L^-1 S', such that rows take |L^-1 S' k(X, x)|^2 from the covariance at x, shape
+            (N Q, Q, N).
+        raised: the same of rows of negative precision, which add to it; shape (N Q, Q, N), or
+            (0, Q, N) where there can be none.
+    """
+
+    kernel: LatentKernel
+    X: Float[Array, "N D"]
+    weights: Float[Array, "Q N"]
+    inverse: Float[Array, "J J"]
+    lowered: Float[Array, "J Q N"]
+    raised: Float[Array, "S Q N"]
+    log_evidence: Float[Array, ""]
+    kl: Float[Array, ""]
+    jitter: Float[Array, ""]
+    trace_term: Float[Array, ""]
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return block_means(latent_grams(self.kernel, self.X, X), self.weights)
+
+    def marginals(self, X: Float[Array, "N D"]) -> JointMarginals:
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_diagonals(self.kernel, X)
+        lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
+        return JointMarginals(block_means(cross, self.weights), _spread(prior, lowered, raised))
+
+    def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
+        cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
+        lowered, raised = (_times_blocks(part, cross) for part in (self.lowered, self.raised))
+        latents = len(self.weights)
+        own = jnp.broadcast_to(prior, (latents, *prior.shape[1:]))
+        identity = jnp.eye(latents, dtype=prior.dtype)
+        joint = own[:, :, None, :] * identity[:, None, :, None]
+        joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
+        return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.X
+
+    def without_fillers(self) -> "CoupledDensePosterior":
+        latents = len(self.weights)
+        used = (np.asarray(part) != 0 for part in (self.lowered, self.raised, self.weights[None]))
+        saying = np.any([np.any(part, axis=(0, 1)) for part in used], axis=0)
+        chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
+        # Their rows of B are those of the identity, and so are those of its factor.
+        places = (chosen[:, None] * latents + np.arange(latents)).ravel()
+        raised = self.raised[places] if len(self.raised) else self.raised
+        return dataclasses.replace(
+            self,
+            X=self.X[chosen],
+            weights=self.weights[:, chosen],
+            inverse=self.inverse[places][:, places],
+            lowered=self.lowered[places][:, :, chosen],
+            raised=raised[:, :, chosen],
+        )
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        key_more = jax.random.fold_in(key, 1)
+        noise = jax.random.normal(key, self.inverse.shape[:1], self.inverse.dtype)
+        more = jax.random.normal(key_more, self.raised.shape[:1], self.inverse.dtype)
+        # As of single sites: pseudo-targets whose draws are S' prior + noise.
+        prior = prior_path(self.X).T
+        residual = jnp.einsum("jqn,qn->j", self.lowered, prior) + self.inverse @ noise
+        down = jnp.einsum("jqn,j->qn", self.lowered, residual)
+        return self.weights - down + jnp.einsum("jqn,j->qn", self.raised, more)
+
+
+class _Roots(NamedTuple):
+    """Precisions of the rows by their eigenvectors.
+
+    Attributes:
+        vectors: U, shape (N, Q, Q).
+        root: square roots of the eigenvalues, zero for negative ones, shape (N, Q).
+        lack: the same of the negative ones, their sign left out.
+    """
+
+    vectors: Float[Array, "N Q Q"]
+    root: Float[Array, "N Q"]
+    lack: Float[Array, "N Q"]
+
+    @classmethod
+    def of(cls, precision: Float[Array, "N Q Q"]) -> "_Roots":
+        values, vectors = small_eigh(precision)
+        root, lack = (jnp.sqrt(jnp.maximum(sign * values, 0.0)) for sign in (1, -1))
+        return cls(vectors, root, lack)
+
+
+def coupled_posterior(
+    kernel: LatentKernel,
+    X: Float[Array, "N D"],
+    K: Float[Array, "#Q N N"],
+    sites: CoupledSites,
+    signed: bool,
+) -> CoupledDensePosterior:
+    """Prior times sites, where K are the Gram matrices of the rows."""
+    linear, precision, _ = sites
+    rows, latents = linear.shape
+    vectors, root, lack = _Roots.of(precision)
+    S = vectors * root[:, None]
+    factor = cholesky(jnp.eye(rows * latents, dtype=K.dtype) + _inside(K, S))
+    # As of single sites, in the directions of each row's eigenvectors: l = S r + l_0.
+    prior = jnp.broadcast_to(jnp.diagonal(K, axis1=1, axis2=2), (latents, rows)).T
+    turned = jnp.einsum("nqj,nq->nj", vectors, linear)
+    diagonal = 1 + root**2 * jnp.einsum("nqj,nq->nj", vectors**2, prior)
+    ratio, left = split_linear(turned, root, diagonal)
+    rest = jnp.einsum("nqj,nj->qn", vectors, left)
+    K_rest = _times_vector(K, rest)
+    half = factor.inverse @ (ratio - jnp.einsum("nqj,qn->nj", S, K_rest)).ravel()
+    pulled = (factor.inverse.T @ half).reshape(rows, latents)
+    weights = rest + jnp.einsum("nqj,nj->qn", S, pulled)
+    mean = _times_vector(K, weights)
+    explained = jnp.sum(ratio**2) + jnp.sum(rest * K_rest) - half @ half
+    determinant = factor.half_log_determinant
+    kl = 0.5 * (jnp.sum(factor.inverse**2) - rows * latents + jnp.sum(mean * weights))
+    posterior = CoupledDensePosterior(
+        kernel=kernel,
+        X=X,
+        weights=weights,
+        inverse=factor.inverse,
+        lowered=_behind(factor.inverse, S),
+        raised=jnp.zeros((0, latents, rows), K.dtype),
+        log_evidence=0.5 * explained - determinant,
+        kl=kl + determinant,
+        jitter=jnp.zeros((), K.dtype),
+        trace_term=jnp.zeros((), K.dtype),
+    )
+    return _with_negative(K, vectors * lack[:, None], posterior) if signed else posterior
+
+
+def _with_negative(
+    K: Float[Array, "#Q N N"], T: Float[Array, "N Q Q"], positive: CoupledDensePosterior
+) -> CoupledDensePosterior:
+    """Condition the posterior N(m, C) on negative precisions -T T'.
+
+    With I - T' C T the covariance is C + C T (I - T' C T)^-1 T' C, see `dense`.
+    """
+    shape = positive.lowered.shape
+    size = shape[0]
+
+    def flat(part: Float[Array, "J Q N"]) -> Float[Array, "J J"]:
+        return part.reshape(size, size)
+
+    def change() -> CoupledDensePosterior:
+        lowered_K = _times_blocks(positive.lowered, K)
+        across = jnp.einsum("jqn,nqk->jnk", lowered_K, T).reshape(size, size)
+        identity = jnp.eye(size, dtype=K.dtype)
+        left = cholesky(identity - _inside(K, T) + across.T @ across)
+        to_white = _behind(left.inverse, T)
+        back = flat(to_white) @ flat(lowered_K).T
+        raised = to_white - (back @ flat(positive.lowered)).reshape(shape)
+        pull = jnp.einsum("jqn,qn->j", to_white, _times_vector(K, positive.weights))
+        weights = positive.weights + jnp.einsum("jqn,j->qn", raised, pull)
+        gain, determinant = 0.5 * pull @ pull, left.half_log_determinant
+        norms = jnp.sum(weights * _times_vector(K, weights))
+        norms = norms - jnp.sum(positive.weights * _times_vector(K, positive.weights))
+        white_C = _times_blocks(to_white, K) - (back @ flat(lowered_K)).reshape(shape)
+        more = 0.5 * (jnp.sum(raised * white_C) + norms)
+        return dataclasses.replace(
+            positive,
+            weights=weights,
+            raised=raised,
+            log_evidence=positive.log_evidence + gain - determinant,
+            kl=positive.kl + more + determinant,
+        )
+
+    nothing = dataclasses.replace(positive, raised=jnp.zeros(shape, K.dtype))
+    return jax.lax.cond(jnp.any(T != 0), change, lambda: nothing)
+
+
+def row_marginals(posterior: CoupledDensePosterior, K: Float[Array, "#Q N N"]) -> JointMarginals:
+    """Marginals at the rows themselves."""
+    prior = jnp.diagonal(K, axis1=1, axis2=2)
+    lowered, raised = (_times_blocks(part, K) for part in (posterior.lowered, posterior.raised))
+    return JointMarginals(block_means(K, posterior.weights), _spread(prior, lowered, raised))
+
+
+def slope_in_grams(
+    posterior: CoupledDensePosterior, like: Float[Array, "#Q N N"]
+) -> Float[Array, "#Q N N"]:
+    """Derivative of the log evidence in the Gram matrices, sites held."""
+
+    def squares(part: Float[Array, "J Q N"]) -> Float[Array, "Q N N"]:
+        return jnp.einsum("jqn,jqm->qnm", part, part)
+
+    weights = posterior.weights
+    slopes = weights[:, :, None] * weights[:, None, :] - squares(posterior.lowered)
+    return 0.5 * over_sharing(slopes + squares(posterior.raised), like)
+
+
+def _inside(K: Float[Array, "#Q N N"], S: Float[Array, "N Q Q"]) -> Float[Array, "J J"]:
+    """S' K S, row by row."""
+    rows, latents = S.shape[:2]
+    if len(K) == 1:
+        table = jnp.einsum("nqj,mqk->njmk", S, S) * K[0][:, None, :, None]
+    else:
+        table = jnp.einsum("nqj,qnm,mqk->njmk", S, K, S)
+    return table.reshape(rows * latents, rows * latents)
+
+
+def _behind(inverse: Float[Array, "J J"], S: Float[Array, "N Q Q"]) -> Float[Array, "J Q N"]:
+    """Inverse times S', as functions of all latents."""
+    rows, latents = S.shape[:2]
+    return jnp.einsum("jnk,nqk->jqn", inverse.reshape(-1, rows, latents), S)
+
+
+def _times_blocks(
+    functions: Float[Array, "J Q N"], blocks: Float[Array, "#Q N B"]
+) -> Float[Array, "J Q B"]:
+    """Functions of the rows' latents times kernel blocks."""
+    if len(blocks) == 1:
+        return functions @ blocks[0]
+    return jnp.einsum("jqn,qnb->jqb", functions, blocks)
+
+
+def _times_vector(K: Float[Array, "#Q N N"], vector: Float[Array, "Q N"]) -> Float[Array, "Q N"]:
+    return vector @ K[0] if len(K) == 1 else jnp.einsum("qn,qnm->qm", vector, K)
+
+
+def _spread(
+    prior: Float[Array, "#Q B"], lowered: Float[Array, "J Q B"], raised: Float[Array, "S Q B"]
+) -> Float[Array, "B Q Q"]:
+    """Covariances of the latents of rows; variances in [0, prior] without what is raised."""
+    latents = lowered.shape[1]
+    explained = jnp.einsum("jqb,jrb->bqr", lowered, lowered)
+    own = jnp.diagonal(explained, axis1=1, axis2=2)
+    prior = jnp.broadcast_to(prior, (latents, lowered.shape[2])).T
+    identity = jnp.eye(latents, dtype=prior.dtype)
+    variance = jnp.clip(prior - own, 0.0, prior)
+    covariance = jnp.where(identity > 0, variance[:, :, None], -explained)
+    return covariance + jnp.einsum("jqb,jrb->bqr", raised, raised)

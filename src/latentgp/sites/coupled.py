@@ -1,0 +1,136 @@
+"""Gaussian sites that couple the latents of a row: one factor for each row."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import JointMarginals
+from latentgp.numerics.small_matrices import small_eigh, small_with_values
+from latentgp.sites.gaussian import Block, GaussianSites
+from latentgp.typing import Array
+
+
+class CoupledSites(NamedTuple):
+    """Factors exp(linear' f - f' precision f / 2 + log_constant), one a row.
+
+    Attributes:
+        linear: shape (N, Q), units one over f.
+        precision: symmetric, shape (N, Q, Q), units one over f squared; with negative eigenvalues
+            only where a rule says so.
+        log_constant: shape (N,), in nats: the row's factor that does not depend on f.
+    """
+
+    linear: Float[Array, "N Q"]
+    precision: Float[Array, "N Q Q"]
+    log_constant: Float[Array, "N"]
+
+    @classmethod
+    def worth(
+        cls,
+        value: Float[Array, "N"],
+        linear: Float[Array, "N Q"],
+        precision: Float[Array, "N Q Q"],
+        marginals: JointMarginals,
+    ) -> "CoupledSites":
+        """Sites whose expected log factor under the marginals is `value`."""
+        sites = cls(linear, precision, jnp.zeros_like(value))
+        return sites._replace(log_constant=value - sites.expected(marginals))
+
+    def with_columns(self, new: "CoupledSites", block: Block) -> "CoupledSites":
+        """Refused: what couples latents belongs to no block of them."""
+        raise InputError("Coupled sites are updated for all latents at once; use coupled=False.")
+
+    def expected(self, marginals: JointMarginals) -> Array:
+        """Expectation of each row's log factor under the marginals, shape (N,)."""
+        mean, covariance = marginals
+        pull = self.linear - 0.5 * _times(self.precision, mean)
+        traces = jnp.sum(self.precision * covariance, axis=(1, 2))
+        return jnp.sum(pull * mean, axis=1) - 0.5 * traces + self.log_constant
+
+    def slope(self, f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        """Gradients of the log factors."""
+        return self.linear - _times(self.precision, f)
+
+    def about(self, offset: Float[Array, "N Q"]) -> "CoupledSites":
+        """The same factors as functions of g = f - offset."""
+        constant = self.expected(JointMarginals.known(offset))
+        return CoupledSites(self.slope(offset), self.precision, constant)
+
+    @classmethod
+    def none(cls, like: Float[Array, "N Q"]) -> "CoupledSites":
+        """Factors of one."""
+        nothing = jnp.zeros_like(like)
+        return cls(nothing, jnp.zeros((*like.shape, like.shape[1]), like.dtype), nothing[:, 0])
+
+    @classmethod
+    def derivatives(cls, marginals: JointMarginals, like: Float[Array, "N"]) -> "CoupledSites":
+        """Derivatives of the log integral of prior times sites, given the posterior's marginals."""
+        mean, covariance = marginals
+        squares = mean[:, :, None] * mean[:, None, :] + covariance
+        return cls(mean, -0.5 * squares, jnp.ones_like(like))
+
+    def weighted(self, weights: Float[Array, "N"] | None) -> "CoupledSites":
+        """Factors raised to the power of the row's weight: w equals w copies of the row."""
+        if weights is None:
+            return self
+        return CoupledSites(
+            weights[:, None] * self.linear,
+            weights[:, None, None] * self.precision,
+            weights * self.log_constant,
+        )
+
+    def unweighted(self, weights: Float[Array, "N"] | None) -> "CoupledSites":
+        """The factors that `weighted` makes these of; factors of one where the weight is zero."""
+        if weights is None:
+            return self
+        return self.weighted(jnp.where(weights > 0, 1 / jnp.where(weights > 0, weights, 1.0), 0.0))
+
+    def damped(self, new: "CoupledSites", step: float | Float[Array, ""]) -> "CoupledSites":
+        """A step from these sites towards new ones, in natural parameters."""
+        return CoupledSites(*(old + step * (to - old) for old, to in zip(self, new, strict=True)))
+
+    def proper(self) -> "CoupledSites":
+        """Sites that leave a proper posterior for sure: no negative eigenvalue."""
+        values, vectors = small_eigh(self.precision)
+        held = small_with_values(vectors, jnp.maximum(values, 0.0))
+        indefinite = jnp.any(values < 0, axis=1)[:, None, None]
+        return self._replace(precision=jnp.where(indefinite, held, self.precision))
+
+    @property
+    def precisions(self) -> Float[Array, "N Q"]:
+        """Precision of each latent given the others."""
+        return jnp.diagonal(self.precision, axis1=1, axis2=2)
+
+    def table(self) -> Float[Array, "K N Q"]:
+        """Linear terms and precisions side by side."""
+        return jnp.concatenate([self.linear[None], jnp.moveaxis(self.precision, 1, 0)])
+
+    def from_table(self, table: Float[Array, "K N Q"]) -> "CoupledSites":
+        """Sites of another table, with these constants."""
+        return CoupledSites(table[0], jnp.moveaxis(table[1:], 0, 1), self.log_constant)
+
+    @staticmethod
+    def white(table: Float[Array, "K N Q"], marginals: JointMarginals) -> Float[Array, "K N Q"]:
+        """A table of differences by the Fisher information: units do not matter."""
+        precision, root = jnp.moveaxis(table[1:], 0, 1), marginals.root()
+        turned = jnp.swapaxes(root, 1, 2)
+        linear = _times(turned, table[0] - _times(precision, marginals.mean))
+        spread = jnp.sqrt(0.5) * turned @ precision @ root
+        return jnp.concatenate([linear[None], jnp.moveaxis(spread, 1, 0)])
+
+
+def _times(matrices: Float[Array, "N Q Q"], vectors: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    return (matrices @ vectors[:, :, None])[:, :, 0]
+
+
+Sites = GaussianSites | CoupledSites
+
+
+def sites_of(linear: Array, precision: Array, log_constant: Array) -> Sites:
+    """Sites of either kind, by the shape of their precisions."""
+    kind = CoupledSites if precision.ndim == 3 else GaussianSites
+    return kind(linear, precision, log_constant)
