@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,13 @@ from jax.scipy.stats import norm
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
-from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.base import (
+    AnyMarginals,
+    JointMarginals,
+    Likelihood,
+    Marginals,
+    SideInformation,
+)
 from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.joint import Turned
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
@@ -21,6 +27,34 @@ from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array
 
 _USUAL_SHARE = 0.3  # of the spread of y: where a search for the noise starts
+
+
+class NoiseNodes(NamedTuple):
+    """f_2 at nodes, and the law of f_1 given it.
+
+    Attributes:
+        f: at the nodes.
+        weights: of the nodes.
+        mean: of f_1 there.
+        variance: of f_1, the same at all.
+    """
+
+    f: Float[Array, "N S"]
+    weights: Float[Array, "S"]
+    mean: Float[Array, "N S"]
+    variance: Float[Array, "N 1"]
+
+    @classmethod
+    def of(cls, marginals: AnyMarginals) -> "NoiseNodes":
+        """Of a row's two latents, correlated or not."""
+        mean, variance = marginals.mean, marginals.variance
+        f, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
+        if not isinstance(marginals, JointMarginals):
+            return cls(f, weights, jnp.broadcast_to(mean[:, :1], f.shape), variance[:, :1])
+        shared = marginals.covariance[:, 0, 1:]
+        slope = shared / jnp.maximum(variance[:, 1:], float(jnp.finfo(f.dtype).tiny))
+        given = mean[:, :1] + slope * (f - mean[:, 1:])
+        return cls(f, weights, given, jnp.maximum(variance[:, :1] - slope * shared, 0.0))
 
 
 class Heteroscedastic(NoiseShape):
@@ -62,16 +96,20 @@ class Heteroscedastic(NoiseShape):
     def predictive_cdf(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        mean, variance = marginals
-        mixture = self.normal_mixture()
-        if mixture is None:
+        if self.normal_mixture() is None:
             return super().predictive_cdf(y, marginals, side)
-        precision, weights = mixture
-        g, node_weights = latent_at_nodes(mean[:, 1], variance[:, 1])
-        scale = self.maximal_precision * jax.nn.sigmoid(g)
-        spread = jnp.sqrt(variance[:, :1, None] + 1 / (scale[:, :, None] * precision))
-        below = ndtr((y[:, None, None] - mean[:, :1, None]) / spread)
-        return (below @ weights) @ node_weights
+        return self.cdf_at(y, NoiseNodes.of(marginals))
+
+    def cdf_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+        """The predictive one, of noise that is a mixture of normal laws."""
+        precision, weights = cast(tuple[Array, Array], self.normal_mixture())
+        scale = self.maximal_precision * jax.nn.sigmoid(nodes.f)
+        spread = jnp.sqrt(nodes.variance[:, :, None] + 1 / (scale[:, :, None] * precision))
+        below = ndtr((y[:, None, None] - nodes.mean[:, :, None]) / spread)
+        return (below @ weights) @ nodes.weights
+
+    def turned(self) -> Turned:
+        return Turned(self) if self.normal_mixture() is None else TurnedNoise(self)
 
     def cdf(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -102,12 +140,16 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        # Given f_2 the target is normal, f_1 integrated out.
-        mean, variance = marginals
-        g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
-        total = variance[:, :1] + (1 + jnp.exp(-g)) / self.maximal_precision
-        log_density = norm.logpdf(y[:, None], mean[:, :1], jnp.sqrt(total))
-        return jax.nn.logsumexp(log_density, axis=1, b=weights)
+        return self.log_prob_at(y, NoiseNodes.of(marginals))
+
+    def turned(self) -> Turned:
+        return TurnedGaussianNoise(self)
+
+    def log_prob_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+        """The predictive one: given f_2 the target is normal, f_1 integrated out."""
+        total = nodes.variance + (1 + jnp.exp(-nodes.f)) / self.maximal_precision
+        log_density = norm.logpdf(y[:, None], nodes.mean, jnp.sqrt(total))
+        return jax.nn.logsumexp(log_density, axis=1, b=nodes.weights)
 
 
 class HeteroscedasticStudentT(StudentShape, Heteroscedastic):
@@ -157,16 +199,21 @@ class LogNoiseGaussian(Likelihood):
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        total, weights = self._total_variances(marginals)
-        distance = (y - marginals.mean[:, 0])[:, None] ** 2
-        log_density = -0.5 * (LOG_2_PI + jnp.log(total) + distance / total)
-        return jax.nn.logsumexp(log_density, axis=1, b=weights)
+        return self.log_prob_at(y, NoiseNodes.of(marginals))
+
+    def log_prob_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+        """The predictive one: given f_2 the target is normal, f_1 integrated out."""
+        log_density = norm.logpdf(y[:, None], nodes.mean, self._spread(nodes))
+        return jax.nn.logsumexp(log_density, axis=1, b=nodes.weights)
 
     def predictive_cdf(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        total, weights = self._total_variances(marginals)
-        return ndtr((y - marginals.mean[:, 0])[:, None] / jnp.sqrt(total)) @ weights
+        return self.cdf_at(y, NoiseNodes.of(marginals))
+
+    def cdf_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+        """The predictive one."""
+        return ndtr((y[:, None] - nodes.mean) / self._spread(nodes)) @ nodes.weights
 
     def predictive_moments(
         self, marginals: Marginals, side: SideInformation
@@ -191,16 +238,38 @@ class LogNoiseGaussian(Likelihood):
     def scaled_to(self, spread: float, centre: float = 0.0) -> "LogNoiseGaussian":
         return LogNoiseGaussian(noise_scale=_USUAL_SHARE * spread)
 
-    def _total_variances(
-        self, marginals: Marginals
-    ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
-        """Variances of y at nodes of f_2 with f_1 integrated out; the nodes' weights."""
-        mean, variance = marginals
-        g, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
-        return variance[:, :1] + (self.noise_scale * jnp.exp(g)) ** 2, weights
+    def _spread(self, nodes: NoiseNodes) -> Float[Array, "N S"]:
+        """Standard deviations of y at the nodes with f_1 integrated out."""
+        return jnp.sqrt(nodes.variance + (self.noise_scale * jnp.exp(nodes.f)) ** 2)
 
 
-class TurnedLogNoise(Turned):
+class TurnedNoise(Turned):
+    """Noise that depends on the input, correlated with the function: f_1 is integrated out."""
+
+    own: Any  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def predictive_cdf(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.own.cdf_at(y, NoiseNodes.of(self.of_f(side)[0]))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        joint, side = self.of_f(side)
+        return self.own.predictive_moments(Marginals(joint.mean, joint.variance), side)
+
+
+class TurnedGaussianNoise(TurnedNoise):
+    """The same of Gaussian noise."""
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.own.log_prob_at(y, NoiseNodes.of(self.of_f(side)[0]))
+
+
+class TurnedLogNoise(TurnedGaussianNoise):
     """Gaussian noise of any size, correlated with the function: expectations in closed form."""
 
     own: LogNoiseGaussian  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -214,9 +283,3 @@ class TurnedLogNoise(Turned):
         moved = mean[:, 0] - 2 * covariance[:, 0, 1]
         distance = (y - moved) ** 2 + covariance[:, 0, 0]
         return -0.5 * (LOG_2_PI + 2 * log_scale + distance * jnp.exp(2 * spread - 2 * log_scale))
-
-    def predictive_moments(
-        self, marginals: Marginals, side: SideInformation
-    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
-        joint, side = self.of_f(side)
-        return self.own.predictive_moments(Marginals(joint.mean, joint.variance), side)

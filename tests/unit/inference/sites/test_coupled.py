@@ -11,8 +11,8 @@ from scipy.stats import norm, qmc
 import latentgp as lgp
 from latentgp.inference.sites.profiled_bound import converge, initial_sites
 from latentgp.likelihoods import Likelihood
-from latentgp.likelihoods.base import JointMarginals
-from latentgp.likelihoods.joint import jointly
+from latentgp.likelihoods.base import JointMarginals, Marginals
+from latentgp.likelihoods.joint import Turned, jointly
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.coupled import CoupledDensePosterior
 from latentgp.sites.coupled import CoupledSites
@@ -293,6 +293,31 @@ def test_predictions_are_of_joint_marginals(x64, name):
     assert found == pytest.approx(float(np.log(np.mean(np.exp(log_prob)))), abs=3e-3)
     expected = own.expected_log_prob(y[:1], independent, side)[0]
     assert expected == pytest.approx(float(np.mean(log_prob)), abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        lgp.HeteroscedasticGaussian(4.0),
+        lgp.HeteroscedasticStudentT(4.0, degrees_of_freedom=3.0),
+        lgp.LogNoiseGaussian(0.5),
+    ],
+)
+def test_noise_that_is_correlated_with_the_function(x64, likelihood):
+    """With f_1 integrated out in closed form, against quadrature over both."""
+    covariance = np.array([[[0.9, 0.5], [0.5, 0.8]], [[0.4, -0.3], [-0.3, 0.7]]])
+    law = JointMarginals(jnp.array([[0.2, -0.4], [-1.0, 0.6]]), jnp.asarray(covariance))
+    y = jnp.array([1.1, -0.7])
+    closed, independent, side = jointly(likelihood, law, {})
+    usual = Turned(likelihood)
+    assert type(closed) is not Turned
+    for name in ("predictive_cdf", "predictive_log_prob"):
+        found, expected = (getattr(own, name)(y, independent, side) for own in (closed, usual))
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+        alone = getattr(likelihood, name)(y, Marginals(law.mean, law.variance), {})
+        assert np.all(np.abs(alone - expected) > 5e-3)
+    found, expected = (own.predictive_moments(independent, side) for own in (closed, usual))
+    np.testing.assert_allclose(found, expected, rtol=2e-3)
 
 
 def test_outputs_of_correlated_latents(x64):
