@@ -136,12 +136,13 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        X = self._inputs(X)
-        return self.posterior_.predict(X).probabilities
+        posterior, X = self._asked(X)
+        return posterior.predict(X).probabilities
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
-        return self.posterior_.predict(self._inputs(X)).log_prob(self.numbered(y))
+        posterior, X = self._asked(X)
+        return posterior.predict(X).log_prob(self.numbered(y))
 
     def numbered(self, y: Any) -> Float[np.ndarray, "N"]:
         """The places of labels in `classes_`.
