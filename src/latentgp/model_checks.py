@@ -112,7 +112,7 @@ def _kernels(
         yield from _kernels(kernel.kernel, X)
     elif isinstance(kernel, ActiveDimensions):
         yield from _kernels(kernel.kernel, kernel.select(X))
-    else:
+    elif isinstance(kernel, Kernel):
         yield kernel, X
 
 

@@ -487,13 +487,15 @@ def kernel_weights(
         ax.hlines(y, lower, upper, color=color, linewidth=1.8, zorder=2)
         ax.plot(mean, y, MARKERS[number % len(MARKERS)], color=color, markersize=5, label=latent)
         if known is not None:
-            ax.plot(known[number], y, "|", color=INK, markersize=11, markeredgewidth=1.6, zorder=4)
+            label = "known" if number == latents - 1 else None
+            style: dict[str, Any] = {"color": INK, "markersize": 11, "markeredgewidth": 1.6}
+            ax.plot(known[number], y, "|", label=label, zorder=4, **style)
     for edge in places[1:] - 0.5:
         ax.axhline(edge, color=LIGHT, linewidth=0.8, zorder=1)
     ax.set_yticks(places, [_shortened(part) for part in weights.parts])
     ax.set_ylim(parts - 0.5, -0.5)
     ax.set_xlim(left=0)
-    if latents > 1:
+    if latents > 1 or known is not None:
         ax.legend(**legend_style(title=f"mean, {100 * weights.level:g} % interval"))
     tidy(ax, x_label, "")
     ax.grid(visible=False, axis="y")

@@ -41,17 +41,18 @@ class KernelWeights(eqx.Module):
     upper: Float[np.ndarray, "Q M"]
     level: float = eqx.field(static=True)
 
-    def rows(self) -> list[tuple[str, str, float, float, float, float]]:
-        """Latent function, part, mean, standard deviation and ends of the interval of each."""
+    def rows(self) -> list[tuple[str, str, tuple[float, ...]]]:
+        """Latent function, part, and mean, standard deviation and ends of the interval, of each."""
+        figures = self.mean, self.std, self.lower, self.upper
         return [
-            (latent, part, *(float(a[q, m]) for a in (self.mean, self.std, self.lower, self.upper)))
+            (latent, part, tuple(float(a[q, m]) for a in figures))
             for q, latent in enumerate(self.latents)
             for m, part in enumerate(self.parts)
         ]
 
     def __str__(self) -> str:
         heads = ["latent function", "kernel", "mean", "sd", f"{100 * self.level:g} % interval", ""]
-        cells = [[*row[:2], *(f"{number:.3g}" for number in row[2:])] for row in self.rows()]
+        cells = [[*names, *(f"{number:.3g}" for number in row)] for *names, row in self.rows()]
         return aligned([heads, *cells])
 
 

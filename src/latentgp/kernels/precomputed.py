@@ -143,8 +143,8 @@ class Precomputed(Kernel):
     def check_inputs(self, columns: int) -> None:
         if columns != 1:
             raise InputError(
-                f"Precomputed reads one column, the numbers of the Gram matrix's rows, got {columns}"
-                " columns; use Precomputed(K).on(column) beside others."
+                "Precomputed reads one column, the numbers of the Gram matrix's rows, got "
+                f"{columns} columns; use Precomputed(K).on(column) beside others."
             )
 
     def check_points(self, X: Float[np.ndarray, "N D"]) -> None:

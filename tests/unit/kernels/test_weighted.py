@@ -1,5 +1,7 @@
 """Weighted sums of kernels: against sums written out, priors of weights, Gram matrices stored."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,7 +124,7 @@ def test_the_concentration_is_integrated_out(x64):
             return alpha**power * 1.5 * np.exp(-1.5 * alpha + float(jnp.sum(each)))
 
         pieces = (0.0, 1e-3, 0.05, 0.5, 3.0, 60.0)
-        ends = list(zip(pieces[:-1], pieces[1:], strict=True))
+        ends = list(itertools.pairwise(pieces))
         whole, first = (
             sum(quad(density, *end, args=(p,), limit=200)[0] for end in ends) for p in (0, 1)
         )
