@@ -14,7 +14,7 @@ from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
-from latentgp.inference.mcmc.latents.base import LatentMove
+from latentgp.inference.mcmc.latents.base import Info, LatentMove
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.inference.sites.algorithm import prior_mean
@@ -90,8 +90,14 @@ class SweepSampler(Sampler):
         sampler = cls(target, anchor=start, fixed=None, **settings)
         coordinates = _coordinates_at_centre(sampler)
         fixed = None if target.space.size else coordinates
-        latents = sampler.latents if fixed is None else _within(sampler.latents, fixed)
-        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed, latents=latents)
+        latents = sampler.latents if fixed is None else _within(sampler, fixed)
+        return dataclasses.replace(
+            sampler,
+            anchor=coordinates.centre,
+            fixed=fixed,
+            latents=latents,
+            hyperparameters=sampler.hyperparameters.within(target),
+        )
 
     @property
     def shares_work(self) -> bool:
@@ -122,20 +128,22 @@ class SweepSampler(Sampler):
         at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
         hyper_acceptance, evaluations = jnp.ones((), dtype), jnp.zeros((), dtype)
+        failed = jnp.zeros((), bool)
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
                 at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 evaluations = evaluations + moved.evaluations
+                failed = failed | moved.failed
                 own = self._noted(own, *moved.proposed)
-        at, acceptance, residuals = self._move_latents(at, scales[0], key)
-        own = self._adapted(own, at.vector, acceptance, hyper_acceptance)
+        at, info = self._move_latents(at, scales[0], key)
+        own = self._adapted(own, at.vector, info.acceptance, hyper_acceptance)
         statistics = {
-            "acceptance_rate": acceptance,
+            "acceptance_rate": info.acceptance,
             "hyperparameter_acceptance_rate": hyper_acceptance,
-            "diverging": jnp.zeros((), bool),
-            "n_steps": residuals,
+            "diverging": failed | info.failed,
+            "n_steps": info.evaluations,
             "factorisations": evaluations,
             "decrement": at.coordinates.decrement,
             "lp": log_joint(self.target, at) - 0.5 * jnp.sum(at.eps**2),
@@ -154,6 +162,7 @@ class SweepSampler(Sampler):
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
         rates = "acceptance_rate", "hyperparameter_acceptance_rate"
+        sums["diverging"] = jnp.any(steps["diverging"])
         return super().told(steps) | sums | {name: jnp.mean(steps[name]) for name in rates}
 
     def position(self, state: SweepState) -> Position:
@@ -230,19 +239,23 @@ class SweepSampler(Sampler):
 
     def _move_latents(
         self, at: Place, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Place, Float[Array, ""], Float[Array, ""]]:
+    ) -> tuple[Place, Info]:
+        """The place after all moves; their mean acceptance, evaluations, and whether any failed."""
         model = self.target.space.to_model(at.vector)
 
         def residual(eps: Array) -> Array:
             return at.coordinates.residual(self.target, model, eps)
 
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
-        move = self.latents.within(at.coordinates)
+        move = self.latents
+        if self.fixed is None:
+            move = move.within(self.target, model, at.coordinates)
         start = move.init(residual, at.eps)
         end, info = jax.lax.scan(
             lambda state, key: move.step(residual, state, scale, key), start, keys
         )
-        return at._replace(eps=end.eps), jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations)
+        told = Info(jnp.mean(info.acceptance), 1 + jnp.sum(info.evaluations), jnp.any(info.failed))
+        return at._replace(eps=end.eps), told
 
     def _adapted(
         self,
@@ -316,5 +329,6 @@ def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
 
 
 @jax.jit
-def _within(move: LatentMove, coordinates: Coordinates) -> LatentMove:
-    return move.within(coordinates)
+def _within(sampler: SweepSampler, coordinates: Coordinates) -> LatentMove:
+    target = sampler.target
+    return sampler.latents.within(target, target.space.model, coordinates)
