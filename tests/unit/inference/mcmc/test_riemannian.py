@@ -10,9 +10,11 @@ import latentgp as lgp
 from latentgp.inference.mcmc.coordinates import coordinates_at
 from latentgp.inference.mcmc.hyperparameters.riemannian import fisher_metric
 from latentgp.inference.mcmc.latents.riemannian import RiemannianHamiltonian, homogeneous_metric
+from latentgp.inference.mcmc.loop import run_chains
 from latentgp.inference.mcmc.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.parameters.space import ParameterSpace
+from latentgp.runtime.progress import RunControl
 
 RNG = np.random.default_rng(0)
 ROWS, CLASSES, PARTS = 7, 3, 2
@@ -150,3 +152,67 @@ def test_chains_leave_a_bent_law_as_it_is(x64):
     assert np.all(np.abs(z.mean(axis=0)) < 4 * error)
     assert np.all(np.abs((z**2).mean(axis=0) - 1) < 4 * np.sqrt(2) * error)
     assert abs((z[:, 0] * z[:, 1]).mean()) < 4 * error
+
+
+GRAMS = np.array([[[1.0, 0.5], [0.5, 1.0]], [[1.0, -0.4], [-0.4, 2.0]]])
+
+
+def tiny():
+    """Two rows of a Bernoulli model, and the logarithms of two weights under Gamma laws."""
+    kernel = lgp.WeightedSum([lgp.Precomputed(gram) for gram in GRAMS])
+    model = lgp.LatentGP(kernel, lgp.Bernoulli())
+    space = ParameterSpace(model, priors=PRIORS)
+    return WhiteTarget.of(space, lgp.Dense(), lgp.Data([0.0, 1.0], [1.0, 1.0]).to_device())
+
+
+@pytest.fixture(scope="module")
+def known_moments():
+    """Means of log weights, f and their squares and products, by quadrature."""
+    axis = np.linspace(-6.0, 3.0, 46)
+    nodes, masses = np.polynomial.hermite_e.hermegauss(30)
+    z = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
+    mass = np.outer(masses, masses).ravel()
+    total, sums = 0.0, np.zeros(10)
+    for a in axis:
+        for b in axis:
+            logs = np.array([a, b])
+            weights = np.exp(logs)
+            f = z @ np.linalg.cholesky(np.tensordot(weights, GRAMS, 1)).T
+            density = mass * np.prod(1 / (1 + np.exp(-f)), axis=1)
+            density = density * np.prod(weights**2 * np.exp(-2 * weights))
+            total += density.sum()
+            sums += density @ figures(np.broadcast_to(logs, f.shape), f)
+    return sums / total
+
+
+def figures(logs, f):
+    products = logs[..., :1] * f[..., :1], f[..., :1] * f[..., 1:]
+    return np.concatenate([logs, logs**2, f, f**2, *products], axis=-1)
+
+
+@pytest.mark.parametrize("metric", ["riemannian", "identity", "homogeneous"])
+def test_chains_of_weights_and_latents_have_the_moments_of_quadrature(x64, metric, known_moments):
+    latents, hyper, coupling = f"{metric}-hmc", f"{metric}-hmc", "centred"
+    if metric == "homogeneous":
+        hyper, coupling = "random-walk", "whitened"
+    method = lgp.MCMC(
+        latents=latents, hyperparameters=hyper, coupling=coupling, warmup=100, repeats=2
+    )
+    draws = run_chains(
+        method.sampler(tiny()),
+        chains=4,
+        warmup=100,
+        draws=600,
+        thin=1,
+        watched=np.arange(2),
+        key=jax.random.key(0),
+        control=RunControl(0.0, None, None, 0),
+    )
+    found = figures(draws.vector, draws.f[..., 0])
+    parts = found.reshape(4 * 12, 50, -1).mean(axis=1)
+    error = parts.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    off = (parts.mean(axis=0) - known_moments) / error
+    assert np.all(np.abs(off) < 4.5), off
+    assert np.all(error < 0.25 * np.sqrt(found.var(axis=(0, 1))))  # it would see something wrong
+    refused = draws.statistics["diverging"].mean()
+    assert refused < 0.35 if metric == "riemannian" else refused == 0.0

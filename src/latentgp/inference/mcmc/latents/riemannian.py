@@ -43,7 +43,7 @@ class RiemannianHamiltonian(LatentMove):
     largest_scale: ClassVar[float] = 1.5
 
     metric: Literal["fisher", "homogeneous", "identity"] = eqx.field(static=True, default="fisher")
-    steps: int = eqx.field(static=True, default=10)
+    steps: int = eqx.field(static=True, default=5)
     root: Float[Array, "P P"] | None = None
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
