@@ -145,8 +145,8 @@ def share(ess: np.ndarray, draws: int) -> str:
 
 def schemes(report: Report, quick: bool) -> None:
     """Effective draws of the six schemes and of the default."""
-    rows, sources = (20, 2) if quick else (60, 5)
-    draws, warmup = (150, 100) if quick else (5000, 2000)
+    rows, sources = (10, 2) if quick else (60, 5)
+    draws, warmup = (100, 100) if quick else (5000, 2000)
     weights = np.random.default_rng(1).gamma(2.0, 0.5, (CLASSES, sources))
     kernel, y = simulated(rows, sources, weights, 100)
     arviz, table = import_arviz(), []

@@ -35,7 +35,9 @@ class RiemannianHamiltonian(LatentMove):
     Args:
         metric: "fisher", "homogeneous" or "identity".
         steps: at most so many, drawn evenly from 1 on.
-        root: lower factor of the metric where it is constant, shape (Q M, Q M); set by `within`.
+        given: hyper-parameters and coordinates at which a metric that depends on f is taken; set by
+            `within`.
+        root: lower factor of a constant metric, shape (Q M, Q M); set by `within`.
     """
 
     target_acceptance: ClassVar[float | None] = 0.8
@@ -44,11 +46,12 @@ class RiemannianHamiltonian(LatentMove):
 
     metric: Literal["fisher", "homogeneous", "identity"] = eqx.field(static=True, default="fisher")
     steps: int = eqx.field(static=True, default=5)
+    given: tuple[WhiteTarget, LatentGP, Coordinates] | None = None
     root: Float[Array, "P P"] | None = None
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
         if self.metric == "fisher":
-            return self
+            return dataclasses.replace(self, given=(target, model, coordinates))
         if self.metric == "homogeneous":
             tensor = homogeneous_metric(target, model, coordinates)
         else:
@@ -68,33 +71,56 @@ class RiemannianHamiltonian(LatentMove):
         def potential(q: Float[Array, "P"]) -> Float[Array, ""]:
             return 0.5 * jnp.sum(q**2) - residual(q.reshape(shape))
 
-        if self.root is None:
-            metric = jax.hessian(potential)
-            end = implicit_trajectory(potential, metric, start, scale, number, key_momentum)
-        else:
+        if self.root is not None:
             end = explicit_trajectory(potential, self.root, start, scale, number, key_momentum)
+        else:
+            assert self.given is not None
+            target, model, coordinates = self.given
+
+            def metric(q: Float[Array, "P"]) -> Float[Array, "P P"]:
+                f = coordinates.centre + coordinates.shift(q.reshape(shape))
+                return curvature_metric(target, model, coordinates, f)
+
+            end = implicit_trajectory(potential, metric, start, scale, number, key_momentum)
         there = Valued.at(residual, end.place.reshape(shape))
         state, chance = accepted(state, there, end.log_ratio, key_accept)
         return state, Info(chance, end.evaluations, end.failed)
 
 
+def curvature_metric(
+    target: WhiteTarget, model: LatentGP, coordinates: Coordinates, f: Float[Array, "N Q"]
+) -> Float[Array, "P P"]:
+    """K^-1 + W(f) in the coordinates: I + F'(W(f) - W) F with the precision W of their sites.
+
+    With what ties the latent functions of a row: for the softmax W(f) is diag(pi) - Phi Phi'
+    (Filippone et al. 2012, 3).
+    """
+
+    def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return jax.grad(lambda f: coordinates.log_likelihood(target, model, f))(f)
+
+    # Rows do not depend on each other, so one direction a latent function gives all blocks.
+    columns = [jnp.broadcast_to(one, f.shape) for one in jnp.eye(f.shape[1], dtype=f.dtype)]
+    bends = jnp.stack([jax.jvp(slope, (f,), (column,))[1] for column in columns], axis=2)
+    more = -bends - jax.vmap(jnp.diag)(coordinates.precision)
+    factor = coordinates.factor
+    added = jnp.einsum("qnm,nqr,rnl->qmrl", factor, more, factor)
+    size = factor.shape[0] * factor.shape[2]
+    return jnp.eye(size, dtype=f.dtype) + added.reshape(size, size)
+
+
 def homogeneous_metric(
     target: WhiteTarget, model: LatentGP, coordinates: Coordinates
 ) -> Float[Array, "P P"]:
-    """K^-1 + W(f_0) in the coordinates: I + F'(W(f_0) - W) F with the precision W of their sites.
+    """K^-1 + W(f_0) in the coordinates, f_0 the most probable constant.
 
-    For the softmax W(f_0) = diag(pi) - Phi Phi' at the frequencies pi of the classes (Filippone et
-    al. 2012, 5).
+    For the softmax it is that of the frequencies of the classes (Filippone et al. 2012, 5).
     """
-    y, side, weights = target.data.y, dict(target.data.side_information), target.data.weights
-    weights = jnp.ones(len(y), coordinates.factor.dtype) if weights is None else weights
-
-    def of_row(f: Float[Array, "Q"], y: Array, side: dict[str, Array]) -> Float[Array, ""]:
-        return model.likelihood.log_prob(y, f, side)
+    shape, dtype = coordinates.centre.shape, coordinates.centre.dtype
 
     def total(f: Float[Array, "Q"]) -> Float[Array, ""]:
-        rows = jax.vmap(of_row, (None, 0, 0))(f, y, side)
-        return rows @ weights - 0.5 * _RIDGE * jnp.sum(f**2)
+        value = coordinates.log_likelihood(target, model, jnp.broadcast_to(f, shape))
+        return value - 0.5 * _RIDGE * jnp.sum(f**2)
 
     def newton(_: Any, f: Float[Array, "Q"]) -> Float[Array, "Q"]:
         root = lower_cholesky(-jax.hessian(total)(f))
@@ -102,11 +128,5 @@ def homogeneous_metric(
         return f + jnp.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
 
     # Any f is valid: where Newton's method has not come to the end, trajectories are but longer.
-    latents, _, size = coordinates.factor.shape
-    start = jnp.zeros(latents, coordinates.factor.dtype)
-    f = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, start)
-    bends = jax.vmap(jax.hessian(of_row), (None, 0, 0))(f, y, side) * weights[:, None, None]
-    more = -bends - jax.vmap(jnp.diag)(coordinates.precision)
-    factor = coordinates.factor
-    added = jnp.einsum("qnm,nqr,rnl->qmrl", factor, more, factor)
-    return jnp.eye(latents * size, dtype=added.dtype) + added.reshape(latents * size, -1)
+    f = jax.lax.fori_loop(0, _NEWTON_STEPS, newton, jnp.zeros(shape[1], dtype))
+    return curvature_metric(target, model, coordinates, jnp.broadcast_to(f, shape))
