@@ -184,7 +184,8 @@ class GPClassifier(LabelEstimator):
     """Gaussian-process classification into two classes or more, with labels of any kind.
 
     Args:
-        kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
+        kernel: as in `GPRegressor`, "precomputed" too; one for the latent functions of all
+            classes, or `PerLatent` or `PerLatentSum`.
         likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
             "logistic-softmax" with the methods "augmented" and "gibbs", or, for ten and more of
             401 to 5,000 rows with method "auto", "least-squares". Others: "probit" and

@@ -69,7 +69,10 @@ class GPRegressor(RegressorMixin, GPEstimator):
     Args:
         kernel: its values are where the search starts, in the units of the data (with Gaussian
             noise also at shorter length-scales; the better one goes on); None is an RBF with one
-            length-scale an input, started at the median distance.
+            length-scale an input, started at the median distance. With "precomputed" X is a Gram
+            matrix of shape (N, N), and to predict one of covariances with the rows of the fit,
+            (S, N), or (S, N + 1) with k(x, x) last, which has to be given unless the rows of the
+            fit have one variance.
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;

@@ -496,7 +496,10 @@ def kernel_weights(
     ax.set_ylim(parts - 0.5, -0.5)
     ax.set_xlim(left=0)
     if latents > 1 or known is not None:
-        ax.legend(**legend_style(title=f"mean, {100 * weights.level:g} % interval"))
+        columns = min(latents + (known is not None), 5)
+        title = f"mean, {100 * weights.level:g} % interval"
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
+        ax.legend(**legend_style(title=title, **above))
     tidy(ax, x_label, "")
     ax.grid(visible=False, axis="y")
     ax.tick_params(axis="y", length=0)
