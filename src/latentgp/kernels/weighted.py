@@ -46,7 +46,7 @@ class WeightedSum(Kernel):
     parts: tuple[Kernel, ...]
     weights: Float[Array, "M"] = parameter(constraints.positive, role="factor")
 
-    def __init__(self, parts: Sequence[Kernel], weights: Any = None):
+    def __init__(self, parts: Any, weights: Any = None):
         self.parts = tuple(parts)
         self.weights = np.ones(len(self.parts)) if weights is None else weights
 
@@ -111,7 +111,7 @@ class PerLatentSum(OwnKernels):
     parts: tuple[Kernel, ...]
     weights: Float[Array, "Q M"] = parameter(constraints.positive, role="factor")
 
-    def __init__(self, parts: Sequence[Kernel], weights: Any):
+    def __init__(self, parts: Any, weights: Any):
         self.parts = tuple(parts)
         self.weights = weights
 
