@@ -31,9 +31,12 @@ from latentgp.kernels import (
     Matern52,
     Periodic,
     PerLatent,
+    PerLatentSum,
     Polynomial,
+    Precomputed,
     RationalQuadratic,
     Stationary,
+    WeightedSum,
     White,
 )
 from latentgp.likelihoods import (
@@ -91,6 +94,7 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameter, parameters, replace
+from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
 from latentgp.parameters.summary import summary
 from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
@@ -113,6 +117,7 @@ if TYPE_CHECKING:
         GPOrdinalClassifier,
         GPRegressor,
     )
+    from latentgp.evaluation.weights import KernelWeights, kernel_weights
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
 
@@ -122,7 +127,9 @@ _LAZY = {
     "GPCountRegressor": "latentgp.estimators",
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
+    "KernelWeights": "latentgp.evaluation.weights",
     "TableModel": "latentgp.tables.model",
+    "kernel_weights": "latentgp.evaluation.weights",
     "load": "latentgp.persistence",
     "save": "latentgp.persistence",
 }
@@ -175,12 +182,14 @@ __all__ = [
     "HeavisideMulticlass",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
+    "HierarchicalDirichlet",
     "HyperparameterMarginal",
     "Inducing",
     "InputError",
     "Integrated",
     "IntegratedPosterior",
     "Kernel",
+    "KernelWeights",
     "Laplace",
     "LaplaceNoise",
     "LatentGP",
@@ -205,10 +214,12 @@ __all__ = [
     "Ordinal",
     "PerLatent",
     "PerLatentMean",
+    "PerLatentSum",
     "Periodic",
     "Poisson",
     "Polynomial",
     "Posterior",
+    "Precomputed",
     "Predictive",
     "ProcessLost",
     "PurePosterior",
@@ -232,6 +243,7 @@ __all__ = [
     "VariationalInference",
     "WarpedGaussian",
     "Weibull",
+    "WeightedSum",
     "White",
     "ZeroMean",
     "__version__",
@@ -242,6 +254,7 @@ __all__ = [
     "fit",
     "join_processes",
     "keep_programs",
+    "kernel_weights",
     "load",
     "log_evidence",
     "parameter",

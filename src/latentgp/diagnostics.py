@@ -271,7 +271,7 @@ def diagnose_chains(
         warnings.append(
             f"{diverged} of {draws:,} draws ({diverged / draws:.2%}) came by a trajectory that "
             f"diverged{_where_diverged(chains)}, so parts of the posterior may be missing; raise "
-            "target_acceptance."
+            "target_acceptance of NUTS, or choose other moves of MCMC."
         )
     warnings += _refusals(chains)
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel, LatentKernel, PerLatent
+from latentgp.kernels import Kernel, LatentKernel, PerLatent, PerLatentSum, WeightedSum
 from latentgp.kernels.base import ActiveDimensions, Product, Scaled, Sum
 from latentgp.likelihoods import CustomLikelihood, Likelihood
 from latentgp.models import LatentGP
@@ -65,7 +65,14 @@ row instead of one number, shape (); write f[0] for the first latent function, a
         if not _is_known(kernel):
             _check_kernel(kernel, seen)
     model.kernel.check_inputs(X.shape[1])
+    check_points(model.kernel, X)
     _check_likelihood(model.likelihood)
+
+
+def check_points(kernel: LatentKernel, X: Float[np.ndarray, "N D"]) -> None:
+    """Raise InputError if a kernel, or one that it is made of, has no value at some rows."""
+    for part, seen in _kernels(kernel, X):
+        part.check_points(seen)
 
 
 def _check_fields(node: Any) -> None:
@@ -98,14 +105,14 @@ def _kernels(
     kernel: LatentKernel, X: Float[np.ndarray, "N D"]
 ) -> Iterator[tuple[Kernel, Float[np.ndarray, "N K"]]]:
     """The kernels that an expression is made of, each with the inputs that it sees."""
-    if isinstance(kernel, Sum | Product | PerLatent):
+    if isinstance(kernel, Sum | Product | WeightedSum | PerLatent | PerLatentSum):
         for part in kernel.parts:
             yield from _kernels(part, X)
     elif isinstance(kernel, Scaled):
         yield from _kernels(kernel.kernel, X)
     elif isinstance(kernel, ActiveDimensions):
         yield from _kernels(kernel.kernel, kernel.select(X))
-    else:
+    elif isinstance(kernel, Kernel):
         yield kernel, X
 
 

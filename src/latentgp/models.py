@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel, LatentKernel, PerLatent
+from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean, ZeroMean
 from latentgp.modules import Module
@@ -32,15 +32,20 @@ class LatentGP(Module):
     mean: Mean = ZeroMean()
 
     def __check_init__(self) -> None:
-        if not isinstance(self.kernel, Kernel | PerLatent):
+        if not isinstance(self.kernel, Kernel | OwnKernels):
             raise InputError(
                 "kernel must be a latentgp kernel such as RBF(), or PerLatent(...) with one for "
                 f"each latent function, got {self.kernel!r}."
             )
         latents = self.likelihood.latent_size
-        for own in (self.kernel, self.mean):
-            if isinstance(own, OwnParts) and len(own.parts) != latents:
+        parts = [
+            (own, len(own.each if isinstance(own, OwnKernels) else own.parts))
+            for own in (self.kernel, self.mean)
+            if isinstance(own, OwnKernels | OwnParts)
+        ]
+        for own, number in parts:
+            if number != latents:
                 raise InputError(
                     f"{type(self.likelihood).__name__} has {latents} latent function(s), but "
-                    f"{type(own).__name__} was given {len(own.parts)} part(s); give one for each."
+                    f"{type(own).__name__} was given {number} part(s); give one for each."
                 )

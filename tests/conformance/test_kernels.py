@@ -7,6 +7,7 @@ from latentgp.kernels import ActiveDimensions, Kernel, Product, Scaled, Sum
 from latentgp.testing import check_kernel
 
 POINTS = np.random.default_rng(0).normal(size=(6, 2))
+GRAM = POINTS @ POINTS.T + 0.5 * np.eye(6)
 CATEGORIES = np.array([[0, 1], [0, 2], [1, 1], [2, 0], [2, 2], [1, 0]])
 
 CASES = [
@@ -20,6 +21,9 @@ CASES = [
     (lgp.Linear(variance=[0.5, 2.0]), POINTS),
     (lgp.Polynomial(degree=3, variance=0.4, offset=0.7), POINTS),
     (lgp.Constant(2.0), POINTS),
+    (lgp.WeightedSum((lgp.RBF().on(0), lgp.Linear().on(1)), [0.5, 2.0]), POINTS),
+    (lgp.Precomputed(GRAM), np.arange(6.0)[:, None]),
+    (lgp.Precomputed(GRAM[:, :4], np.diagonal(GRAM)), np.arange(5.0)[:, None]),
     (lgp.White(0.5), POINTS),
     (lgp.ArcCosine(order=0, weight_variance=[0.5, 2.0]), POINTS),
     (lgp.ArcCosine(order=1, bias_variance=0.3), POINTS),

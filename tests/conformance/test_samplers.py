@@ -38,13 +38,24 @@ SAMPLERS = {
     "surrogate": lgp.MCMC(coupling="surrogate", warmup=400, repeats=5),
     "mala, crank-nicolson": lgp.MCMC(latents="mala", hyperparameters="crank-nicolson", warmup=400),
     "random walk": lgp.MCMC(latents="random-walk", warmup=400, draws=2000, repeats=5),
+    "riemannian": lgp.MCMC(
+        latents="riemannian-hmc",
+        hyperparameters="riemannian-hmc",
+        coupling="centred",
+        warmup=150,
+        draws=400,
+        repeats=1,
+    ),
+    "riemannian, of sites": lgp.MCMC(latents="riemannian-hmc", warmup=150, draws=400, repeats=1),
+    "homogeneous metric": lgp.MCMC(latents="homogeneous-hmc", coupling="whitened", warmup=400),
     "nuts of sites": lgp.NUTS(coupling="sites", warmup=200, draws=500),
     "nuts": lgp.NUTS(warmup=200, draws=500),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
 }
 
 
-SLOW = {"nuts of sites"}  # tests/unit/inference/mcmc/test_nuts.py has its density
+# Elsewhere are the density of the first, and the others on a law that is known.
+SLOW = {"nuts of sites", "riemannian", "riemannian, of sites", "homogeneous metric"}
 
 
 @pytest.mark.parametrize(

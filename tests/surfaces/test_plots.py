@@ -21,7 +21,18 @@ x = generator.uniform(size=30)
 probabilities = generator.uniform(size=30)
 labels = (generator.uniform(size=30) < probabilities).astype(int)
 
+WEIGHTS = lgp.KernelWeights(
+    ("a", "b"),
+    ("0",),
+    np.ones((1, 2)),
+    np.full((1, 2), 0.2),
+    np.full((1, 2), 0.6),
+    np.full((1, 2), 1.4),
+    0.95,
+)
+
 EVERY_PLOT = {
+    "kernel_weights": lambda ax: plots.kernel_weights(ax, WEIGHTS),
     "prediction_bands": lambda ax: plots.prediction_bands(
         ax, x, x, x - 1, x + 1, observed_x=[0, 1], observed_y=[0, 1], inducing_x=[0.5]
     ),
@@ -55,7 +66,7 @@ def test_every_plot_returns_labelled_axes_and_saves(name, ending, tmp_path):
     ax = EVERY_PLOT[name](None)
     assert isinstance(ax, Axes)
     assert ax.get_xlabel()
-    assert ax.get_ylabel() or name in ("relevance", "comparison")
+    assert ax.get_ylabel() or name in ("relevance", "comparison", "kernel_weights")
     path = plots.save_figure(ax, tmp_path / "new folder" / f"{name}.{ending}")
     assert path.stat().st_size > 1000
 
@@ -147,6 +158,25 @@ def test_relevance_is_sorted_and_says_what_is_left_out():
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["b", "a"]
     assert [bar.get_width() for bar in ax.patches] == [2.0, 1.0]
     assert "2 most relevant of 3" in ax.get_xlabel()
+
+
+def test_weights_have_a_row_for_each_kernel_and_a_mark_for_each_class(tmp_path):
+    mean = np.array([[0.8, 0.2, 1.0], [0.5, 0.4, 0.1]])
+    weights = lgp.KernelWeights(
+        ("a", "b", "c"), ("yes", "no"), mean, 0.1 * mean, 0.5 * mean, 2 * mean, 0.9
+    )
+    ax = plots.kernel_weights(None, weights, true=mean)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["a", "b", "c"]
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["yes", "no", "known"]
+    assert [len(lines.get_segments()) for lines in ax.collections] == [3, 3]
+    np.testing.assert_array_equal(ax.get_lines()[0].get_xdata(), mean[0])
+    plots.save_figure(ax, tmp_path / "weights.png")
+    with pytest.raises(InputError, match=r"true has shape \(3, 2\)"):
+        plots.kernel_weights(None, weights, true=mean.T)
+    lines = str(weights).splitlines()
+    assert lines[1].split() == ["yes", "a", "0.8", "0.08", "0.4", "1.6"]
+    assert len(lines) == 7
 
 
 def test_learning_curves_are_compared_on_one_axes_and_the_start_is_cut():

@@ -22,9 +22,16 @@ from sklearn.utils.validation import (
 )
 
 from latentgp.errors import InputError, warn_user
+from latentgp.estimators.precomputed import (
+    checked_cross,
+    checked_gram,
+    gram_kernel,
+    is_precomputed,
+    with_points,
+)
 from latentgp.fit import fit
 from latentgp.inference.setup.initial_model import starting_model
-from latentgp.kernels import Kernel, PerLatent
+from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.methods.base import Method
@@ -35,6 +42,7 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.posterior import Posterior
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
@@ -62,7 +70,7 @@ class GPEstimator(BaseEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | PerLatent | None = None,
+        kernel: LatentKernel | str | None = None,
         *,
         likelihood: str | Likelihood = "auto",
         method: str | Method = "auto",
@@ -112,15 +120,17 @@ class GPEstimator(BaseEstimator):
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
-        if self.kernel is not None and not isinstance(self.kernel, Kernel | PerLatent):
+        kernel = gram_kernel(self.gram_) if is_precomputed(self.kernel) else self.kernel
+        if kernel is not None and not isinstance(kernel, Kernel | OwnKernels):
             raise InputError(
-                f"kernel must be a latentgp kernel such as RBF(), or None, got {self.kernel!r}."
+                'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
+                f"{kernel!r}."
             )
         level = None
         if not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
-        model = starting_model(merged, likelihood, mean, self.kernel)
+        model = starting_model(merged, likelihood, mean, kernel)
         reason = "asked for"
         method = self.method
         if isinstance(method, str):
@@ -146,6 +156,7 @@ class GPEstimator(BaseEstimator):
 
         As in a first fit, what is known to be a constant is taken off the targets meanwhile.
         """
+        self._need_inputs("partial_fit")
         posterior = self.posterior_
         number = self._number_of_points()
         usual = usual_number_of_points(self.model_)
@@ -185,6 +196,7 @@ class GPEstimator(BaseEstimator):
             InputError: the method is none that learns from batches, or rows that do not fit.
         """
         check_is_fitted(self)
+        self._need_inputs("continue_with")
         if self.hyperparameters != "optimise":
             raise InputError(
                 f"Batches cannot {self.hyperparameters} hyper-parameters; take "
@@ -286,6 +298,32 @@ class GPEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._validated(X, reset=False, ensure_min_samples=0)
 
+    def _asked(self, X: Any) -> tuple[Posterior, Float[np.ndarray, "S D"]]:
+        """The posterior and the inputs that are asked about.
+
+        Of Gram matrices X has covariances with the rows of the fit: the posterior then knows the
+        new points too, and their inputs are numbers.
+        """
+        check_is_fitted(self)
+        if not is_precomputed(self.kernel):
+            return self.posterior_, self._inputs(X)
+        cross, variances = checked_cross(X, self.gram_)
+        scale = np.mean(np.diagonal(self.gram_))
+        return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def _need_inputs(self, what: str) -> None:
+        """Raise InputError where rows are known by covariances with those of the fit alone."""
+        if is_precomputed(self.kernel):
+            raise InputError(
+                f'{what} needs covariances between new rows, which kernel="precomputed" does not '
+                "have; use latentgp.Precomputed of all rows with latentgp.fit."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernel)
+        return tags
+
     def _validated(self, X: Any, y: Any = "no_validation", **checks: Any) -> Any:
         """scikit-learn's checks, with messages that name the rows at fault."""
         check_not_traced("X", X)
@@ -315,7 +353,13 @@ class GPEstimator(BaseEstimator):
         array: Any = checked if alone else checked[0]
         if len(array):
             check_finite("X", array)
-        return checked
+        if not is_precomputed(self.kernel):
+            return checked
+        if not checks.get("reset", True):
+            self._need_inputs("partial_fit")
+        self.gram_ = checked_gram(array)
+        numbers = np.arange(len(array), dtype=np.float64)[:, None]
+        return numbers if alone else (numbers, checked[1])
 
     def _draws(
         self,
@@ -324,6 +368,7 @@ class GPEstimator(BaseEstimator):
         random_state: int | np.random.RandomState | None,
         **side_information: Any,
     ) -> Float[np.ndarray, "N *P S"]:
+        self._need_inputs("sample_y")
         X = self._inputs(X)
         seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
         key = jax.random.key(seed)

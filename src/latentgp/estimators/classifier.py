@@ -136,12 +136,13 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "N K"]:
         """Probabilities of `classes_`, deterministic, rows sum to one."""
-        X = self._inputs(X)
-        return self.posterior_.predict(X).probabilities
+        posterior, X = self._asked(X)
+        return posterior.predict(X).probabilities
 
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
-        return self.posterior_.predict(self._inputs(X)).log_prob(self.numbered(y))
+        posterior, X = self._asked(X)
+        return posterior.predict(X).log_prob(self.numbered(y))
 
     def numbered(self, y: Any) -> Float[np.ndarray, "N"]:
         """The places of labels in `classes_`.
@@ -183,7 +184,8 @@ class GPClassifier(LabelEstimator):
     """Gaussian-process classification into two classes or more, with labels of any kind.
 
     Args:
-        kernel: as in `GPRegressor`; one for the latent functions of all classes, or `PerLatent`.
+        kernel: as in `GPRegressor`, "precomputed" too; one for the latent functions of all
+            classes, or `PerLatent` or `PerLatentSum`.
         likelihood: "auto" is "logit" for two classes; for more it is "softmax", or
             "logistic-softmax" with the methods "augmented" and "gibbs", or, for ten and more of
             401 to 5,000 rows with method "auto", "least-squares". Others: "probit" and

@@ -206,4 +206,5 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
                 )
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
-        return self.posterior_.predict(self._inputs(X), **given(exposure=exposure, trials=trials))
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **given(exposure=exposure, trials=trials))

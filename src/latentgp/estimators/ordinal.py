@@ -11,7 +11,7 @@ from numpyro.distributions import Distribution
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator
 from latentgp.estimators.classifier import LabelEstimator
-from latentgp.kernels import Kernel, PerLatent
+from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.methods.base import Method
 from latentgp.methods.choice import Hyperparameters
@@ -66,7 +66,7 @@ class GPOrdinalClassifier(LabelEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | PerLatent | None = None,
+        kernel: LatentKernel | str | None = None,
         *,
         order: Any = None,
         likelihood: str | Likelihood = "auto",

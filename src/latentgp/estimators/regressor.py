@@ -69,7 +69,10 @@ class GPRegressor(RegressorMixin, GPEstimator):
     Args:
         kernel: its values are where the search starts, in the units of the data (with Gaussian
             noise also at shorter length-scales; the better one goes on); None is an RBF with one
-            length-scale an input, started at the median distance.
+            length-scale an input, started at the median distance. With "precomputed" X is a Gram
+            matrix of shape (N, N), and to predict one of covariances with the rows of the fit,
+            (S, N), or (S, N + 1) with k(x, x) last, which has to be given unless the rows of the
+            fit have one variance.
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
@@ -240,14 +243,14 @@ class GPRegressor(RegressorMixin, GPEstimator):
         Raises:
             InputError: both asked for; a covariance that there is not.
         """
-        X = self._inputs(X)
+        posterior, X = self._asked(X)
         likelihood = self.model_.likelihood
         check_side_information(
             side_information, likelihood.side_information, type(likelihood).__name__
         )
         if not (return_std or return_cov) and isinstance(likelihood, Gaussian):
-            return self.posterior_.mean_f(X)
-        predictive = self.posterior_.predict(X, **side_information)
+            return posterior.mean_f(X)
+        predictive = posterior.predict(X, **side_information)
         if return_cov:
             if return_std:
                 raise InputError("Ask for one of return_std and return_cov; the former is in both.")
@@ -258,6 +261,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
     def _covariance(self, X: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N N"]:
         """Posterior covariance of the first latent function, for likelihoods of y - f_1."""
+        self._need_inputs("return_cov")
         if not (self.posterior_.is_gaussian and self.model_.likelihood.is_location):
             raise InputError(
                 f"return_cov needs one output that is a latent function and noise, and a posterior "
@@ -273,8 +277,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
         Shapes (N,), or (N, P) for each output by itself.
         """
-        X = self._inputs(X)
-        return self.posterior_.predict(X, **side_information).interval(level)
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **side_information).interval(level)
 
     def predict_quantiles(
         self, X: Any, probabilities: Any, **side_information: Any
@@ -283,8 +287,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
 
         `predict_quantiles(X, 0.5)[:, 0]` is the median, of survival times for instance.
         """
-        X = self._inputs(X)
-        return self.posterior_.predict(X, **side_information).quantiles(probabilities)
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **side_information).quantiles(probabilities)
 
     def predict_survival(
         self, X: Any, times: Any, **side_information: Any
@@ -300,8 +304,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
             InputError: times that are not finite numbers in one row.
         """
         (times,) = equally_long(times=np.atleast_1d(times))
-        X = self._inputs(X)
-        predictive = self.posterior_.predict(X, **side_information)
+        posterior, X = self._asked(X)
+        predictive = posterior.predict(X, **side_information)
         shape = (len(X), *self.model_.likelihood.output_shape)
         return np.stack([1 - predictive.cdf(np.full(shape, time)) for time in times], axis=-1)
 
@@ -343,8 +347,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
         self, X: Any, y: Any, **side_information: Any
     ) -> Float[np.ndarray, "N"]:
         """Log p(y | data) a row, in nats; of all outputs that are there together."""
-        X = self._inputs(X)
-        return self.posterior_.predict(X, **side_information).log_prob(y)
+        posterior, X = self._asked(X)
+        return posterior.predict(X, **side_information).log_prob(y)
 
     def sample_y(
         self,

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
 from latentgp.evaluation.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.evaluation.weights import KernelWeights
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.runtime.writing import check_writable, written_whole
 
@@ -30,6 +31,7 @@ __all__ = [
     "comparison",
     "hyperparameter",
     "interval_calibration",
+    "kernel_weights",
     "learning_curve",
     "observed_against_predicted",
     "prediction_bands",
@@ -40,6 +42,7 @@ __all__ = [
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 CURVES = (BLUE, ORANGE, GREEN, PURPLE)
+MARKERS = "osD^vPX*"  # with colours tell more than four sets apart
 INK, GREY, LIGHT = "#262626", "#6E6E6E", "#E4E4E4"
 NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of N(0, 1)
 
@@ -437,6 +440,70 @@ def hyperparameter(
     ax.margins(x=0.0)
     ax.legend(**legend_style())
     return tidy(ax, x_label, "density")
+
+
+def kernel_weights(
+    ax: Axes | None,
+    weights: KernelWeights,
+    *,
+    true: ArrayLike | None = None,
+    x_label: str = "weight of the kernel",
+) -> Axes:
+    """Draw posterior means and intervals of the weights of kernels, a row for each kernel.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        weights: of `latentgp.kernel_weights`.
+        true: (Q, M) weights that are known, drawn as ticks.
+        x_label: what the weights are, and their unit.
+
+    Raises:
+        InputError: known weights of another shape.
+
+    Example:
+        >>> import latentgp as lgp, numpy as np
+        >>> mean = np.array([[0.8, 0.2]])
+        >>> weights = lgp.KernelWeights(
+        ...     ("grey matter", "T2"), ("0",), mean, 0.1 * mean, 0.8 * mean, 1.2 * mean, 0.95
+        ... )
+        >>> ax = kernel_weights(None, weights)
+        >>> [tick.get_text() for tick in ax.get_yticklabels()]
+        ['grey matter', 'T2']
+    """
+    latents, parts = weights.mean.shape
+    known = None if true is None else np.asarray(true, np.float64)
+    if known is not None and known.shape != weights.mean.shape:
+        raise InputError(
+            f"true has shape {known.shape}, but there are weights of shape {weights.mean.shape}: "
+            "pass one for each"
+        )
+    ax = _axes(ax, (6.4, 1.2 + 0.28 * parts * max(latents, 2) ** 0.7))
+    places = np.arange(parts)
+    spread = 0.7 / latents
+    for number, latent in enumerate(weights.latents):
+        y = places + spread * (number - 0.5 * (latents - 1))
+        color = CURVES[number % len(CURVES)]
+        mean, lower, upper = (a[number] for a in (weights.mean, weights.lower, weights.upper))
+        ax.hlines(y, lower, upper, color=color, linewidth=1.8, zorder=2)
+        ax.plot(mean, y, MARKERS[number % len(MARKERS)], color=color, markersize=5, label=latent)
+        if known is not None:
+            label = "known" if number == latents - 1 else None
+            style: dict[str, Any] = {"color": INK, "markersize": 11, "markeredgewidth": 1.6}
+            ax.plot(known[number], y, "|", label=label, zorder=4, **style)
+    for edge in places[1:] - 0.5:
+        ax.axhline(edge, color=LIGHT, linewidth=0.8, zorder=1)
+    ax.set_yticks(places, [_shortened(part) for part in weights.parts])
+    ax.set_ylim(parts - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    if latents > 1 or known is not None:
+        columns = min(latents + (known is not None), 5)
+        title = f"mean, {100 * weights.level:g} % interval"
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
+        ax.legend(**legend_style(title=title, **above))
+    tidy(ax, x_label, "")
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    return ax
 
 
 def comparison(

@@ -3,7 +3,8 @@
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
-from latentgp.kernels.per_latent import LatentKernel, PerLatent
+from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
+from latentgp.kernels.precomputed import Precomputed, is_tabulated
 from latentgp.kernels.stationary import (
     RBF,
     Matern,
@@ -14,6 +15,7 @@ from latentgp.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from latentgp.kernels.weighted import PerLatentSum, WeightedSum
 
 __all__ = [
     "RBF",
@@ -28,13 +30,18 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "OwnKernels",
     "PerLatent",
+    "PerLatentSum",
     "Periodic",
     "Polynomial",
+    "Precomputed",
     "Product",
     "RationalQuadratic",
     "Scaled",
     "Stationary",
     "Sum",
+    "WeightedSum",
     "White",
+    "is_tabulated",
 ]

@@ -54,6 +54,9 @@ class Kernel(Parametrised):
         point = jax.ShapeDtypeStruct((1, columns), float)
         jax.eval_shape(self.gram, point, point)
 
+    def check_points(self, X: Float[np.ndarray, "N D"]) -> None:
+        """Raise InputError if the kernel has no value at some rows; it has at all by default."""
+
     def per_column(self, name: str, points: Float[Array, "*N D"]) -> Float[Array, "*P"]:
         """A parameter that is one number or one a column, checked against the inputs' columns.
 

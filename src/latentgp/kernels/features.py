@@ -24,6 +24,7 @@ from latentgp.kernels.stationary import (
     RationalQuadratic,
     Stationary,
 )
+from latentgp.kernels.weighted import WeightedSum
 from latentgp.typing import Array
 
 
@@ -133,6 +134,12 @@ def _(kernel: Sum, key: Key[Array, ""], inputs: int, number: int) -> Features:
             for part, k in zip(kernel.parts, keys, strict=True)
         )
     )
+
+
+@random_features.register
+def _(kernel: WeightedSum, key: Key[Array, ""], inputs: int, number: int) -> Features:
+    scaled = tuple(Scaled(part, w) for part, w in zip(kernel.parts, kernel.weights, strict=True))
+    return random_features(Sum(scaled), key, inputs, number)
 
 
 @random_features.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -10,11 +11,37 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels.base import Kernel
-from latentgp.parameters.base import OwnParts
+from latentgp.parameters.base import OwnParts, Parametrised
 from latentgp.typing import Array
 
 
-class PerLatent(OwnParts):
+class OwnKernels(Parametrised):
+    """A kernel of each latent function's own; not itself a kernel of a pair of points."""
+
+    @property
+    @abstractmethod
+    def each(self) -> tuple[Kernel, ...]:
+        """The kernels, one for each latent function, in their order."""
+
+    @abstractmethod
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
+        """Covariances of each latent function between all rows of X and all rows of Z."""
+
+    @abstractmethod
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
+        """Prior variances of each latent function at every row of X."""
+
+    @abstractmethod
+    def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """`gram(X, X)`, its diagonals free of the rounding of matrix-product distances."""
+
+    def check_inputs(self, columns: int) -> None:
+        """Raise InputError if one of the kernels does not fit inputs with so many columns."""
+        for kernel in self.each:
+            kernel.check_inputs(columns)
+
+
+class PerLatent(OwnParts, OwnKernels):
     """Separate kernels of the latent functions; not itself a kernel of a pair of points.
 
     Kernels that differ only in the values of their parameters are computed together, so that
@@ -39,22 +66,18 @@ class PerLatent(OwnParts):
     def __init__(self, *parts: Kernel):
         self.parts = parts
 
+    @property
+    def each(self) -> tuple[Kernel, ...]:
+        return self.parts
+
     def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "Q N M"]:
-        """Covariances of each latent function between all rows of X and all rows of Z."""
         return self._of_each(lambda kernel: kernel.gram(X, Z))
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "Q N"]:
-        """Prior variances of each latent function at every row of X."""
         return self._of_each(lambda kernel: kernel.diagonal(X))
 
     def symmetric_gram(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        """`gram(X, X)`, its diagonals free of the rounding of matrix-product distances."""
         return self._of_each(lambda kernel: kernel.symmetric_gram(X))
-
-    def check_inputs(self, columns: int) -> None:
-        """Raise InputError if one of the kernels does not fit inputs with so many columns."""
-        for part in self.parts:
-            part.check_inputs(columns)
 
     def _of_each(self, function: Callable[[Kernel], Float[Array, "*S"]]) -> Float[Array, "Q *S"]:
         groups = kernel_groups(self, len(self.parts))
@@ -64,7 +87,7 @@ class PerLatent(OwnParts):
         return in_latent_order([group.latents for group in groups], values)
 
 
-LatentKernel: TypeAlias = Kernel | PerLatent  # shared by the latent functions, or one for each
+LatentKernel: TypeAlias = Kernel | OwnKernels  # shared by the latent functions, or one for each
 
 
 class KernelGroup(NamedTuple):
@@ -85,12 +108,12 @@ def kernel_groups(kernel: LatentKernel, latents: int) -> list[KernelGroup]:
     if isinstance(kernel, Kernel):
         return [KernelGroup(_stack([kernel]), tuple(range(latents)))]
     members: dict[object, list[int]] = {}
-    for latent, part in enumerate(kernel.parts):
+    for latent, part in enumerate(kernel.each):
         leaves, structure = jax.tree.flatten(part)
         shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
         members.setdefault((structure, shapes), []).append(latent)
     return [
-        KernelGroup(_stack([kernel.parts[latent] for latent in same]), tuple(same))
+        KernelGroup(_stack([kernel.each[latent] for latent in same]), tuple(same))
         for same in members.values()
     ]
 

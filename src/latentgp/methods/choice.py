@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.errors import InputError
+from latentgp.kernels import is_tabulated
 from latentgp.likelihoods import LeastSquares
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
@@ -189,6 +190,8 @@ def usual_representation(
     model: LatentGP, rows: int, n_inducing: int | None = None
 ) -> Dense | Inducing:
     """Dense for few rows, else inducing points; these also if a number is given."""
+    if is_tabulated(model.kernel) and n_inducing is None:
+        return Dense()  # no point lies between rows
     dense = _DENSE_REGRESSION if sites_are_known(model.likelihood) else DENSE_OTHERWISE
     if isinstance(model.likelihood, LeastSquares):
         dense = DENSE_CLASSES

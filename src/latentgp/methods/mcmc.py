@@ -16,6 +16,7 @@ from latentgp.inference.mcmc.hyperparameters.crank_nicolson import HyperCrankNic
 from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
+from latentgp.inference.mcmc.hyperparameters.riemannian import HyperRiemannian
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
 from latentgp.inference.mcmc.latents.auxiliary_gradient import AuxiliaryGradient
 from latentgp.inference.mcmc.latents.base import LatentMove
@@ -24,6 +25,7 @@ from latentgp.inference.mcmc.latents.elliptical_slice import EllipticalSlice
 from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
 from latentgp.inference.mcmc.latents.langevin import Langevin
 from latentgp.inference.mcmc.latents.mala import MALA
+from latentgp.inference.mcmc.latents.riemannian import RiemannianHamiltonian
 from latentgp.inference.mcmc.sweep import SweepSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.methods.base import usual_method
@@ -41,6 +43,9 @@ LATENTS: dict[str, LatentMove] = {
     "random-walk": RandomWalk(),
     "mala": MALA(),
     "hmc": Hamiltonian(),
+    "riemannian-hmc": RiemannianHamiltonian(),
+    "homogeneous-hmc": RiemannianHamiltonian("homogeneous"),
+    "identity-hmc": RiemannianHamiltonian("identity"),
 }
 HYPERPARAMETERS: dict[str, HyperMove] = {
     "random-walk": HyperRandomWalk(),
@@ -48,6 +53,8 @@ HYPERPARAMETERS: dict[str, HyperMove] = {
     "emulated": HyperEmulated(),
     "slice": HyperSlice(),
     "hmc": HyperHamiltonian(),
+    "riemannian-hmc": HyperRiemannian(),
+    "identity-hmc": HyperRiemannian("identity"),
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "sites": (Sites(),),
@@ -58,6 +65,7 @@ COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "surrogate": (Surrogate(),),
 }
 _BY_SITES = "sites", "pseudo-marginal"
+_CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
 
@@ -78,10 +86,12 @@ class MCMC(SamplingMethod):
         latents: "langevin" (preconditioned Crank-Nicolson Langevin), "auxiliary-gradient",
             "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
             the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
-            of the prior.
+            of the prior. "riemannian-hmc" has the curvature at f as its metric, "homogeneous-hmc"
+            that at a constant f, "identity-hmc" the identity for f.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
-            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
-            for "emulated" where it can be used, else "random-walk".
+            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice", "hmc",
+            "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc"; None for
+            "emulated" where it can be used, else "random-walk".
         coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
@@ -145,6 +155,11 @@ class MCMC(SamplingMethod):
                 f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence that sites '
                 f'give, which coupling="{self.coupling}" does not work out; use "sites".'
             )
+        if self.hyperparameters == "riemannian-hmc" and self.coupling != "centred":
+            raise InputError(
+                'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
+                f'use coupling="centred", not "{self.coupling}".'
+            )
         if self.coupling in ("centred", "interwoven") and not (
             self.representation.one_coefficient_a_row
         ):
@@ -163,8 +178,14 @@ class MCMC(SamplingMethod):
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
             or self.coupling in (*_BY_SITES, "surrogate")
-            or self.hyperparameters == "hmc"
+            or self._hyper_move().differentiates
         )
+        concave = likelihood.is_log_concave and likelihood.latent_size == 1
+        if self.latents in _CURVED and not (concave or likelihood.is_jointly_log_concave):
+            raise InputError(
+                f"{name} is not log-concave, so its curvature is no metric; use "
+                'MCMC(latents="langevin") or "identity-hmc".'
+            )
         if needs_gradient and not likelihood.is_continuous:
             raise InputError(
                 f"{name} is a step function of f, whose gradient is zero; use "

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from latentgp.errors import InputError
+from latentgp.kernels import is_tabulated
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.choice import Choice, choose_method, inducing_points, usual_representation
@@ -49,7 +50,7 @@ def without_points(model: LatentGP, rows: int, n_inducing: int | None) -> None:
 
 def _for_samplers(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
     """One coefficient a row for more rows than is usual, as chains are exact there."""
-    few = n_inducing is None and rows <= _DENSE_SAMPLING
+    few = n_inducing is None and (rows <= _DENSE_SAMPLING or is_tabulated(model.kernel))
     return Dense() if few else usual_representation(model, rows, n_inducing)
 
 

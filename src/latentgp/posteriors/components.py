@@ -7,7 +7,7 @@ mixtures. Rows come first in what they give: means of shape (N, K, Q) for K comp
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -370,7 +370,8 @@ class Draws(Components):
 
     Attributes:
         mean_model: with the mean of the drawn hyper-parameters on their unconstrained scale.
-        models: the model of every draw, its leaves with S first; or one model for all draws.
+        models: the model of every draw, its leaves with S first, or 1 where all share them; or one
+            model for all draws.
         centres: where the coefficients belong, shape (M, D).
         white: white coefficients, shape (S, Q, M).
         inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
@@ -428,7 +429,7 @@ class Draws(Components):
             half, variance, offset = given(*draw[:2])
             return mean(half, offset, draw[2]), variance
 
-        means, variances = jax.lax.map(one, (self.models, self.inverse, self.white))
+        means, variances = over_draws(one, (self.models, self.inverse, self.white))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
     def joint(
@@ -437,7 +438,7 @@ class Draws(Components):
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
         keys = jax.random.split(key_f, number)
-        models = jax.tree.map(lambda a: a[picked], self.models) if self.own else self.models
+        models = taken(self.models, picked) if self.own else self.models
         inverse = self.inverse
         if inverse is not None and self.own:
             inverse = inverse[picked]
@@ -464,6 +465,26 @@ class Draws(Components):
         return eqx.tree_at(lambda d: d.inverse, self, found, is_leaf=lambda leaf: leaf is None)
 
 
+def over_draws(function: Callable[[Any], Any], parts: Any) -> Any:
+    """Map a function over the leading axis S, one after another; leaves of size 1 are shared."""
+    leaves, structure = jax.tree.flatten(parts)
+    each = [len(leaf) > 1 for leaf in leaves]
+    if not any(each):
+        return jax.lax.map(function, parts)
+
+    def one(own: list[Any]) -> Any:
+        rest = iter(own)
+        given = [next(rest) if e else leaf[0] for e, leaf in zip(each, leaves, strict=True)]
+        return function(jax.tree.unflatten(structure, given))
+
+    return jax.lax.map(one, [leaf for e, leaf in zip(each, leaves, strict=True) if e])
+
+
+def taken(models: LatentGP, places: Any) -> LatentGP:
+    """The models of some draws; leaves that all share stay."""
+    return jax.tree.map(lambda a: a[places] if len(a) > 1 else a, models)
+
+
 def _inverse_at(model: LatentGP, centres: Float[Array, "M D"]) -> Float[Array, "#Q M M"]:
     """L^-1 for the factor L of the prior covariance at the centres."""
     grams = latent_grams(model.kernel, centres)
@@ -476,7 +497,7 @@ def _inverses(
 ) -> Float[Array, "#S #Q M M"]:
     if not own:
         return _inverse_at(models, centres)[None]
-    return jax.lax.map(lambda model: _inverse_at(model, centres), models)
+    return over_draws(lambda model: _inverse_at(model, centres), models)
 
 
 def _half(
@@ -525,4 +546,4 @@ def _joint_of_draws(
         return mean + vmap_latents(lambda root, noise: root @ noise, root, noise).T
 
     own_parts = (models, inverses) if own else (None, None)
-    return jax.lax.map(one, (*own_parts, white, keys))
+    return over_draws(one, (*own_parts, white, keys))

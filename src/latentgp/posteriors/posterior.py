@@ -18,6 +18,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
+from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
@@ -308,7 +309,9 @@ class Posterior(eqx.Module):
         return self._prepared.joint(X, key, number)
 
     def _inputs(self, X: Any) -> np.ndarray:
-        return checked_inputs(X, self.latent_inputs())
+        X = checked_inputs(X, self.latent_inputs())
+        check_points(self.model.kernel, X)
+        return X
 
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:
         return checked_side(self.model.likelihood, given, size)

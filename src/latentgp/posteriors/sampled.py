@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
+from latentgp.kernels import Precomputed
 from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
-from latentgp.posteriors.components import Components, Draws
+from latentgp.posteriors.components import Components, Draws, taken
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
@@ -160,7 +161,7 @@ def sampled_posterior(
     if space.size and count > _MODELS:
         # Each draw has a prior covariance of its own to factorise in every prediction.
         kept = np.linspace(0, count - 1, _MODELS).astype(int)
-        models, white = jax.tree.map(lambda a: a[kept], models), white[kept]
+        models, white = taken(models, kept), white[kept]
     draws = Draws(model, models, chains.centres, white, None, own=bool(space.size))
     return SampledPosterior(
         draws,
@@ -175,8 +176,23 @@ def sampled_posterior(
 
 @jax.jit
 def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
-    """The model of every draw, S first in every leaf."""
-    return jax.vmap(space.to_model)(vectors)
+    """The model of every draw, S first in every leaf; 1 in Gram matrices, which all share."""
+    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_precomputed)
+
+    def drawn(vector: Float[Array, "P"]) -> list[Array]:
+        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_precomputed)
+        return [leaf for leaf in own if not _is_precomputed(leaf)]
+
+    each = iter(jax.vmap(drawn)(vectors))
+    stacked = [
+        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_precomputed(leaf) else next(each)
+        for leaf in leaves
+    ]
+    return jax.tree.unflatten(structure, stacked)
+
+
+def _is_precomputed(node: Any) -> bool:
+    return isinstance(node, Precomputed)
 
 
 def _at_every_draw(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, PyTree
 
-from latentgp.kernels import LatentKernel, PerLatent
+from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.numerics.sums import sum_over_first
 from latentgp.typing import Array
 
@@ -85,4 +85,4 @@ def latent_diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Arra
 
 
 def _leading(kernel: LatentKernel, block: Array) -> Array:
-    return block if isinstance(kernel, PerLatent) else block[None]
+    return block if isinstance(kernel, OwnKernels) else block[None]

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.kernels import Kernel, LatentKernel, PerLatent
+from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import LatentPosterior, Representation, log_evidence
 from latentgp.representations.latent_axis import latent_diagonals
@@ -87,7 +87,7 @@ def _condition(
 
 
 def _kernel_of_each(kernel: LatentKernel) -> tuple[Kernel, ...]:
-    return kernel.parts if isinstance(kernel, PerLatent) else (kernel,) * _LATENTS
+    return kernel.each if isinstance(kernel, OwnKernels) else (kernel,) * _LATENTS
 
 
 def _sites(rows: int) -> GaussianSites:

@@ -15,6 +15,7 @@ KEY = jax.random.key(0)
         ({"latents": "gibbs"}, "MCMC.latents must be one of langevin"),
         ({"hyperparameters": "newton"}, "MCMC.hyperparameters must be one of random-walk"),
         ({"coupling": "loose"}, "MCMC.coupling must be one of sites"),
+        ({"hyperparameters": "riemannian-hmc"}, 'use coupling="centred", not "sites"'),
         ({"repeats": 0}, "MCMC.repeats must be at least 1"),
         ({"samples": 0}, "samples of at least 1"),
         ({"correlation": 1.0}, "a correlation in"),
@@ -37,6 +38,7 @@ def test_settings_that_mean_nothing_are_refused(settings, message):
     [
         (lgp.MCMC(), lgp.HeavisideMulticlass(3), "density of zero"),
         (lgp.MCMC(), lgp.RobustMax(3), "step function"),
+        (lgp.MCMC(latents="riemannian-hmc"), lgp.LogisticSoftmax(3), "not log-concave"),
     ],
 )
 def test_likelihoods_that_chains_cannot_follow_are_refused(method, likelihood, message):

@@ -24,7 +24,7 @@ from latentgp.inference.batches.natural_gradient import (
     StochasticInference,
 )
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
-from latentgp.kernels import PerLatent
+from latentgp.kernels import OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.likelihoods.multiclass import LogisticSoftmax, SomeOfLogisticSoftmax
 from latentgp.models import LatentGP
@@ -177,7 +177,7 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
         raise InputError(
             "Stochastic(classes=...) runs on one device; leave devices out, or classes."
         )
-    if isinstance(model.kernel, PerLatent) or not _is_shared(model.mean, columns):
+    if isinstance(model.kernel, OwnKernels) or not _is_shared(model.mean, columns):
         raise InputError(
             "Stochastic(classes=...) needs a kernel and a prior mean that all classes share; leave "
             "PerLatent and PerLatentMean out."

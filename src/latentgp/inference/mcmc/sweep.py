@@ -14,7 +14,7 @@ from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
-from latentgp.inference.mcmc.latents.base import LatentMove, Residual
+from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.inference.sites.algorithm import prior_mean
@@ -92,8 +92,14 @@ class SweepSampler(Sampler):
         sampler = cls(target, anchor=start, fixed=None, **settings)
         coordinates = _coordinates_at_centre(sampler)
         fixed = None if target.space.size else _held(coordinates)
-        latents = sampler.latents if fixed is None else _within(sampler.latents, fixed)
-        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed, latents=latents)
+        latents = sampler.latents if fixed is None else _within(sampler, fixed)
+        return dataclasses.replace(
+            sampler,
+            anchor=coordinates.centre,
+            fixed=fixed,
+            latents=latents,
+            hyperparameters=sampler.hyperparameters.within(target),
+        )
 
     @property
     def shares_work(self) -> bool:
@@ -124,20 +130,22 @@ class SweepSampler(Sampler):
         at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
         hyper_acceptance, evaluations = jnp.ones((), dtype), jnp.zeros((), dtype)
+        failed = jnp.zeros((), bool)
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
                 at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
                 evaluations = evaluations + moved.evaluations
+                failed = failed | moved.failed
                 own = self._noted(own, *moved.proposed)
-        at, carried, acceptance, evaluated = self._move_latents(at, state.carried, scales[0], key)
-        own = self._adapted(own, at.vector, acceptance, hyper_acceptance)
+        at, carried, info = self._move_latents(at, state.carried, scales[0], key)
+        own = self._adapted(own, at.vector, info.acceptance, hyper_acceptance)
         statistics = {
-            "acceptance_rate": acceptance,
+            "acceptance_rate": info.acceptance,
             "hyperparameter_acceptance_rate": hyper_acceptance,
-            "diverging": jnp.zeros((), bool),
-            "n_steps": evaluated,
+            "diverging": failed | info.failed,
+            "n_steps": info.evaluations,
             "factorisations": evaluations,
             "decrement": at.coordinates.decrement,
             "lp": self._log_joint(at, carried) - 0.5 * jnp.sum(at.eps**2),
@@ -163,6 +171,7 @@ class SweepSampler(Sampler):
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         sums = {name: jnp.sum(steps[name]) for name in ("n_steps", "factorisations")}
         rates = "acceptance_rate", "hyperparameter_acceptance_rate"
+        sums["diverging"] = jnp.any(steps["diverging"])
         return super().told(steps) | sums | {name: jnp.mean(steps[name]) for name in rates}
 
     def position(self, state: SweepState) -> Position:
@@ -182,9 +191,16 @@ class SweepSampler(Sampler):
         return self.target.latents_of(Marginals(f, variance), key)
 
     def _state(self, at: Place, own: Adaptation) -> SweepState:
-        residual = self._residual(at)
-        carried = self.latents.within(at.coordinates).init(residual, at.eps)
-        return SweepState(self._kept(at), own, self._carried(carried))
+        held = self.fixed is not None
+        carried = self.latents.init(self._residual(at), at.eps) if held else None
+        return SweepState(self._kept(at), own, carried)
+
+    def _move(self, at: Place) -> LatentMove:
+        """The move of latent functions within the coordinates of a place."""
+        if self.fixed is not None:
+            return self.latents
+        model = self.target.space.to_model(at.vector)
+        return self.latents.within(self.target, model, at.coordinates)
 
     def _carried(self, moved: Any) -> Any:
         return None if self.fixed is None else moved
@@ -257,16 +273,17 @@ class SweepSampler(Sampler):
 
     def _move_latents(
         self, at: Place, carried: Any, scale: Float[Array, ""], key: Key[Array, ""]
-    ) -> tuple[Place, Any, Float[Array, ""], Float[Array, ""]]:
-        residual = self._residual(at)
+    ) -> tuple[Place, Any, Info]:
+        """The place after all moves; their mean acceptance, evaluations, and whether any failed."""
+        residual, move = self._residual(at), self._move(at)
         keys = jax.random.split(jax.random.fold_in(key, len(self.couplings)), self.repeats)
-        move = self.latents.within(at.coordinates)
         start = move.init(residual, at.eps) if carried is None else carried
         end, info = jax.lax.scan(
             lambda state, key: move.step(residual, state, scale, key), start, keys
         )
         evaluated = jnp.sum(info.evaluations) + (carried is None)
-        return at._replace(eps=end.eps), end, jnp.mean(info.acceptance), evaluated
+        told = Info(jnp.mean(info.acceptance), evaluated, jnp.any(info.failed))
+        return at._replace(eps=end.eps), end, told
 
     def _adapted(
         self,
@@ -345,5 +362,6 @@ def _held(coordinates: Coordinates) -> HeldCoordinates:
 
 
 @jax.jit
-def _within(move: LatentMove, coordinates: Coordinates) -> LatentMove:
-    return move.within(coordinates)
+def _within(sampler: SweepSampler, coordinates: Coordinates) -> LatentMove:
+    target = sampler.target
+    return sampler.latents.within(target, target.space.model, coordinates)

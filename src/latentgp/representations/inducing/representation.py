@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
-from latentgp.kernels import LatentKernel
+from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -187,6 +187,10 @@ class Inducing(Representation):
             raise InputError(
                 f"What is remembered is of {self.remembered.points.shape[1]} input columns, but "
                 f"the rows have {X.shape[1]}; give rows of the same columns."
+            )
+        if is_tabulated(kernel):
+            raise InputError(
+                "Inducing points lie between rows, where Precomputed has no value; use Dense()."
             )
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)

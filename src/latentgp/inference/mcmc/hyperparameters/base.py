@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Float, Key
+from jaxtyping import Bool, Float, Key
 
+from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
@@ -44,6 +45,7 @@ class HyperMoved(NamedTuple):
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the density.
         proposed: hyper-parameters that were proposed last, and what was worked out there.
+        failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
     vector: Float[Array, "P"]
@@ -51,6 +53,7 @@ class HyperMoved(NamedTuple):
     acceptance: Float[Array, ""]
     evaluations: Float[Array, ""]
     proposed: tuple[Float[Array, "P"], Any]
+    failed: Bool[Array, ""] | bool = False
 
 
 class HyperMove(eqx.Module):
@@ -72,6 +75,10 @@ class HyperMove(eqx.Module):
     @property
     def proposes_once(self) -> bool:
         return self.target_acceptance is not None and not self.differentiates
+
+    def within(self, target: WhiteTarget) -> "HyperMove":
+        """The move of a target's hyper-parameters; the same for all unless overridden."""
+        return self
 
     @abstractmethod
     def step(

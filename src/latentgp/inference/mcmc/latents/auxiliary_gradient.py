@@ -11,6 +11,8 @@ from jaxtyping import Float, Key
 from latentgp.inference.mcmc.coordinates import Coordinates
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.inference.mcmc.latents.langevin import Sloped
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.models import LatentGP
 from latentgp.numerics.eigen import eigenvectors
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array
@@ -28,7 +30,9 @@ class AuxiliaryGradient(LatentMove):
 
     target_acceptance: ClassVar[float | None] = 0.57
 
-    def within(self, coordinates: Coordinates) -> "LatentMove":
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
         values, vectors = vmap_latents(
             lambda factor: eigenvectors(factor.T @ factor), coordinates.factor
         )
@@ -54,7 +58,9 @@ class _Along(AuxiliaryGradient):
     values: Float[Array, "Q M"]
     vectors: Float[Array, "Q M M"]
 
-    def within(self, coordinates: Coordinates) -> "LatentMove":
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
         return self
 
     def step(

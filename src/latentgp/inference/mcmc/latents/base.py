@@ -10,9 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Bool, Float, Key
 
 from latentgp.inference.mcmc.coordinates import Coordinates
+from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.models import LatentGP
 from latentgp.typing import Array
 
 Residual = Callable[[Array], Array]
@@ -24,10 +26,12 @@ class Info(NamedTuple):
     Attributes:
         acceptance: probability that the proposal was accepted, in [0, 1].
         evaluations: of the residual.
+        failed: whether a trajectory diverged, or its implicit steps could not be solved.
     """
 
     acceptance: Float[Array, ""]
     evaluations: Float[Array, ""]
+    failed: Bool[Array, ""] | bool = False
 
 
 class LatentMove(eqx.Module):
@@ -45,7 +49,9 @@ class LatentMove(eqx.Module):
     first_scale: ClassVar[float] = 1.0
     largest_scale: ClassVar[float] = math.inf
 
-    def within(self, coordinates: Coordinates) -> "LatentMove":
+    def within(
+        self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
+    ) -> "LatentMove":
         """The move as it is made within some coordinates; the same in all unless overridden."""
         return self
 
