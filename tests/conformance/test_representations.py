@@ -10,6 +10,7 @@ from classes import concrete_classes
 from latentgp.representations import Representation
 from latentgp.testing import check_representation
 from problems import BINARY, KERNEL, X, classification
+from slow import slow_parameters
 
 REPRESENTATIONS = {
     "dense": (lgp.Dense(), None),
@@ -90,7 +91,9 @@ def test_blocks_of_few_rows_of_one_latent_function_are_kept(rows, points, latent
 
 
 @pytest.mark.parametrize(
-    "method", [lgp.Laplace, lgp.ExpectationPropagation, lgp.GibbsSampling], ids=lambda m: m.__name__
+    "method",
+    [lgp.Laplace, *slow_parameters(lgp.ExpectationPropagation, lgp.GibbsSampling)],
+    ids=lambda m: m.__name__,
 )
 def test_a_diagonal_covariance_is_refused_where_it_is_of_no_use(method):
     diagonal = lgp.Inducing(number=4, covariance="diagonal")

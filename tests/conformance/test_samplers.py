@@ -54,8 +54,17 @@ SAMPLERS = {
 }
 
 
-# Elsewhere are the density of the first, and the others on a law that is known.
-SLOW = {"nuts of sites", "riemannian", "riemannian, of sites", "homogeneous metric"}
+# Elsewhere are the density of the first, and those with a metric on a law that is known; parts of
+# the others are in other combinations.
+SLOW = {
+    "nuts of sites",
+    "riemannian",
+    "riemannian, of sites",
+    "homogeneous metric",
+    "interwoven",
+    "sites, hamiltonian",
+    "pseudo-marginal",
+}
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,6 @@ SHORT = (
     "ScaledLogisticPoisson-PoissonPolyaGamma-Dense",
     "LogisticSoftmax-NegativeMultinomialPolyaGamma-Dense",
     "StudentT-Automatic-slice-Dense",
-    "StudentT-Automatic-slow-Dense",
     "HeteroscedasticGaussian-HeteroscedasticAugmentation-metropolis-Dense",
     "Bernoulli-PolyaGamma-slice-Inducing",
 )

@@ -19,6 +19,7 @@ from latentgp.tables import TableEncoder, once, read_table, split_target
 from latentgp.tables.model import TableModel
 from latentgp.tables.prediction import predict_files
 from latentgp.tables.rows import Frames, TableRows, sample_of
+from slow import slow_parameters
 
 
 def table(rows, seed=0, target="amount"):
@@ -52,7 +53,7 @@ SETTINGS = {"n_inducing": 20, "batch_size": 200, "epochs": 8, "random_state": 0}
 @pytest.mark.parametrize(
     ("target", "kind", "score", "limit"),
     [
-        ("amount", "csv", "root mean squared error", 0.15),
+        pytest.param("amount", "csv", "root mean squared error", 0.15, marks=pytest.mark.slow),
         ("label", "parquet", "log loss", 0.45),
         ("visits", "csv", "negative log predictive density", 1.6),
     ],
@@ -378,7 +379,7 @@ class TestPrediction:
                 mark.unlink()
             raise KeyboardInterrupt
 
-    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    @pytest.mark.parametrize("ending", ["csv", *slow_parameters("parquet")])
     def test_a_run_that_is_killed_goes_on_to_the_same_file(self, model, tmp_path, ending):
         whole = table(6000, seed=3).assign(number=2**60 + np.arange(6000))
         whole.loc[::7, "number"] = None

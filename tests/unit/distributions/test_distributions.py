@@ -25,6 +25,7 @@ from latentgp.distributions import (
     sample_polya_gamma,
     sample_tilted_scale_mixture,
 )
+from slow import slow_parameters
 
 DRAWS = 100_000
 KEY = 7
@@ -125,7 +126,9 @@ class TestPoisson:
 class TestPolyaGamma:
     tilts = np.array([0.0, 1e-4, 0.5, 3.0, 40.0, 1e3])
 
-    @pytest.mark.parametrize("b", [1e-3, 0.3, 0.5, 1.0, 1.7, 4.5, 5.9, 40.0, 300.25])
+    @pytest.mark.parametrize(
+        "b", [1e-3, 1.0, 5.9, 300.25, *slow_parameters(0.3, 0.5, 1.7, 4.5, 40.0)]
+    )
     def test_draws(self, b):
         law = PolyaGamma(b, self.tilts)
         check_draws(law, draw(law))

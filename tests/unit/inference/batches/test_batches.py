@@ -409,7 +409,13 @@ DERIVATIVES = {
 }
 
 
-@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("gaussian", "softmax")))
+        for name in DERIVATIVES
+    ],
+)
 def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
     """Sites of sixty rows, say, while four hundred are read."""
     problem, method = DERIVATIVES[name]

@@ -13,11 +13,12 @@ from latentgp.inference.mcmc.coordinates import (
     coordinates_of_sites,
     sites_at,
 )
+from slow import slow_parameters
 
 
 @pytest.mark.parametrize("inducing", [False, True], ids=["dense", "inducing"])
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("sites", ["laplace", "whitened", "any"])
+@pytest.mark.parametrize("sites", ["laplace", "any", *slow_parameters("whitened")])
 def test_the_density_is_that_of_the_white_coefficients(x64, name, inducing, sites):
     target = target_of(name, inducing)
     vector = target.centre + 0.1

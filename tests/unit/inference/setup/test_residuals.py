@@ -35,7 +35,7 @@ def said(data, method="auto", likelihood=None):
     return [warning for warning in told if warning.startswith((TAILS, PLACES, "Student-t"))]
 
 
-@pytest.mark.parametrize("rows", [50, 200, 1000])
+@pytest.mark.parametrize("rows", [50, 200, pytest.param(1000, marks=pytest.mark.slow)])
 class TestVerdict:
     def test_outliers_are_said(self, rows):
         for seed in range(2):
