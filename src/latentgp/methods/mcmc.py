@@ -15,6 +15,7 @@ from latentgp.inference.mcmc.hyperparameters.base import HyperMove
 from latentgp.inference.mcmc.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
+from latentgp.inference.mcmc.hyperparameters.manifold import HyperManifoldMALA
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
 from latentgp.inference.mcmc.latents.auxiliary_gradient import AuxiliaryGradient
@@ -48,6 +49,7 @@ HYPERPARAMETERS: dict[str, HyperMove] = {
     "emulated": HyperEmulated(),
     "slice": HyperSlice(),
     "hmc": HyperHamiltonian(),
+    "manifold-mala": HyperManifoldMALA(),
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "sites": (Sites(),),
@@ -80,7 +82,8 @@ class MCMC(SamplingMethod):
             the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
             of the prior.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
-            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice" or "hmc"; None
+            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice", "hmc" or
+            "manifold-mala" (simplified manifold Langevin steps, Girolami & Calderhead 2011); None
             for "emulated" where it can be used, else "random-walk".
         coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
         chains: how many, side by side.
@@ -163,7 +166,7 @@ class MCMC(SamplingMethod):
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
             or self.coupling in (*_BY_SITES, "surrogate")
-            or self.hyperparameters == "hmc"
+            or self._hyper_move().differentiates
         )
         if needs_gradient and not likelihood.is_continuous:
             raise InputError(

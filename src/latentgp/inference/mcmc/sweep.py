@@ -14,6 +14,7 @@ from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
+from latentgp.inference.mcmc.information import Information, with_prior
 from latentgp.inference.mcmc.latents.base import LatentMove, Residual
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
@@ -221,8 +222,12 @@ class SweepSampler(Sampler):
         def density(vector: Array) -> tuple[Array, Place]:
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
+        def inform(vector: Array, there: Place) -> Information:
+            fisher = coupling.information(self.target, there, held)
+            return with_prior(self.target, vector, fisher)
+
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.step(density, at.vector, here, own.seen, scale, key_move)
+        moved = self.hyperparameters.informed(inform).step(density, at.vector, here, own.seen, scale, key_move)
         place, last = moved.worked_out, self.couplings[-1]
         if coupling.whitened != last.whitened:
             white = place.coordinates.white(place.eps)

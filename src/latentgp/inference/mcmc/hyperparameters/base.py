@@ -10,11 +10,14 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Float, Key
 
+from latentgp.inference.mcmc.information import Information
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 # Log density of unconstrained hyper-parameters, and what was worked out for it.
 Density = Callable[[Array], tuple[Array, Any]]
+# What the law of hyper-parameters tells about them, given them and what was worked out.
+Inform = Callable[[Array, Any], Information]
 
 
 class Seen(NamedTuple):
@@ -72,6 +75,10 @@ class HyperMove(eqx.Module):
     @property
     def proposes_once(self) -> bool:
         return self.target_acceptance is not None and not self.differentiates
+
+    def informed(self, inform: Inform) -> "HyperMove":
+        """The move as it is made with a metric; the same with all unless overridden."""
+        return self
 
     @abstractmethod
     def step(
