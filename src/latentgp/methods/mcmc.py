@@ -12,9 +12,11 @@ from latentgp.inference.mcmc.couplings.centred import Centred
 from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
 from latentgp.inference.mcmc.couplings.surrogate import Surrogate
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove
+from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
 from latentgp.inference.mcmc.hyperparameters.crank_nicolson import HyperCrankNicolson
 from latentgp.inference.mcmc.hyperparameters.emulated import HyperEmulated
 from latentgp.inference.mcmc.hyperparameters.hamiltonian import HyperHamiltonian
+from latentgp.inference.mcmc.hyperparameters.manifold import HyperManifoldMALA
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.riemannian import HyperRiemannian
 from latentgp.inference.mcmc.hyperparameters.slice_sampling import HyperSlice
@@ -55,6 +57,7 @@ HYPERPARAMETERS: dict[str, HyperMove] = {
     "hmc": HyperHamiltonian(),
     "riemannian-hmc": HyperRiemannian(),
     "identity-hmc": HyperRiemannian("identity"),
+    "manifold-mala": HyperManifoldMALA(),
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "sites": (Sites(),),
@@ -90,6 +93,7 @@ class MCMC(SamplingMethod):
             that at a constant f, "identity-hmc" the identity for f.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
             "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice", "hmc",
+            "manifold-mala" (simplified manifold Langevin steps, Girolami & Calderhead 2011),
             "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc"; None for
             "emulated" where it can be used, else "random-walk".
         coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
@@ -102,6 +106,9 @@ class MCMC(SamplingMethod):
             an independent draw.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
+        conjugate_variance: a sweep also draws variances that scale a kernel and have an
+            InverseGamma prior from their law given f (Filippone et al. 2013, A.1), which is far
+            quicker than other moves with coupling="centred". Not through `Inducing`.
 
     Raises:
         InputError: settings outside their range.
@@ -127,6 +134,7 @@ class MCMC(SamplingMethod):
     repeats: int | None = eqx.field(static=True, default=None)
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
+    conjugate_variance: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
         for name, known, value in (
@@ -159,6 +167,11 @@ class MCMC(SamplingMethod):
             raise InputError(
                 'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
                 f'use coupling="centred", not "{self.coupling}".'
+            )
+        if self.conjugate_variance and not self.representation.one_coefficient_a_row:
+            raise InputError(
+                "MCMC(conjugate_variance=True) draws a variance given f at the rows, but what "
+                "inducing points leave open changes with it too; use Dense(), or leave it out."
             )
         if self.coupling in ("centred", "interwoven") and not (
             self.representation.one_coefficient_a_row
@@ -197,8 +210,10 @@ class MCMC(SamplingMethod):
         one_is_enough = self.coupling == "sites" and not target.space.size
         if self.coupling == "pseudo-marginal":
             couplings = (PseudoMarginal(self.samples, self.correlation),)
+        draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(
             target,
+            variances=ConjugateVariances.of(target) if draws_variances else None,
             couplings=couplings,
             latents=LATENTS[self.latents],
             hyperparameters=self._hyper_move(),

@@ -13,7 +13,9 @@ from jaxtyping import Float, Int, Key, Shaped
 from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
+from latentgp.inference.mcmc.information import Information, with_prior
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
@@ -73,6 +75,7 @@ class SweepSampler(Sampler):
         chains: that are run side by side, and tuned by what all have seen.
         anchor: where Newton's method starts, f at the rows.
         fixed: the coordinates of all chains where hyper-parameters are held; else None.
+        variances: that are drawn exactly, if any are.
     """
 
     target: WhiteTarget
@@ -84,6 +87,7 @@ class SweepSampler(Sampler):
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: HeldCoordinates | None
+    variances: ConjugateVariances | None = None
 
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
@@ -139,6 +143,10 @@ class SweepSampler(Sampler):
                 evaluations = evaluations + moved.evaluations
                 failed = failed | moved.failed
                 own = self._noted(own, *moved.proposed)
+            if self.variances is not None:
+                key_variances = jax.random.fold_in(key, len(self.couplings) + 1)
+                at = self.variances.moved(at, self._coordinates, key_variances)
+                evaluations = evaluations + 1
         at, carried, info = self._move_latents(at, state.carried, scales[0], key)
         own = self._adapted(own, at.vector, info.acceptance, hyper_acceptance)
         statistics = {
@@ -237,8 +245,14 @@ class SweepSampler(Sampler):
         def density(vector: Array) -> tuple[Array, Place]:
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
+        def inform(vector: Array, there: Place) -> Information:
+            fisher = coupling.information(self.target, there, held)
+            return with_prior(self.target, vector, fisher)
+
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.step(density, at.vector, here, own.seen, scale, key_move)
+        moved = self.hyperparameters.informed(inform).step(
+            density, at.vector, here, own.seen, scale, key_move
+        )
         place, last = moved.worked_out, self.couplings[-1]
         if coupling.whitened != last.whitened:
             white = place.coordinates.white(place.eps)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint
+from latentgp.inference.mcmc.information import information_of_map
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.typing import Array
 
@@ -53,3 +54,6 @@ class Whitened(Sites):
     """Prior white coordinates are held (ancillary augmentation; Filippone et al. 2013, 2.1)."""
 
     whitened: ClassVar[bool] = True
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        return information_of_map(target, at.vector, at.eps)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at
+from latentgp.inference.mcmc.information import information_of_targets
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.models import LatentGP
 from latentgp.typing import Array
@@ -77,6 +78,13 @@ class Coupling(eqx.Module):
         differentiable: bool,
     ) -> tuple[Float[Array, ""], Place]:
         """Log density of hyper-parameters given what is held, in nats, and the place there."""
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        """Expected Fisher information about hyper-parameters, the metric of manifold moves.
+
+        That of Gaussian stand-ins of the targets, by the sites.
+        """
+        return information_of_targets(target, at.vector, at.coordinates.precision)
 
     def coordinates(
         self,

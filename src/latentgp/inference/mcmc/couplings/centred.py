@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, no_others
+from latentgp.inference.mcmc.information import information_of_latents
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.numerics.triangular import solve_lower
@@ -18,6 +21,9 @@ class Centred(Coupling):
 
     def held(self, target: WhiteTarget, at: Place, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         return at.coordinates.centre + at.coordinates.shift(at.eps)
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        return information_of_latents(target, at.vector)
 
     def density(
         self,

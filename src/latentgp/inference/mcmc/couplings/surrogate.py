@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_of_sites, sites_at
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, no_others
+from latentgp.inference.mcmc.information import information_of_targets
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.typing import Array
@@ -46,6 +49,10 @@ class Surrogate(Coupling):
         noise = own.precision * (surrogate - f) ** 2 - jnp.log(own.precision)
         value = log_joint(target, Place(vector, eta, own, no_others(eta))) - 0.5 * jnp.sum(noise)
         return value, Place(vector, white.of_white(own.white(eta)), white, no_others(eta))
+
+    def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
+        precision = self._precision(target, at.vector, at.coordinates)
+        return information_of_targets(target, at.vector, precision)
 
     def _precision(
         self, target: WhiteTarget, vector: Float[Array, "P"], white: Coordinates

@@ -10,12 +10,15 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 from jaxtyping import Bool, Float, Key
 
+from latentgp.inference.mcmc.information import Information
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 # Log density of unconstrained hyper-parameters, and what was worked out for it.
 Density = Callable[[Array], tuple[Array, Any]]
+# What the law of hyper-parameters tells about them, given them and what was worked out.
+Inform = Callable[[Array, Any], Information]
 
 
 class Seen(NamedTuple):
@@ -78,6 +81,10 @@ class HyperMove(eqx.Module):
 
     def within(self, target: WhiteTarget) -> "HyperMove":
         """The move of a target's hyper-parameters; the same for all unless overridden."""
+        return self
+
+    def informed(self, inform: Inform) -> "HyperMove":
+        """The move as it is made with a metric; the same with all unless overridden."""
         return self
 
     @abstractmethod
