@@ -27,6 +27,10 @@ SAMPLERS = {
     "pseudo-marginal, correlated": lgp.MCMC(
         coupling="pseudo-marginal", samples=2, correlation=0.9, warmup=400
     ),
+    "pseudo-marginal, annealed": lgp.MCMC(
+        coupling="pseudo-marginal", samples=2, temperatures=3, warmup=400
+    ),
+    "manifold": lgp.MCMC(coupling="whitened", hyperparameters="manifold-mala", warmup=400),
     "whitened": lgp.MCMC(
         latents="elliptical-slice", coupling="whitened", warmup=400, draws=1500, repeats=5
     ),
@@ -64,6 +68,8 @@ SLOW = {
     "interwoven",
     "sites, hamiltonian",
     "pseudo-marginal",
+    "pseudo-marginal, annealed",
+    "manifold",
 }
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
+from latentgp.inference.mcmc.couplings.annealed import Annealed
 from latentgp.inference.mcmc.couplings.base import Coupling
 from latentgp.inference.mcmc.couplings.centred import Centred
 from latentgp.inference.mcmc.couplings.pseudo_marginal import PseudoMarginal
@@ -106,6 +107,8 @@ class MCMC(SamplingMethod):
             an independent draw.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
+        temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
+            which varies less where the Gaussian approximation is poor; 1 for importance sampling.
         conjugate_variance: a sweep also draws variances that scale a kernel and have an
             InverseGamma prior from their law given f (Filippone et al. 2013, A.1), which is far
             quicker than other moves with coupling="centred". Not through `Inducing`.
@@ -134,6 +137,7 @@ class MCMC(SamplingMethod):
     repeats: int | None = eqx.field(static=True, default=None)
     samples: int = eqx.field(static=True, default=8)
     correlation: float = eqx.field(static=True, default=0.0)
+    temperatures: int = eqx.field(static=True, default=1)
     conjugate_variance: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
@@ -150,6 +154,17 @@ class MCMC(SamplingMethod):
             raise InputError(
                 "MCMC needs samples of at least 1 and a correlation in [0, 1), got "
                 f"{self.samples} and {self.correlation}."
+            )
+        if self.temperatures < 1:
+            raise InputError(f"MCMC.temperatures must be at least 1, got {self.temperatures}.")
+        if self.temperatures > 1 and (self.coupling != "pseudo-marginal" or self.correlation):
+            raise InputError(
+                f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
+                'estimate, each anew; use it with coupling="pseudo-marginal" and no correlation.'
+            )
+        if self.temperatures > 1 and self.samples < 2:
+            raise InputError(
+                "MCMC(temperatures=...) tells its error by several samples, got one; use two."
             )
         move = self._hyper_move()
         if self.coupling == "pseudo-marginal" and not move.proposes_once:
@@ -209,7 +224,7 @@ class MCMC(SamplingMethod):
         couplings = COUPLINGS[self.coupling]
         one_is_enough = self.coupling == "sites" and not target.space.size
         if self.coupling == "pseudo-marginal":
-            couplings = (PseudoMarginal(self.samples, self.correlation),)
+            couplings = (self._pseudo_marginal(),)
         draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(
             target,
@@ -221,6 +236,11 @@ class MCMC(SamplingMethod):
             warmup=jnp.asarray(self.warmup),
             chains=self.chains,
         )
+
+    def _pseudo_marginal(self) -> Coupling:
+        if self.temperatures > 1:
+            return Annealed(self.samples, self.temperatures)
+        return PseudoMarginal(self.samples, self.correlation)
 
     def _hyper_move(self) -> HyperMove:
         usual = "emulated" if self.coupling in _BY_SITES else "random-walk"

@@ -158,7 +158,7 @@ class SweepSampler(Sampler):
             "decrement": at.coordinates.decrement,
             "lp": self._log_joint(at, carried) - 0.5 * jnp.sum(at.eps**2),
         }
-        if len(at.others):
+        if len(at.others) or at.log_weights is not None:
             statistics["evidence_error"] = self._evidence_error(at)
         return SweepState(self._kept(at), own, self._carried(carried)), statistics
 
@@ -171,8 +171,10 @@ class SweepSampler(Sampler):
 
     def _evidence_error(self, at: Place) -> Float[Array, ""]:
         """Relative standard error of the evidence's estimate, by its own samples, in [0, 1]."""
-        model = self.target.space.to_model(at.vector)
-        shares = jax.nn.softmax(residuals(self.target, model, at))
+        model, log_weights = self.target.space.to_model(at.vector), at.log_weights
+        if log_weights is None:
+            log_weights = residuals(self.target, model, at)
+        shares = jax.nn.softmax(log_weights)
         number = len(shares)
         return jnp.sqrt((number * jnp.sum(shares**2) - 1) / (number - 1))
 
@@ -226,6 +228,7 @@ class SweepSampler(Sampler):
         return at if self.fixed is None else at._replace(coordinates=self.fixed)
 
     def _kept(self, at: Place) -> Any:
+        at = at._replace(log_weights=None)
         return at if self.fixed is None else at._replace(coordinates=None)
 
     def _move_vector(

@@ -27,12 +27,15 @@ class Place(NamedTuple):
         coordinates: what they mean under these hyper-parameters.
         others: further coordinates whose likelihoods are averaged with that of `eps`, shape
             (K - 1, Q, M); none but in pseudo-marginal schemes.
+        log_weights: whose mean exponential is the estimate of a pseudo-marginal scheme relative to
+            the approximate evidence, shape (K,); None where they follow from the coordinates.
     """
 
     vector: Float[Array, "P"]
     eps: Float[Array, "Q M"]
     coordinates: Coordinates
     others: Float[Array, "K Q M"]
+    log_weights: Float[Array, "K"] | None = None
 
 
 class Coupling(eqx.Module):
