@@ -1,4 +1,4 @@
-"""Draws of latents and hyper-parameters: `MCMC` in site coordinates against others and NumPyro.
+"""Draws of latents and hyper-parameters: `MCMC` in site coordinates against others and NUTS.
 
 Simulated data: f from a Gaussian process with squared exponential kernel, logistic labels (200
 rows, 2 or 10 inputs) or Poisson counts (400 rows, one input); log-normal priors over the
@@ -6,7 +6,7 @@ length-scales and the variance, the same for all. `ess_min_per_s` is the least b
 hyper-parameters and of f at the rows by seconds of draws, `ess_min_per_s_warm` by those of the
 warm-up too. Compilation is a column of its own, but for NumPyro, where it is part of the warm-up.
 `largest_z` is that of the differences of posterior means from the first contestant's, in Monte
-Carlo standard errors. NumPyro's chains run one after another.
+Carlo standard errors. Chains of BlackJAX and NumPyro run one after another.
 """
 
 import numpy as np
@@ -37,7 +37,7 @@ def simulated(rows: int, inputs: int, lengthscale: float, counts: bool) -> dict[
 
 
 def main() -> None:
-    parser = harness.parser(__doc__, peers=("numpyro",), repeats=0)
+    parser = harness.parser(__doc__, peers=("blackjax", "numpyro"), repeats=0)
     parser.add_argument("--cases", nargs="+", default=list(CASES))
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=1000, help="of each chain")
@@ -56,6 +56,7 @@ def main() -> None:
                 if not (counts and name == "gibbs")
             ]
             few = {"draws": arguments.peer_draws, "warmup": arguments.peer_draws}
+            contestants += [Contestant("blackjax", few, "blackjax NUTS")]
             contestants += [
                 Contestant("numpyro", {"chain_method": "sequential", **few}, "numpyro NUTS")
             ]
