@@ -21,6 +21,7 @@ from latentgp.runtime import checkpoint, progress
 from latentgp.runtime import compilation_cache as programs
 from latentgp.validation import as_key, check_arguments
 from problems import BINARY, SMOOTH, X, classification, regression
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 DATA, BINARY_DATA = lgp.Data(X, SMOOTH), lgp.Data(X, BINARY)
@@ -698,7 +699,7 @@ print(json.dumps([run(checkpoint), run(None)]))
 """
 
 
-@pytest.mark.parametrize("name", ["whole", "classes", "chains", "function"])
+@pytest.mark.parametrize("name", ["whole", "function", *slow_parameters("classes", "chains")])
 def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path, name):
     def start(hangs_at):
         command = [sys.executable, "-c", KILLED, name, tmp_path / "checkpoint", hangs_at]

@@ -18,6 +18,7 @@ from latentgp.diagnostics import diagnose_chains
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.posteriors.chains import Chains, import_arviz, summarise, watched_rows
 from problems import BINARY, KERNEL, SMOOTH, X, mean_and_error, regression
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 NEW = np.random.default_rng(1).normal(size=(5, 2))
@@ -85,7 +86,7 @@ def updated(update, log_density, starts, steps, scale):
 @pytest.mark.parametrize("update", UPDATES)
 class TestUpdates:
     @pytest.mark.parametrize("length", LENGTHS)
-    @pytest.mark.parametrize("law", [Correlated(), Skewed()])
+    @pytest.mark.parametrize("law", [Skewed(), *slow_parameters(Correlated())])
     @pytest.mark.parametrize("steps", [10, 300])
     def test_a_law_is_kept_and_found(self, update, law, length, steps):
         """Kept by chains that start with it; found by many steps from a place far out."""

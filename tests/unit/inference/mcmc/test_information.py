@@ -34,7 +34,8 @@ def fisher(law, vector):
 
 
 @pytest.mark.parametrize(
-    ("name", "inducing"), [("student", False), ("softmax", False), ("poisson", True)]
+    ("name", "inducing"),
+    [pytest.param("student", False, marks=pytest.mark.slow), ("softmax", False), ("poisson", True)],
 )
 def test_of_targets(x64, name, inducing):
     target = target_of(name, inducing)
