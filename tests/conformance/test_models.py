@@ -69,7 +69,11 @@ def name_of(method):
 ROUGH = {("EP", lgp.MaternNoise): 2e-5, ("Laplace", lgp.LogNoiseGaussian): 2e-5}
 
 
-@pytest.mark.parametrize("representation", [lgp.Dense(), POINTS], ids=["dense", "sparse"])
+@pytest.mark.parametrize(
+    "representation",
+    [lgp.Dense(), pytest.param(POINTS, marks=pytest.mark.slow)],
+    ids=["dense", "sparse"],
+)
 @pytest.mark.parametrize(("method", "likelihood", "targets", "side"), pairs(WITH_GRADIENT))
 def test_evidence_and_gradient(method, likelihood, targets, side, representation):
     model = lgp.LatentGP(KERNEL, likelihood, lgp.ConstantMean(0.2))

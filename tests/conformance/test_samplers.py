@@ -70,6 +70,10 @@ SLOW = {
     "pseudo-marginal",
     "pseudo-marginal, annealed",
     "manifold",
+    "sites, crank-nicolson, slice",
+    "mala, crank-nicolson",
+    "random walk",
+    "elliptical slice through points",
 }
 
 

@@ -50,6 +50,7 @@ def test_exact_posteriors_are_calibrated():
     check_calibration(lgp.ExactGP(), REGRESSION, INPUTS, key=KEY)
 
 
+@pytest.mark.slow
 def test_draws_are_calibrated():
     method = lgp.GibbsSampling(chains=4, warmup=32, draws=16, thin=2)
     check_calibration(method, model_of(lgp.Bernoulli()), INPUTS[::3], key=KEY, replications=40)

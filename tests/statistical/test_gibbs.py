@@ -309,7 +309,10 @@ NAMES = sorted({type(case[0]).__name__ for case in AUGMENTED})
 class TestAgreesWithNUTS:
     @pytest.mark.parametrize(
         ("name", "length"),
-        [("LaplaceNoise", "short"), *(pytest.param(n, "long", marks=SLOW) for n in NAMES)],
+        [
+            pytest.param("LaplaceNoise", "short", marks=SLOW),
+            *(pytest.param(n, "long", marks=SLOW) for n in NAMES),
+        ],
     )
     def test_gibbs(self, name, length):
         found = difference(draws_of(name, gibbs(length)), draws_of(name, nuts(length)))

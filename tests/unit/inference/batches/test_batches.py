@@ -23,6 +23,7 @@ from latentgp.representations.inducing import representation as inducing
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.rows import RowsInMemory
 from problems import StudentT
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 
@@ -796,7 +797,7 @@ def many_classes(rows=900, classes=6):
 
 
 class TestSomeClasses:
-    @pytest.mark.parametrize("told", [False, True])
+    @pytest.mark.parametrize("told", [True, *slow_parameters(False)])
     def test_what_a_step_reads_of_them_is_what_all_classes_say(self, x64, told):
         """Where all are equally certain: at the prior, and where something is known of each."""
         model, data = many_classes()

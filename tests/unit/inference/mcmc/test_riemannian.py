@@ -199,7 +199,9 @@ def figures(logs, f):
     return np.concatenate([logs, logs**2, f, f**2, *products], axis=-1)
 
 
-@pytest.mark.parametrize("metric", ["riemannian", "identity", "homogeneous"])
+@pytest.mark.parametrize(
+    "metric", [pytest.param("riemannian", marks=pytest.mark.slow), "identity", "homogeneous"]
+)
 def test_chains_of_weights_and_latents_have_the_moments_of_quadrature(x64, metric, known_moments):
     latents, hyper, coupling = f"{metric}-hmc", f"{metric}-hmc", "centred"
     if metric == "homogeneous":

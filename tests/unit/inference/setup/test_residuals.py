@@ -13,6 +13,7 @@ from latentgp.inference.setup.residuals import (
     residuals_of,
     student_gain,
 )
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 TAILS, PLACES = "Residuals have heavy tails", "The size of residuals varies with the inputs"
@@ -35,7 +36,7 @@ def said(data, method="auto", likelihood=None):
     return [warning for warning in told if warning.startswith((TAILS, PLACES, "Student-t"))]
 
 
-@pytest.mark.parametrize("rows", [50, 200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", [200, *slow_parameters(50, 1000)])
 class TestVerdict:
     def test_outliers_are_said(self, rows):
         for seed in range(2):
@@ -67,6 +68,7 @@ def test_what_is_as_good_as_interpolated_is_left_alone():
     assert said(lgp.Data(x, np.sin(x))) == []
 
 
+@pytest.mark.slow
 def test_the_gain_is_what_the_remedy_gives_on_other_rows():
     """Within a third: the remedy also finds another f."""
     data, new = table(400, 0, "outliers"), table(2000, 1, "outliers")

@@ -85,9 +85,8 @@ def test_precisions_stay_at_zero_or_above(x64):
     assert np.all(np.asarray(accelerated(History.empty(first.sites), far, 1.0).precision) == 0)
 
 
-@pytest.mark.parametrize(
-    "likelihood", [lgp.Softmax(7), pytest.param(lgp.LogisticSoftmax(7), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("likelihood", [lgp.Softmax(7), lgp.LogisticSoftmax(7)])
 def test_a_wide_prior_settles_where_small_plain_steps_lead(x64, likelihood):
     inputs = np.random.default_rng(0).normal(size=(150, 2))
     y = np.digitize(inputs[:, 0], np.quantile(inputs[:, 0], np.arange(1, 7) / 7))
