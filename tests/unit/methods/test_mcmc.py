@@ -19,6 +19,14 @@ KEY = jax.random.key(0)
         ({"repeats": 0}, "MCMC.repeats must be at least 1"),
         ({"samples": 0}, "samples of at least 1"),
         ({"correlation": 1.0}, "a correlation in"),
+        ({"temperatures": 0}, "MCMC.temperatures must be at least 1"),
+        ({"temperatures": 4}, "use it with coupling"),
+        ({"temperatures": 4, "coupling": "pseudo-marginal", "correlation": 0.5}, "no correlation"),
+        ({"temperatures": 4, "coupling": "pseudo-marginal", "samples": 1}, "several samples"),
+        (
+            {"conjugate_variance": True, "coupling": "whitened", "representation": lgp.Inducing(5)},
+            "draws a variance given f at the rows",
+        ),
         (
             {"coupling": "pseudo-marginal", "hyperparameters": "slice"},
             "proposes hyper-parameters and draws together",
@@ -69,12 +77,20 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     assert float(statistics.decrement.max()) < 1e-6
 
 
-def test_the_estimate_of_the_evidence_tells_its_error():
+@pytest.mark.parametrize("temperatures", [1, 3])
+def test_the_estimate_of_the_evidence_tells_its_error(temperatures):
     X = np.linspace(0.0, 4.0, 12)
     model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
     data = lgp.Data(X, np.random.default_rng(0).poisson(np.exp(np.sin(X))).astype(float))
-    method = lgp.MCMC(coupling="pseudo-marginal", samples=4, chains=2, warmup=50, draws=50)
+    method = lgp.MCMC(
+        coupling="pseudo-marginal",
+        samples=4,
+        temperatures=temperatures,
+        chains=2,
+        warmup=50,
+        draws=50,
+    )
     statistics = lgp.fit(model, data, key=KEY, method=method).posterior.statistics
-    assert 0.02 < np.median(statistics["evidence_error"]) < 0.6
+    assert 0.01 < np.median(statistics["evidence_error"]) < 0.6
     assert statistics["evidence_error"].max() <= 1 + 1e-9
     assert statistics["evidence_error"].shape == (2, 50)
