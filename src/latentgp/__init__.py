@@ -102,6 +102,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
 from latentgp.posteriors.sampled import SampledPosterior
+from latentgp.prior import PriorDraws, sample_prior
 from latentgp.representations import Dense, Inducing
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
@@ -135,6 +136,7 @@ _LAZY = {
 }
 
 _SUBMODULES = {
+    "chains": "latentgp.evaluation.chains",
     "datasets": "latentgp.datasets",
     "metrics": "latentgp.evaluation.metrics",
     "plots": "latentgp.evaluation.plots",
@@ -221,6 +223,7 @@ __all__ = [
     "Posterior",
     "Precomputed",
     "Predictive",
+    "PriorDraws",
     "ProcessLost",
     "PurePosterior",
     "RationalQuadratic",
@@ -261,6 +264,7 @@ __all__ = [
     "parameters",
     "replace",
     "rows_over",
+    "sample_prior",
     "save",
     "summary",
 ]

@@ -208,6 +208,8 @@ class ChainDiagnostics:
         summary: the worst R-hat and effective sample sizes.
         acceptance: mean rate of accept-reject steps, one where all steps are exact.
         divergences: draws on the way to which a Hamiltonian trajectory diverged.
+        operations: factorisations of matrices of N rows, or M inducing points, on the way from the
+            warm-up to the last draw, of all chains; None where they are not counted.
         jitter: added to the diagonal of the prior covariance; units of f squared.
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
@@ -222,6 +224,14 @@ class ChainDiagnostics:
     jitter: float
     seconds: float
     warnings: tuple[str, ...]
+    operations: int | None = None
+
+    @property
+    def effective_an_operation(self) -> float:
+        """The smallest effective sample size by the number of factorisations; NaN if unknown."""
+        if not self.operations:
+            return float("nan")
+        return min(self.summary.ess_bulk, self.summary.ess_tail) / self.operations
 
     @property
     def effective_a_second(self) -> float:
@@ -285,7 +295,16 @@ def diagnose_chains(
         jitter=chains.jitter,
         seconds=seconds,
         warnings=tuple(warnings),
+        operations=_counted(chains),
     )
+
+
+def _counted(chains: Chains) -> int | None:
+    """Factorisations between the draws; slices do not tell how many they made."""
+    counted = chains.statistics.get("factorisations")
+    if counted is None or not np.isfinite(counted).all():
+        return None
+    return int(counted.sum())
 
 
 def _refusals(chains: Chains) -> list[str]:

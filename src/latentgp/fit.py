@@ -145,4 +145,5 @@ def fit(
     )
     problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
-        return method.run(problem.from_first_process()).warned_before(moved)
+        result = method.run(problem.from_first_process()).warned_before(moved)
+    return problem.summarised(result)

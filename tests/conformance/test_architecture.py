@@ -37,7 +37,7 @@ LEVELS = {
             ["inference.batches", "inference.integration", "inference.mcmc"],
             ["diagnostics"],
             ["methods"],
-            ["fit", "differentiable"],
+            ["fit", "differentiable", "prior"],
             ["streams"],
             SURFACES,
         ]

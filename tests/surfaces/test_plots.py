@@ -31,7 +31,14 @@ WEIGHTS = lgp.KernelWeights(
     0.95,
 )
 
+CHAINS = generator.normal(size=(4, 200))
+
 EVERY_PLOT = {
+    "traces": lambda ax: plots.traces(ax, CHAINS, y_label="length-scale [m]"),
+    "ranks": lambda ax: plots.ranks(ax, CHAINS),
+    "reject_curve": lambda ax: plots.reject_curve(
+        ax, lgp.metrics.reject_curve(labels, probabilities), label="a"
+    ),
     "kernel_weights": lambda ax: plots.kernel_weights(ax, WEIGHTS),
     "prediction_bands": lambda ax: plots.prediction_bands(
         ax, x, x, x - 1, x + 1, observed_x=[0, 1], observed_y=[0, 1], inducing_x=[0.5]
@@ -209,3 +216,23 @@ def test_wrong_input_is_answered_in_one_sentence(call, says):
     with pytest.raises(InputError, match=says) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("draw", [plots.traces, plots.ranks])
+@pytest.mark.parametrize("draws", [np.zeros(5), np.zeros((2, 0)), np.full((2, 3), np.nan)])
+def test_pictures_of_chains_refuse_what_is_no_chain(draw, draws):
+    with pytest.raises(InputError, match="draws"):
+        draw(None, draws)
+
+
+def test_ranks_of_a_chain_of_its_own_are_apart():
+    """All ranks of the highest chain are above those of the others."""
+    draws = np.concatenate([CHAINS, 10 + CHAINS[:1]])
+    ax = plots.ranks(None, draws, bins=5)
+    counts = [patch.get_data().values for patch in ax.patches]
+    np.testing.assert_array_equal(counts[-1], [0, 0, 0, 0, 200])
+
+
+def test_ranks_need_a_bin():
+    with pytest.raises(InputError, match="bins"):
+        plots.ranks(None, CHAINS, bins=0)

@@ -17,7 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
-from latentgp.evaluation.metrics import equally_long, interval_coverage, reliability_curve
+from latentgp.evaluation.metrics import (
+    RejectCurve,
+    equally_long,
+    interval_coverage,
+    reliability_curve,
+)
 from latentgp.evaluation.weights import KernelWeights
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.runtime.writing import check_writable, written_whole
@@ -35,9 +40,12 @@ __all__ = [
     "learning_curve",
     "observed_against_predicted",
     "prediction_bands",
+    "ranks",
+    "reject_curve",
     "relevance",
     "reliability_diagram",
     "save_figure",
+    "traces",
 ]
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -506,6 +514,103 @@ def kernel_weights(
     return ax
 
 
+def traces(ax: Axes | None, draws: ArrayLike, *, y_label: str = "hyper-parameter") -> Axes:
+    """Draw the values of each chain in their order: chains that have mixed cannot be told apart.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        draws: (C, S) of C chains, S each, for instance of one of `posterior.hyperparameters`.
+        y_label: what was drawn, with its unit.
+
+    Raises:
+        InputError: if the draws are not two-dimensional, are none, or hold NaN.
+
+    Example:
+        >>> draws = [[0.1, 0.4, 0.2], [0.3, 0.2, 0.5]]
+        >>> traces(None, draws, y_label="length-scale [m]").get_ylabel()
+        'length-scale [m]'
+    """
+    chains = _chains(draws)
+    ax = _axes(ax, (6.4, 3.8))
+    for number, chain in enumerate(chains):
+        style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 0.8}
+        ax.plot(np.arange(chain.size), chain, alpha=0.75, label=f"chain {number}", **style)
+    ax.margins(x=0.01)
+    _legend_of_chains(ax, len(chains))
+    return tidy(ax, "draw", y_label)
+
+
+def ranks(
+    ax: Axes | None,
+    draws: ArrayLike,
+    *,
+    bins: int = 20,
+    x_label: str = "rank of the draw among those of all chains",
+) -> Axes:
+    """Draw how the ranks of each chain's draws are spread (Vehtari et al. 2021, section 4.3).
+
+    Ranks are among the draws of all chains. Of chains with one law they are uniform: the dashed
+    line. A chain that stays high or low, or moves less than the others, leaves it.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        draws: (C, S) of C chains, S each.
+        bins: number of equally wide bins.
+        x_label: what the ranks are of.
+
+    Raises:
+        InputError: if the draws are not two-dimensional, are none, or hold NaN; fewer than one bin.
+
+    Example:
+        >>> ranks(None, [[0.1, 0.4, 0.2], [0.3, 0.2, 0.5]], bins=3).get_ylabel()
+        'draws of the chain'
+    """
+    from scipy.stats import rankdata
+
+    chains = _chains(draws)
+    if bins < 1:
+        raise InputError(f"bins must be at least 1, got {bins}: try 20")
+    edges = np.linspace(0.5, chains.size + 0.5, bins + 1)
+    order = rankdata(chains).reshape(chains.shape)
+    ax = _axes(ax, (6.4, 3.8))
+    for number, chain in enumerate(order):
+        counts = np.histogram(chain, edges)[0]
+        style: dict[str, Any] = {"color": CURVES[number % len(CURVES)], "linewidth": 1.6}
+        ax.stairs(counts, edges, label=f"chain {number}", **style)
+    uniform = chains.shape[1] / bins
+    ax.axhline(uniform, color=GREY, linestyle="--", linewidth=1.0, label="one law")
+    ax.set_ylim(bottom=0.0)
+    ax.margins(x=0.01)
+    _legend_of_chains(ax, len(chains))
+    return tidy(ax, x_label, "draws of the chain")
+
+
+def reject_curve(ax: Axes | None, curve: RejectCurve, *, label: str | None = None) -> Axes:
+    """Draw the accuracy on the rows that are decided against the share of those that are not.
+
+    Call again with the axes to compare models. A point is a threshold on the probability of the
+    likeliest class; the curve ends where no row is left.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        curve: of `latentgp.evaluation.metrics.reject_curve`.
+        label: legend entry of this model.
+
+    Example:
+        >>> from latentgp.evaluation import metrics
+        >>> curve = metrics.reject_curve([1, 0, 0], [0.9, 0.2, 0.55])
+        >>> reject_curve(None, curve).get_ylabel()
+        'accuracy on the other rows'
+    """
+    ax = _axes(ax, (6.4, 3.8))
+    color = CURVES[len(ax.get_lines()) % len(CURVES)]
+    ax.plot(curve.rejected, curve.accuracy, "o-", markersize=3.0, color=color, label=label)
+    ax.set_xlim(-0.02, 1.02)
+    if label is not None:
+        ax.legend(**legend_style())
+    return tidy(ax, "share of rows rejected", "accuracy on the other rows")
+
+
 def comparison(
     ax: Axes | None,
     names: Sequence[str],
@@ -608,6 +713,24 @@ def check_picture_path(path: str | Path) -> Path:
     if path.suffix[1:].lower() not in known:
         raise InputError(f"{path} has no picture's ending: use one of {', '.join(sorted(known))}")
     return check_writable(path, makes_folders=True)
+
+
+def _chains(draws: ArrayLike) -> NDArray[np.float64]:
+    """Draws (C, S), checked."""
+    chains = np.asarray(draws, dtype=np.float64)
+    if chains.ndim != 2 or not chains.size:
+        raise InputError(
+            f"draws has shape {chains.shape}: pass (chains, draws) of one number, such as one "
+            "entry of an array"
+        )
+    if np.isnan(chains).any():
+        raise InputError("draws holds NaN: pass numbers")
+    return chains
+
+
+def _legend_of_chains(ax: Axes, chains: int) -> None:
+    if chains <= 2 * len(CURVES):
+        ax.legend(**legend_style(ncols=min(chains + 1, 5)))
 
 
 def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import Distribution, constraints
+from numpyro.distributions import constraints
 
 from latentgp.diagnostics import Integration, integrated
 from latentgp.errors import InputError
@@ -33,7 +32,11 @@ from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.components import Gaussians
 from latentgp.posteriors.evidence import Evidence
-from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
+from latentgp.posteriors.hyperparameters import (
+    HyperparameterMarginal,
+    IntegratedPosterior,
+    marginals_of,
+)
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.runtime.progress import Run, RunControl
@@ -43,7 +46,6 @@ _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
 _TOLERANCE = 1e-6  # relative, of site updates on the way
 _CONVERGED = 1e-4  # relative change of the bound in the last site update
-_PRIOR_DRAWS = 8192
 
 
 class Integrated(Method):
@@ -249,35 +251,10 @@ def _check_size(space: ParameterSpace, converged: Converged) -> None:
 def _marginals(space: ParameterSpace, explored: Explored) -> dict[str, HyperparameterMarginal]:
     """Marginals on the hyper-parameters' own scales, by path."""
     known = parameters(stacked_models(space, jnp.asarray(explored.draws)))
-    priors = dict(zip(space.prior_paths, space.priors, strict=True))
-    marginals = {}
-    for path in space.paths:
-        values = np.asarray(known[path].value)
-        positive = space.supports[path] is constraints.positive
-        before = _prior_draws(priors, path, values.shape[1:])
-        for place in np.ndindex(values.shape[1:]):
-            prior = None
-            if before is not None:
-                prior = HyperparameterMarginal.of(before[:, *place], positive=positive)
-            label = path if not place else f"{path}[{', '.join(map(str, place))}]"
-            marginals[label] = HyperparameterMarginal.of(
-                values[:, *place], explored.draw_weights, positive=positive, prior=prior
-            )
-    return marginals
-
-
-def _prior_draws(
-    priors: Mapping[str, Distribution], path: str, shape: tuple[int, ...]
-) -> Float[np.ndarray, "S *P"] | None:
-    """Draws of a prior; None where there is none, or none that can be drawn from."""
-    if path not in priors:
-        return None
-    try:
-        draws = np.asarray(priors[path].sample(jax.random.key(0), (_PRIOR_DRAWS,)))
-    except NotImplementedError:
-        return None
-    return np.broadcast_to(draws.reshape(len(draws), *((1,) * (1 + len(shape) - draws.ndim)),
-                                         *draws.shape[1:]), (len(draws), *shape))  # fmt: skip
+    values = {path: np.asarray(known[path].value) for path in space.paths}
+    positive = [p for p in space.paths if space.supports[p] is constraints.positive]
+    prior = space.prior_draws(jax.random.key(0))
+    return marginals_of(values, explored.draw_weights, positive=positive, prior=prior)
 
 
 def _integration(space: ParameterSpace, explored: Explored) -> Integration:

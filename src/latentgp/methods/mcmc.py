@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from latentgp.errors import InputError
-from latentgp.inference.mcmc.couplings.ancillary import Sites, Whitened
+from latentgp.inference.mcmc.couplings.ancillary import Partial, Sites, Whitened
 from latentgp.inference.mcmc.couplings.annealed import Annealed
 from latentgp.inference.mcmc.couplings.base import Coupling
 from latentgp.inference.mcmc.couplings.centred import Centred
@@ -62,13 +62,14 @@ HYPERPARAMETERS: dict[str, HyperMove] = {
 }
 COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "sites": (Sites(),),
+    "partial": (Partial(),),
     "pseudo-marginal": (PseudoMarginal(),),
     "whitened": (Whitened(),),
     "centred": (Centred(),),
     "interwoven": (Centred(), Whitened()),
     "surrogate": (Surrogate(),),
 }
-_BY_SITES = "sites", "pseudo-marginal"
+_BY_SITES = "sites", "partial", "pseudo-marginal"
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
@@ -78,12 +79,13 @@ class MCMC(SamplingMethod):
 
     A sweep moves the hyper-parameters while something of the latent functions is held, then these.
     The couplings: "sites" holds standard normal coordinates of a Gaussian approximation, in which
-    the posterior is nearly N(0, I) whatever the hyper-parameters are; "whitened" those of the prior
-    (ancillary augmentation), "centred" f itself (sufficient), "interwoven" one after the other
-    (Yu & Meng 2011), "surrogate" coordinates given noisy copies of f (Murray & Adams 2010).
-    "pseudo-marginal" holds nothing: it integrates the latent functions out by importance sampling
-    (Filippone & Girolami 2014). All are exact. With `Inducing` the target is the free-form
-    variational posterior of the inducing variables.
+    the posterior is nearly N(0, I) whatever the hyper-parameters are; "partial" those of sites that
+    are made once, for half the work; "whitened" those of the prior (ancillary augmentation),
+    "centred" f itself (sufficient), "interwoven" one after the other (Yu & Meng 2011), "surrogate"
+    coordinates given noisy copies of f (Murray & Adams 2010). "pseudo-marginal" holds nothing: it
+    integrates the latent functions out by importance sampling (Filippone & Girolami 2014). All are
+    exact. With `Inducing` the target is the free-form variational posterior of the inducing
+    variables.
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
@@ -92,19 +94,20 @@ class MCMC(SamplingMethod):
             the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
             of the prior. "riemannian-hmc" has the curvature at f as its metric, "homogeneous-hmc"
             that at a constant f, "identity-hmc" the identity for f.
-        hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, for
-            "sites" and "pseudo-marginal"), "crank-nicolson", "random-walk", "slice", "hmc",
-            "manifold-mala" (simplified manifold Langevin steps, Girolami & Calderhead 2011),
-            "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc"; None for
-            "emulated" where it can be used, else "random-walk".
-        coupling: "sites", "pseudo-marginal", "whitened", "centred", "interwoven" or "surrogate".
+        hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, with
+            coupling="sites", "partial" or "pseudo-marginal"), "crank-nicolson", "random-walk",
+            "slice", "hmc", "manifold-mala" (simplified manifold Langevin steps, Girolami &
+            Calderhead 2011), "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc";
+            None for "emulated" where it can be used, else "random-walk".
+        coupling: "sites", "partial", "pseudo-marginal", "whitened", "centred", "interwoven" or
+            "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep; None for 5, or for one where
-            hyper-parameters are held and coupling="sites", in whose coordinates a move nearly makes
-            an independent draw.
+            hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
+            nearly makes an independent draw.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
         temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
@@ -222,7 +225,7 @@ class MCMC(SamplingMethod):
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         couplings = COUPLINGS[self.coupling]
-        one_is_enough = self.coupling == "sites" and not target.space.size
+        one_is_enough = self.coupling in ("sites", "partial") and not target.space.size
         if self.coupling == "pseudo-marginal":
             couplings = (self._pseudo_marginal(),)
         draws_variances = self.conjugate_variance and target.space.size

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import equinox as eqx
 import numpy as np
 
 from latentgp.augmentations import Automatic
 from latentgp.distributions import TiltedScaleMixture
 from latentgp.errors import InputError
+from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.nuts import NUTSSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import rows_of
@@ -26,8 +29,9 @@ class NUTS(SamplingMethod):
 
     Any smooth likelihood. The latent functions move in coordinates in which they are nearly
     N(0, I) under the posterior whatever the hyper-parameters are ("sites": the mean and factor of a
-    Gaussian approximation, which trajectories follow through the implicit derivative), or under the
-    prior ("whitened": cheaper a step, many more steps). `MCMC` moves them in turn, at less a draw.
+    Gaussian approximation, which trajectories follow through the implicit derivative; "partial":
+    those of one that is made once, at half the cost a step), or under the prior ("whitened":
+    cheaper still, many more steps). `MCMC` moves them in turn, at less a draw.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables,
     exp(E log p(y | f)) p(v) (Hensman et al. 2015, eq. 7): no Gaussian is fitted to it.
@@ -41,7 +45,7 @@ class NUTS(SamplingMethod):
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).
         representation: `Dense()` or `Inducing(...)`.
-        coupling: "sites" or "whitened".
+        coupling: "sites", "partial" or "whitened".
 
     Raises:
         InputError: settings outside their range.
@@ -54,7 +58,7 @@ class NUTS(SamplingMethod):
     augmented: bool = eqx.field(static=True, default=False)
     target_acceptance: float = eqx.field(static=True, default=0.8)
     representation: Representation = Dense()
-    coupling: str = eqx.field(static=True, default="whitened")
+    coupling: Kind = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
         if not 0 < self.target_acceptance < 1:
@@ -63,12 +67,12 @@ class NUTS(SamplingMethod):
             )
         if self.warmup < 1:
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
-        if self.coupling not in ("sites", "whitened"):
+        if self.coupling not in get_args(Kind):
             raise InputError(
-                f'NUTS.coupling must be "sites" or "whitened", got {self.coupling!r}; '
+                f"NUTS.coupling must be one of {', '.join(get_args(Kind))}, got {self.coupling!r}; "
                 "MCMC has more."
             )
-        if self.augmented and self.coupling == "sites":
+        if self.augmented and self.coupling != "whitened":
             raise InputError(
                 'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'
             )
@@ -105,7 +109,7 @@ class NUTS(SamplingMethod):
             copies,
             warmup=self.warmup,
             target_acceptance=self.target_acceptance,
-            coupling="sites" if self.coupling == "sites" else "whitened",
+            coupling=self.coupling,
         )
 
     def starting_method(self) -> SiteMethod:

@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.inference.setup.priors import Scales, around, scales, weak_priors
+from latentgp.inference.setup.priors import Scales, scales, space_of
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
+from latentgp.parameters.summary import summary
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data, MergedRows
@@ -115,18 +116,18 @@ class Problem:
 
     def space(self, scale: Scales) -> ParameterSpace:
         """The hyper-parameters that are learned, with their priors; none if they are fixed."""
-        chosen: dict[str, Distribution | None] = {}
-        if self.priors is not None:
-            weak = weak_priors(self.model, scale)
-            chosen |= weak if self.streaming_prior is None else around(self.model, weak)
-        if isinstance(self.priors, Mapping):
-            chosen |= self.priors
-        names = self.model.likelihood.calibrated_parameters
-        frozen = *self.frozen, *(f"likelihood.{name}" for name in names)
-        space = ParameterSpace(self.model, frozen=frozen, priors=chosen)  # refuses unknown paths
+        streaming = self.streaming_prior is not None
+        # It refuses unknown paths also where nothing is learned.
+        space = space_of(self.model, scale, self.priors, self.frozen, streaming=streaming)
         if self.learn_hyperparameters:
             return space
         return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
+
+    def summarised(self, result: Any) -> Any:
+        """The `Fit` with a table of its hyper-parameters and their priors."""
+        given = self.priors if isinstance(self.priors, Mapping) else {}
+        space = self.space(self.scales(self.data))
+        return dataclasses.replace(result, summary=summary(result.model, space, given=given))
 
     def control_with(
         self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any

@@ -44,12 +44,14 @@ class Fit:
         posterior: of the latent functions.
         history: of the search for hyper-parameters; empty after sampling.
         diagnostics: what happened, with a verdict.
+        summary: a table of the learned hyper-parameters, their priors and where these came from.
     """
 
     model: LatentGP
     posterior: Posterior
     history: History
     diagnostics: Diagnostics | ChainDiagnostics
+    summary: str = ""
 
     def warned_before(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further warnings before its own."""

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.transforms import Transform, biject_to
 
@@ -31,6 +31,8 @@ from latentgp.parameters.supports import (
     with_arrays,
 )
 from latentgp.typing import Array
+
+_PRIOR_DRAWS = 4096
 
 
 class ParameterSpace(eqx.Module):
@@ -146,6 +148,21 @@ class ParameterSpace(eqx.Module):
                 total = total + jnp.sum(prior_of[path].log_prob(value))
                 total = total + jnp.sum(transform.log_abs_det_jacobian(raw, value))
         return total
+
+    def prior_draws(
+        self, key: Key[Array, ""], number: int = _PRIOR_DRAWS
+    ) -> dict[str, Float[np.ndarray, "S *P"]]:
+        """Draws of each parameter from its prior, by path; none of a prior without a sampler."""
+        known, drawn = parameters(self.model), {}
+        keys = jax.random.split(key, len(self.prior_paths) + 1)
+        for path, prior, own in zip(self.prior_paths, self.priors, keys, strict=False):
+            shape = np.shape(known[path].value)
+            each = shape[: len(shape) - len(prior.batch_shape) - len(prior.event_shape)]
+            try:
+                drawn[path] = np.asarray(prior.sample(own, (number, *each)))
+            except NotImplementedError:
+                continue
+        return drawn
 
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""

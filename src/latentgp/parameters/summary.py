@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import equinox as eqx
 import numpy as np
@@ -33,14 +33,18 @@ def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
     return shortest
 
 
-def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
+def summary(
+    model: eqx.Module, space: ParameterSpace | None = None, *, given: Collection[str] = ()
+) -> str:
     """A readable table of a model's parameters, a line each: path, value, support.
 
     Of more than six numbers, and of matrices, it says how many there are and their range.
 
     Args:
         model: any module.
-        space: adds a column with each parameter's prior in it, or "frozen".
+        space: adds a column with each parameter's prior in it, or "frozen", and one of its source:
+            "weak", or "yours".
+        given: paths whose priors are the caller's own.
 
     Example:
         >>> from latentgp import RBF
@@ -55,7 +59,9 @@ def summary(model: eqx.Module, space: ParameterSpace | None = None) -> str:
         named = zip(space.prior_paths, map(_name_of, space.priors), strict=True)
         states = dict.fromkeys(space.paths, "-") | dict(named)
         states = ["prior", *(states.get(path, "frozen") for path, *_ in rows[1:])]
-        rows = [(*row, state) for row, state in zip(rows, states, strict=True)]
+        sources = dict.fromkeys(space.prior_paths, "weak") | dict.fromkeys(given, "yours")
+        sources = ["source", *(sources.get(path, "") for path, *_ in rows[1:])]
+        rows = [(*row, *told) for row, *told in zip(rows, states, sources, strict=True)]
     return aligned(rows)
 
 

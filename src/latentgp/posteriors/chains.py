@@ -13,7 +13,8 @@ from jaxtyping import Float, Int, Shaped
 _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 
 
-_SUMMARISED_ROWS = 200
+_SUMMARISED_ROWS, _FEW_ROWS = 200, 8
+_FEWEST_DRAWS = 4
 
 
 class Chains(eqx.Module):
@@ -81,27 +82,44 @@ def _evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
 
 def summarise(chains: Chains) -> ChainSummary:
     """R-hat and effective sample sizes, the worst of hyper-parameters and (200) watched latents."""
-    arviz = import_arviz()
     f = chains.f[:, :, _evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
-    shape = f.shape
-    series = {"f": f.reshape(*shape[:2], -1)}
-    if chains.vector.shape[-1]:
-        series["hyperparameters"] = chains.vector
-    if shape[1] < 4:
+    if f.shape[1] < _FEWEST_DRAWS:
         return ChainSummary(np.nan, np.nan, np.nan)
-    data = arviz.convert_to_dataset(series)
+    arviz = import_arviz()
+    return ChainSummary(
+        largest_r_hat(chains.vector, f),
+        _worst(arviz.ess, np.min, chains.vector, f, method="bulk"),
+        _worst(arviz.ess, np.min, chains.vector, f, method="tail"),
+    )
 
-    def worst(function: Callable[..., Any], choose: Callable[..., Any], **settings: Any) -> float:
-        values = function(data, **settings)
-        return float(choose([choose(values[name].values) for name in series]))
 
+def few_latents(f: Float[np.ndarray, "C S W Q"]) -> Float[np.ndarray, "C S K Q"]:
+    """Latent functions at eight of the watched rows, evenly spaced."""
+    return f[:, :, _evenly(f.shape[2], _FEW_ROWS)]
+
+
+def largest_r_hat(vector: Float[np.ndarray, "C S P"], f: Float[np.ndarray, "C S K Q"]) -> float:
+    """The largest rank-normalised split R-hat; NaN of one chain, or of fewer than four draws."""
+    if len(f) < 2 or f.shape[1] < _FEWEST_DRAWS:
+        return float("nan")
+    return _worst(import_arviz().rhat, np.max, vector, f)
+
+
+def _worst(
+    function: Callable[..., Any],
+    choose: Callable[..., Any],
+    vector: Float[np.ndarray, "C S P"],
+    f: Float[np.ndarray, "C S K Q"],
+    **settings: Any,
+) -> float:
+    """A diagnostic of ArviZ, the worst over all series."""
+    series = {"f": f.reshape(*f.shape[:2], -1)}
+    if vector.shape[-1]:
+        series["hyperparameters"] = vector
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return ChainSummary(
-            worst(arviz.rhat, np.max) if shape[0] > 1 else np.nan,
-            worst(arviz.ess, np.min, method="bulk"),
-            worst(arviz.ess, np.min, method="tail"),
-        )
+        values = function(import_arviz().convert_to_dataset(series), **settings)
+    return float(choose([choose(values[name].values) for name in series]))
 
 
 def import_arviz() -> Any:

@@ -447,6 +447,15 @@ class Draws(Components):
         )
         return np.asarray(draws), picked
 
+    def thinned(self, number: int) -> "Draws":
+        """So many of the draws, evenly spaced."""
+        kept = np.linspace(0, self.size - 1, number).astype(int)
+        models = taken(self.models, kept) if self.own else self.models
+        inverse = self.inverse
+        if inverse is not None and len(inverse) > 1:
+            inverse = inverse[kept]
+        return Draws(self.mean_model, models, self.centres, self.white[kept], inverse, self.own)
+
     def shifted(self, centre: float) -> "Draws":
         latents = self.white.shape[1]
         value = np.full(len(self.white), centre) if self.own else centre

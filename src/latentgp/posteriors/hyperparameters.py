@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -105,6 +106,35 @@ class HyperparameterMarginal(eqx.Module):
         apart = (x.reshape(-1, 1) - centres) / width
         density = np.exp(-0.5 * apart**2) @ self.weights / (width * np.sqrt(2 * np.pi))
         return density.reshape(x.shape)
+
+
+def marginals_of(
+    draws: Mapping[str, Float[np.ndarray, "S *P"]],
+    weights: Float[np.ndarray, "S"] | None = None,
+    *,
+    positive: Collection[str],
+    prior: Mapping[str, Float[np.ndarray, "R *P"]],
+) -> dict[str, HyperparameterMarginal]:
+    """Marginals of every entry of hyper-parameters, such as "kernel.lengthscale[0]".
+
+    Args:
+        draws: of the posterior, by path.
+        weights: of the draws; None for equal ones.
+        positive: paths of what is smoothed on the scale of its logarithm.
+        prior: draws of it by path, of those that have one.
+    """
+    found = {}
+    for path, values in draws.items():
+        for place in np.ndindex(values.shape[1:]):
+            label = path if not place else f"{path}[{', '.join(map(str, place))}]"
+            logarithmic, before = path in positive, None
+            if path in prior:
+                own = prior[path][:, *place]
+                before = HyperparameterMarginal.of(own, positive=logarithmic)
+            found[label] = HyperparameterMarginal.of(
+                values[:, *place], weights, positive=logarithmic, prior=before
+            )
+    return found
 
 
 class IntegratedPosterior(Posterior):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
+from numpyro.distributions import constraints
 
+from latentgp.errors import InputError
 from latentgp.kernels import Precomputed
 from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
-from latentgp.posteriors.components import Components, Draws, taken
+from latentgp.posteriors.components import Draws
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
@@ -42,6 +45,8 @@ class SampledPosterior(Posterior):
         rows: the data of these rows, W of them.
         statistics: of the sampler at every draw, by ArviZ's names, shape (C, S).
         summary: R-hat and effective sample sizes, the worst of all that was watched.
+        prior: draws of the hyper-parameters before the data, by path, of those that have a prior
+            that can be drawn from, shape (R, ...); None in files of earlier versions.
     """
 
     hyperparameters: dict[str, Float[np.ndarray, "C S *P"]]
@@ -50,8 +55,9 @@ class SampledPosterior(Posterior):
     rows: Data
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     summary: ChainSummary
+    prior: dict[str, Float[np.ndarray, "R *P"]] | None = None
 
-    def __init__(self, components: Components, **chains: Any):
+    def __init__(self, components: Draws, **chains: Any):
         super().__init__(components)
         for name, value in chains.items():
             setattr(self, name, value)
@@ -60,6 +66,34 @@ class SampledPosterior(Posterior):
     def acceptance(self) -> Float[np.ndarray, "C"]:
         """Mean acceptance rate of each chain."""
         return self.statistics["acceptance_rate"].mean(axis=1)
+
+    @property
+    def hyperparameter_marginals(self) -> dict[str, HyperparameterMarginal]:
+        """Marginal posterior of every hyper-parameter that was sampled, by path.
+
+        Of an array there is one for each entry, such as "kernel.lengthscale[0]".
+        """
+        known = parameters(self.model)
+        flat = {p: v.reshape(-1, *v.shape[2:]) for p, v in self.hyperparameters.items()}
+        positive = [path for path in flat if known[path].support is constraints.positive]
+        return marginals_of(flat, positive=positive, prior=self.prior or {})
+
+    def thinned(self, draws: int) -> "SampledPosterior":
+        """The same chains, whose predictions average over fewer of their draws, evenly spaced.
+
+        Args:
+            draws: how many; a prediction then costs that much less.
+
+        Raises:
+            InputError: fewer than one, or more than predictions average over now.
+        """
+        if not 1 <= draws <= self.components.size:
+            raise InputError(
+                f"thinned takes 1 to {self.components.size} draws, as many as predictions average "
+                f"over, got {draws}."
+            )
+        kept = cast(Draws, self.components)
+        return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 
     def shifted(self, centre: float) -> "SampledPosterior":
         first = np.arange(self.f.shape[-1]) == 0
@@ -85,7 +119,8 @@ class SampledPosterior(Posterior):
     def to_arviz(self, *, key: Key[Array, ""] | None = None) -> Any:
         """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
 
-        Groups: `posterior` (hyper-parameters by path, `f` at the watched rows),
+        Groups: `posterior` (hyper-parameters by path, `f` at the watched rows), `prior`
+        (hyper-parameters by path, draws before the data, in one chain),
         `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
         `sample_stats`, `observed_data` and `constant_data` (inputs `X`). The coordinate `row` is
         the place of a row in the data as they were given; so is its input `X`, or each of its
@@ -117,6 +152,7 @@ class SampledPosterior(Posterior):
                 posterior_predictive={"y": self.sample_watched(key=key)},
                 log_likelihood={"y": self.log_likelihood()},
                 sample_stats=self.statistics,
+                prior={path: values[None] for path, values in (self.prior or {}).items()} or None,
                 observed_data={"y": rows.y},
                 constant_data={"X": rows.X},
                 coords=coords,
@@ -158,11 +194,10 @@ def sampled_posterior(
             path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()
         }
     white = chains.white.reshape(count, *chains.white.shape[2:])
+    draws = Draws(model, models, chains.centres, white, None, own=bool(space.size))
     if space.size and count > _MODELS:
         # Each draw has a prior covariance of its own to factorise in every prediction.
-        kept = np.linspace(0, count - 1, _MODELS).astype(int)
-        models, white = taken(models, kept), white[kept]
-    draws = Draws(model, models, chains.centres, white, None, own=bool(space.size))
+        draws = draws.thinned(_MODELS)
     return SampledPosterior(
         draws,
         hyperparameters=named,
@@ -171,6 +206,7 @@ def sampled_posterior(
         rows=rows,
         statistics=chains.statistics,
         summary=summarise(chains),
+        prior=space.prior_draws(jax.random.key(0)) if space.size else {},
     )
 
 

@@ -24,9 +24,7 @@ from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
-from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.posteriors.sampled import SampledPosterior
-from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require
@@ -184,18 +182,8 @@ def from_prior(
     model: LatentGP, given: Data, keys: Key[Array, "R"]
 ) -> tuple[Float[Array, "R N Q"], Float[Array, "R N *P"]]:
     """Latents drawn from the prior at the rows of `given`, and targets given them."""
-    grams = latent_grams(model.kernel, given.X)
-    lower = vmap_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
-    mean = prior_mean(model, given)
-
-    def draw(key: Key[Array, ""]) -> tuple[Array, Array]:
-        key_f, key_y = jax.random.split(key)
-        noise = jax.random.normal(key_f, mean.T.shape, mean.dtype)
-        f = mean + vmap_latents(lambda lower, noise: lower @ noise, lower, noise).T
-        keys = jax.random.split(key_y, len(f))
-        return f, jax.vmap(model.likelihood.sample)(keys, f, dict(given.side_information))
-
-    return jax.vmap(draw)(keys)
+    before = moments_before(model, given)
+    return jax.vmap(lambda key: draw_rows(model.likelihood, *before, given, key))(keys)
 
 
 @jax.jit

@@ -59,18 +59,27 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     X = np.linspace(0.0, 4.0, 30)
     y = np.random.default_rng(0).poisson(np.exp(np.sin(X)))
     model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
-    sweeps = []
+    seen = []
     method = lgp.MCMC(chains=4, warmup=1000, draws=500)
     fitted = lgp.fit(
         model,
         lgp.Data(X, y.astype(float)),
         key=KEY,
         method=method,
-        callback=lambda progress: sweeps.append(progress.sweeps) and False,
+        callback=lambda progress: seen.append(progress) and False,
     )
+    sweeps = [progress.sweeps for progress in seen]
     assert sweeps[:3] == [50, 100, 150]
     assert sweeps[-1] == 1500
+    assert seen[-1].r_hat < 1.05
+    assert np.isnan(seen[0].r_hat)  # in the warm-up
     statistics = fitted.posterior.to_arviz().sample_stats
+    # An evaluation has Newton's steps, each with a factorisation, and four more; one a sweep.
+    sweeps_kept = statistics.factorisations.size
+    diagnostics = fitted.diagnostics
+    assert diagnostics.operations == statistics.factorisations.sum()
+    assert 5 * sweeps_kept < diagnostics.operations < 20 * sweeps_kept
+    assert 0 < diagnostics.effective_an_operation < 1
     # Proposals by the emulator are accepted far more often than the random walk's quarter.
     assert float(statistics.hyperparameter_acceptance_rate.mean()) > 0.4
     assert float(statistics.acceptance_rate.mean()) > 0.45

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -40,7 +41,7 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import Whitening
 from latentgp.typing import Array
 
-Coupling = Literal["sites", "whitened"]
+Kind = Literal["sites", "partial", "whitened"]
 
 _WIDEST = 2.0  # variance of the expectations that make sites
 _MOST_STEPS = 40
@@ -61,6 +62,7 @@ class Coordinates(eqx.Module):
         log_evidence: E, in nats.
         decrement: nats that another Newton step would gain at the centre; the certificate of the
             sites, zero where none are sought.
+        factorisations: of matrices of N or M rows that were made for them, of each latent function.
     """
 
     whitening: Whitening
@@ -71,6 +73,7 @@ class Coordinates(eqx.Module):
     precision: Float[Array, "N Q"]
     log_evidence: Float[Array, ""]
     decrement: Float[Array, ""]
+    factorisations: Float[Array, ""]
 
     def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
         """F eps."""
@@ -136,7 +139,7 @@ class HeldCoordinates(Coordinates):
 def coordinates_at(
     target: WhiteTarget,
     model: LatentGP,
-    coupling: Coupling,
+    coupling: Kind,
     anchor: Float[Array, "N Q"],
     *,
     differentiable: bool = False,
@@ -150,25 +153,43 @@ def coordinates_at(
     Args:
         target: rows and representation.
         model: with the hyper-parameters.
-        coupling: "sites" of one variational update from Laplace's approximation; "whitened" for
-            none.
+        coupling: "sites" of one variational update from Laplace's approximation; "partial" of one
+            from the anchor, whatever the mode is; "whitened" for none.
         anchor: where Newton's method starts, f at the rows.
         differentiable: whether derivatives in the model are taken, through one more Newton step:
             at the mode they are those of the implicit function theorem, exactly so for one latent
             function, as sites leave out what ties those of a row.
     """
     whitening, offset = target.whitening(model), prior_mean(model, target.data)
-    zeros = jnp.zeros_like(offset)
     if coupling == "whitened":
-        return coordinates_of_sites(target, model, whitening, zeros, zeros)
-    held = jax.lax.stop_gradient((model, whitening, offset))
-    mode, decrement = _mode(target, *held, anchor)
-    if differentiable:
+        return _prior_coordinates(target, model, whitening, offset)
+    if coupling == "partial":
+        mode, decrement, steps = anchor, jnp.zeros((), anchor.dtype), 0.0
+    else:
+        held = jax.lax.stop_gradient((model, whitening, offset))
+        mode, decrement, steps = _mode(target, *held, anchor)
+    if differentiable and coupling == "sites":
         linear, precision = sites_at(target, model, whitening, offset, mode)
         mode = offset + _condition(whitening, linear, precision)[0]
     linear, precision = sites_at(target, model, whitening, offset, mode)
     linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
-    return coordinates_of_sites(target, model, whitening, linear, precision, decrement)
+    found = coordinates_of_sites(target, model, whitening, linear, precision)
+    made = found.factorisations + steps + 1 + (differentiable and coupling == "sites")
+    return dataclasses.replace(found, decrement=decrement, factorisations=made)
+
+
+def _prior_coordinates(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
+) -> Coordinates:
+    """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
+    zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
+    factor = jnp.swapaxes(whitening.features, 1, 2)
+    latents = offset.shape[1], *factor.shape[1:]
+    factor = jnp.broadcast_to(factor, latents)
+    root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
+    found = Coordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
+    value = found.log_likelihood(target, model, offset)
+    return dataclasses.replace(found, log_evidence=value)
 
 
 def coordinates_of_sites(
@@ -177,7 +198,6 @@ def coordinates_of_sites(
     whitening: Whitening,
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
-    decrement: Float[Array, ""] | float = 0.0,
 ) -> Coordinates:
     """Coordinates by given sites, functions of g."""
     g, precision_root = _condition(whitening, linear, precision)
@@ -193,7 +213,7 @@ def coordinates_of_sites(
     root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
     zero = jnp.zeros((), g.dtype)
     centre = prior_mean(model, target.data) + g
-    found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero + decrement)
+    found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero, zero + 3)
     log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
     value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
     return eqx.tree_at(lambda c: c.log_evidence, found, value)
@@ -299,8 +319,12 @@ def _mode(
     whitening: Whitening,
     offset: Float[Array, "N Q"],
     anchor: Float[Array, "N Q"],
-) -> tuple[Float[Array, "N Q"], Float[Array, ""]]:
-    """Mode of p(f | y) by Newton's method, of whose step the best of some shares is taken."""
+) -> tuple[Float[Array, "N Q"], Float[Array, ""], Float[Array, ""]]:
+    """Mode of p(f | y) by Newton's method, of whose step the best of some shares is taken.
+
+    Returns:
+        The mode, the decrement there, the number of steps.
+    """
     variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
     posterior_given = _conditioning(whitening)
 
@@ -332,7 +356,15 @@ def _mode(
     leads = height(g, slope) > height(jnp.zeros_like(g), jnp.zeros_like(g))
     g, slope = jnp.where(leads, g, 0.0), jnp.where(leads, slope, 0.0)
     start = g, slope, jnp.array(jnp.inf, g.dtype), 0
-    g, _, decrement, _ = jax.lax.while_loop(
+    g, _, decrement, count = jax.lax.while_loop(
         lambda carry: (jnp.abs(carry[2]) > _DECREMENT) & (carry[3] < _MOST_STEPS), step, start
     )
-    return offset + g, jnp.abs(decrement)
+    return offset + g, jnp.abs(decrement), count + 1.0
+
+
+@partial(jax.jit, static_argnames="coupling")
+def coordinates_at_centre(target: WhiteTarget, coupling: Kind) -> Coordinates:
+    """Those under the space's model, whose centre is the anchor of all others."""
+    start = prior_mean(target.space.model, target.data)
+    kind: Kind = "sites" if coupling == "partial" else coupling
+    return coordinates_at(target, target.space.model, kind, start)

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
 from latentgp.inference.mcmc.target import Position, WhiteTarget
-from latentgp.posteriors.chains import Chains
+from latentgp.posteriors.chains import Chains, few_latents, largest_r_hat
 from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.progress import Run, RunControl
@@ -25,6 +25,7 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
 _PIECE = 50  # draws of each chain in a compiled call
+_DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
 
 
 class Draw(NamedTuple):
@@ -48,11 +49,14 @@ class ChainProgress(NamedTuple):
         sweeps: made by every chain so far, the warm-up's included.
         total: that will be made.
         seconds: since the start of the fit.
+        r_hat: the largest so far over hyper-parameters and some latent functions; NaN in the
+            warm-up and of one chain.
     """
 
     sweeps: int
     total: int
     seconds: float
+    r_hat: float = float("nan")
 
 
 def groups_of(chains: int) -> int:
@@ -131,12 +135,14 @@ def collect(
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             sampled = Sampled(state, index + 1, draws, statistics)
-            progress = ChainProgress((index + 1) * piece_size, pieces * piece_size, run.seconds)
+            progress = ChainProgress(
+                (index + 1) * piece_size, pieces * piece_size, run.seconds, _r_hat(draws)
+            )
             made = index + 1 - first
             rest = (time.perf_counter() - began) / made * (pieces - index - 1)
             run.show(
                 f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, "
-                f"{progress.seconds:.0f} s, about {rest:.0f} s left"
+                f"{progress.seconds:.0f} s, about {rest:.0f} s left{_in_words(progress.r_hat)}"
             )
             reason = run.ending(progress, partial(_save, control.checkpoint, sampled))
             if reason is not None and sampled.draws:
@@ -148,6 +154,20 @@ def collect(
         run.close()
         _save(control.checkpoint, sampled)
     return sampled
+
+
+def _r_hat(draws: Sequence[Draw]) -> float:
+    """R-hat so far, of draws that are evenly spaced and few enough to be cheap."""
+    if not draws:
+        return float("nan")
+    step = max(1, sum(part.f.shape[1] for part in draws) // _DRAWS_OF_R_HAT)
+    parts = [(part.vector[:, ::step], few_latents(part.f[:, ::step])) for part in draws]
+    vector, f = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+    return largest_r_hat(vector, f)
+
+
+def _in_words(r_hat: float) -> str:
+    return "" if np.isnan(r_hat) else f", R-hat {r_hat:.3f}"
 
 
 def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:

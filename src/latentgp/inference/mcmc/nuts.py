@@ -5,7 +5,6 @@ BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step si
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -14,7 +13,12 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key, Shaped
 
 from latentgp.augmentations import Automatic
-from latentgp.inference.mcmc.coordinates import Coordinates, Coupling, coordinates_at
+from latentgp.inference.mcmc.coordinates import (
+    Coordinates,
+    Kind,
+    coordinates_at,
+    coordinates_at_centre,
+)
 from latentgp.inference.mcmc.couplings.base import Place, log_joint, no_others
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
@@ -64,20 +68,19 @@ class NUTSSampler(Sampler):
     copies: Copies | None
     warmup: int = eqx.field(static=True)
     target_acceptance: float = eqx.field(static=True)
-    coupling: Coupling = eqx.field(static=True)
+    coupling: Kind = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
 
     @classmethod
     def of(cls, target: WhiteTarget, copies: Copies | None, **settings: Any) -> "NUTSSampler":
         """With the mode under the space's model as the anchor."""
-        start = prior_mean(target.space.model, target.data)
-        sampler = cls(target, copies, anchor=start, fixed=None, **settings)
-        if sampler.coupling == "whitened":
-            return sampler
-        coordinates = _coordinates_at_centre(sampler)
+        if settings["coupling"] == "whitened":
+            start = prior_mean(target.space.model, target.data)
+            return cls(target, copies, anchor=start, fixed=None, **settings)
+        coordinates = coordinates_at_centre(target, settings["coupling"])
         fixed = None if target.space.size else coordinates
-        return dataclasses.replace(sampler, anchor=coordinates.centre, fixed=fixed)
+        return cls(target, copies, anchor=coordinates.centre, fixed=fixed, **settings)
 
     def init(self, key: Key[Array, ""]) -> NUTSState:
         import blackjax
@@ -129,7 +132,7 @@ class NUTSSampler(Sampler):
 
         auxiliary = state.hmc.position.log_auxiliary
         eps = position.white
-        if self.coupling == "sites":
+        if self.coupling != "whitened":
             eps = self.coordinates(position.vector).of_white(eps)
         there = NUTSPosition(position.vector, eps, auxiliary)
         hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
@@ -147,7 +150,7 @@ class NUTSSampler(Sampler):
     def log_density(self, position: NUTSPosition) -> Float[Array, ""]:
         """Log density of coordinates, hyper-parameters and auxiliary variables."""
         vector, eps, _ = position
-        if self.coupling == "sites":
+        if self.coupling != "whitened":
             coordinates = self.coordinates(vector, differentiable=True)
             place = Place(vector, eps, coordinates, no_others(eps))
             return log_joint(self.target, place) - 0.5 * jnp.sum(eps**2)
@@ -162,8 +165,3 @@ class NUTSSampler(Sampler):
         law = augmented.law(self.copies.spread(f))
         log_w = position.log_auxiliary
         return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)
-
-
-@jax.jit
-def _coordinates_at_centre(sampler: NUTSSampler) -> Coordinates:
-    return sampler.coordinates(sampler.target.centre)

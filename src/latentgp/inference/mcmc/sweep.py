@@ -10,16 +10,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates
+from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates, coordinates_at_centre
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
-from latentgp.inference.mcmc.hyperparameters.base import HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.information import Information, with_prior
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
 from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
-from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.typing import Array
@@ -92,18 +91,12 @@ class SweepSampler(Sampler):
     @classmethod
     def of(cls, target: WhiteTarget, **settings: Any) -> "SweepSampler":
         """With the mode under the space's model as the anchor."""
-        start = prior_mean(target.space.model, target.data)
-        sampler = cls(target, anchor=start, fixed=None, **settings)
-        coordinates = _coordinates_at_centre(sampler)
-        fixed = None if target.space.size else _held(coordinates)
-        latents = sampler.latents if fixed is None else _within(sampler, fixed)
-        return dataclasses.replace(
-            sampler,
-            anchor=coordinates.centre,
-            fixed=fixed,
-            latents=latents,
-            hyperparameters=sampler.hyperparameters.within(target),
-        )
+        coordinates = coordinates_at_centre(target, settings["couplings"][-1].kind)
+        sampler = cls(target, anchor=coordinates.centre, fixed=None, **settings)
+        if target.space.size:
+            return sampler
+        fixed = _held(coordinates)
+        return dataclasses.replace(sampler, fixed=fixed, latents=_within(sampler, fixed))
 
     @property
     def shares_work(self) -> bool:
@@ -133,20 +126,21 @@ class SweepSampler(Sampler):
     def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
         at, own = self._place(state), state.adaptation
         scales, dtype = jnp.exp(own.log_scale), at.eps.dtype
-        hyper_acceptance, evaluations = jnp.ones((), dtype), jnp.zeros((), dtype)
+        hyper_acceptance, factorisations = jnp.ones((), dtype), jnp.zeros((), dtype)
         failed = jnp.zeros((), bool)
         if self.target.space.size:
             for number, coupling in enumerate(self.couplings):
                 at, moved = self._move_vector(coupling, at, own, scales[1], number, key)
                 share = 1 / len(self.couplings)
                 hyper_acceptance = hyper_acceptance * moved.acceptance**share
-                evaluations = evaluations + moved.evaluations
+                each = moved.proposed[1].coordinates.factorisations
+                factorisations = factorisations + moved.evaluations * each
                 failed = failed | moved.failed
                 own = self._noted(own, *moved.proposed)
             if self.variances is not None:
                 key_variances = jax.random.fold_in(key, len(self.couplings) + 1)
                 at = self.variances.moved(at, self._coordinates, key_variances)
-                evaluations = evaluations + 1
+                factorisations = factorisations + at.coordinates.factorisations
         at, carried, info = self._move_latents(at, state.carried, scales[0], key)
         own = self._adapted(own, at.vector, info.acceptance, hyper_acceptance)
         statistics = {
@@ -154,7 +148,7 @@ class SweepSampler(Sampler):
             "hyperparameter_acceptance_rate": hyper_acceptance,
             "diverging": failed | info.failed,
             "n_steps": info.evaluations,
-            "factorisations": evaluations,
+            "factorisations": factorisations,
             "decrement": at.coordinates.decrement,
             "lp": self._log_joint(at, carried) - 0.5 * jnp.sum(at.eps**2),
         }
@@ -248,16 +242,16 @@ class SweepSampler(Sampler):
         def density(vector: Array) -> tuple[Array, Place]:
             return coupling.density(self.target, vector, held, self.anchor, differentiates)
 
-        def inform(vector: Array, there: Place) -> Information:
+        def information(vector: Array, there: Place) -> Information:
             fisher = coupling.information(self.target, there, held)
             return with_prior(self.target, vector, fisher)
 
         here = coupling.here(self.target, at, held, self.anchor, differentiates)
-        moved = self.hyperparameters.informed(inform).step(
-            density, at.vector, here, own.seen, scale, key_move
+        moved = self.hyperparameters.step(
+            HyperLaw(density, information), at.vector, here, own.seen, scale, key_move
         )
         place, last = moved.worked_out, self.couplings[-1]
-        if coupling.whitened != last.whitened:
+        if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)
             place = Place(place.vector, coordinates.of_white(white), coordinates, place.others)
@@ -366,11 +360,6 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
     )
     mean, covariance, seen = pooled
     return own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
-
-
-@jax.jit
-def _coordinates_at_centre(sampler: SweepSampler) -> Coordinates:
-    return sampler._coordinates(sampler.target.centre)
 
 
 @jax.jit

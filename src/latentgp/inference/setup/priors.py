@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -120,6 +121,37 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
         elif info.role == "degrees_of_freedom":
             priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors
+
+
+def space_of(
+    model: LatentGP,
+    scale: Scales,
+    priors: Mapping[str, Distribution | None] | Literal["weak"] | None,
+    frozen: Sequence[str] = (),
+    *,
+    streaming: bool = False,
+) -> ParameterSpace:
+    """The hyper-parameters that can be learned, with their priors.
+
+    Args:
+        model: with their values.
+        scale: of the data.
+        priors: as `fit` takes them.
+        frozen: paths (or their beginnings) that are held.
+        streaming: weak priors are around the model's own values.
+
+    Raises:
+        InputError: an unknown path, or a prior that its parameter cannot have.
+    """
+    chosen: dict[str, Distribution | None] = {}
+    if priors is not None:
+        weak = weak_priors(model, scale)
+        chosen |= around(model, weak) if streaming else weak
+    if isinstance(priors, Mapping):
+        chosen |= priors
+    names = model.likelihood.calibrated_parameters
+    held = *frozen, *(f"likelihood.{name}" for name in names)
+    return ParameterSpace(model, frozen=held, priors=chosen)
 
 
 def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:

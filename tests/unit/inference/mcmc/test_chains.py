@@ -314,6 +314,32 @@ class TestRuns:
             np.testing.assert_array_equal(posterior[path], values)
         assert len(learned.posterior.hyperparameters) == 4
 
+    def test_priors_are_beside_the_posterior(self, learned):
+        """In ArviZ's group, and behind the marginals; a law whose quantiles are known."""
+        posterior = learned.posterior
+        prior = posterior.to_arviz().prior
+        assert set(prior.data_vars) == set(posterior.hyperparameters)
+        drawn = np.log(prior["likelihood.noise_variance"].values.ravel())
+        assert abs(drawn.std() - 2.0) < 0.15  # weak: log-normal, two a standard deviation
+        marginals = posterior.hyperparameter_marginals
+        assert set(marginals) == set(posterior.hyperparameters)
+        found = marginals["likelihood.noise_variance"]
+        np.testing.assert_allclose(
+            found.mean, posterior.hyperparameters["likelihood.noise_variance"].mean()
+        )
+        assert found.prior.std > found.std
+
+    def test_thinned_chains_predict_by_fewer_draws(self, learned):
+        posterior = learned.posterior
+        some = posterior.thinned(50)
+        assert some.components.size == 50
+        np.testing.assert_array_equal(some.f, posterior.f)
+        one, other = (p.predict(NEW).mean for p in (some, posterior))
+        assert 0 < np.max(np.abs(one - other)) < 0.3
+        for number in (0, posterior.components.size + 1):
+            with pytest.raises(lgp.InputError, match="thinned takes 1 to"):
+                posterior.thinned(number)
+
     def test_the_log_likelihood_is_that_of_every_draw(self, learned):
         """By hand for Gaussian noise; leave-one-out and widely applicable scores run on it."""
         posterior = learned.posterior
@@ -495,7 +521,7 @@ print(jax.jit(jax.vmap(chain))(jnp.arange(2.0)))
 def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_other():
     """Batched LAPACK calls in two chains hung for ever on a machine of two cores."""
     command = [sys.executable, "-c", FACTORS_IN_CHAINS]
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    subprocess.run(command, check=True, timeout=400, capture_output=True)
 
 
 @pytest.mark.parametrize(

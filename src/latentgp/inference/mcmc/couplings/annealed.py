@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.couplings.base import Coupling, Place
 from latentgp.inference.mcmc.latents.base import Residual
 from latentgp.inference.mcmc.latents.langevin import Langevin, Sloped
@@ -47,7 +48,7 @@ class Annealed(Coupling):
         temperatures: T, powers 0 < 1/T < ... < 1; 1 is plain importance sampling.
     """
 
-    whitened: ClassVar[bool] = False
+    kind: ClassVar[Kind] = "sites"
 
     samples: int = eqx.field(static=True, default=8)
     temperatures: int = eqx.field(static=True, default=8)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at
+from latentgp.inference.mcmc.coordinates import Coordinates, Kind, coordinates_at
 from latentgp.inference.mcmc.information import information_of_targets
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.models import LatentGP
@@ -42,11 +42,10 @@ class Coupling(eqx.Module):
     """Parameterisation: what of the latent functions is held while hyper-parameters move.
 
     Attributes:
-        whitened: whether the latent functions move in prior white coordinates; else in those of
-            sites, see `coordinates_at`.
+        kind: of the coordinates in which the latent functions move, see `coordinates_at`.
     """
 
-    whitened: ClassVar[bool] = True
+    kind: ClassVar[Kind] = "whitened"
 
     def others(self, eps: Float[Array, "Q M"], key: Key[Array, ""]) -> Float[Array, "K Q M"]:
         """Further coordinates that a chain starts with."""
@@ -98,8 +97,7 @@ class Coupling(eqx.Module):
     ) -> Coordinates:
         """The coordinates in which the latent functions move."""
         model = target.space.to_model(vector)
-        kind = "whitened" if self.whitened else "sites"
-        return coordinates_at(target, model, kind, anchor, differentiable=differentiable)
+        return coordinates_at(target, model, self.kind, anchor, differentiable=differentiable)
 
 
 def no_others(eps: Float[Array, "Q M"]) -> Float[Array, "0 Q M"]:

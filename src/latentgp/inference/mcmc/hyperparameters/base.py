@@ -11,14 +11,20 @@ import equinox as eqx
 from jaxtyping import Bool, Float, Key
 
 from latentgp.inference.mcmc.information import Information
-from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
-# Log density of unconstrained hyper-parameters, and what was worked out for it.
-Density = Callable[[Array], tuple[Array, Any]]
-# What the law of hyper-parameters tells about them, given them and what was worked out.
-Inform = Callable[[Array, Any], Information]
+
+class HyperLaw(NamedTuple):
+    """Law of unconstrained hyper-parameters given what a coupling holds.
+
+    Attributes:
+        density: log density at some, in nats, and what was worked out for it.
+        information: that the held tells about them, given them and what was worked out.
+    """
+
+    density: Callable[[Array], tuple[Array, Any]]
+    information: Callable[[Array, Any], Information]
 
 
 class Seen(NamedTuple):
@@ -79,18 +85,10 @@ class HyperMove(eqx.Module):
     def proposes_once(self) -> bool:
         return self.target_acceptance is not None and not self.differentiates
 
-    def within(self, target: WhiteTarget) -> "HyperMove":
-        """The move of a target's hyper-parameters; the same for all unless overridden."""
-        return self
-
-    def informed(self, inform: Inform) -> "HyperMove":
-        """The move as it is made with a metric; the same with all unless overridden."""
-        return self
-
     @abstractmethod
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -100,9 +98,9 @@ class HyperMove(eqx.Module):
         """One move.
 
         Args:
-            density: of the hyper-parameters.
+            law: of the hyper-parameters.
             vector: the present ones.
-            here: what the density gives for them.
+            here: what its density gives for them.
             seen: in the warm-up.
             scale: adapted in the warm-up.
             key: random key.

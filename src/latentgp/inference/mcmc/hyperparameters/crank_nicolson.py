@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.random_walk import metropolis
 from latentgp.typing import Array
 
@@ -30,7 +30,7 @@ class HyperCrankNicolson(HyperMove):
 
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -40,7 +40,7 @@ class HyperCrankNicolson(HyperMove):
         key_step, key_accept = jax.random.split(key)
         z = seen.standardised(vector)
         there = proposed(z, scale, key_step)
-        value, worked_out = density(seen.mean + seen.root @ there)
+        value, worked_out = law.density(seen.mean + seen.root @ there)
         log_ratio = value - here[0] + log_student(z) - log_student(there)
         at = seen.mean + seen.root @ there
         return metropolis((vector, here[1]), (at, worked_out), log_ratio, key_accept)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.crank_nicolson import log_student
 from latentgp.inference.mcmc.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
@@ -112,7 +112,7 @@ class HyperEmulated(HyperMove):
 
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -127,7 +127,7 @@ class HyperEmulated(HyperMove):
         end = self._end(emulator, start, jnp.where(walks, 0, number), key_run)
         noise = jax.random.normal(key_walk, start.shape, start.dtype)
         there = jnp.where(walks, vector + scale * (seen.root @ noise), seen.mean + seen.root @ end)
-        value, worked_out = density(there)
+        value, worked_out = law.density(there)
         gain = jnp.where(walks, 0.0, emulator(end) - emulator(start))
         log_ratio = value - here[0] - gain
         return metropolis((vector, here[1]), (there, worked_out), log_ratio, key_accept)

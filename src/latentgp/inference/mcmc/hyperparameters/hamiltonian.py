@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.typing import Array
 
 
@@ -27,7 +27,7 @@ class HyperHamiltonian(HyperMove):
 
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -37,7 +37,7 @@ class HyperHamiltonian(HyperMove):
         import blackjax
 
         def along(noise: Array) -> Array:
-            return density(vector + seen.root @ noise)[0]
+            return law.density(vector + seen.root @ noise)[0]
 
         key_number, key_step = jax.random.split(key)
         number = jax.random.randint(key_number, (), 1, self.steps + 1)
@@ -46,7 +46,7 @@ class HyperHamiltonian(HyperMove):
         mass = jnp.ones_like(vector)
         state, info = kernel(key_step, start, along, scale, mass, number)
         there = vector + seen.root @ state.position
-        _, worked_out = density(there)
+        _, worked_out = law.density(there)
         return HyperMoved(
             there, worked_out, info.acceptance_rate, number + 2.0, (there, worked_out)
         )

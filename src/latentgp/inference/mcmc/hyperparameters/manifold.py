@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import (
-    Density,
-    HyperMove,
-    HyperMoved,
-    Inform,
-    Seen,
-)
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.random_walk import metropolis
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 _RIDGE = 1e-3  # of the precision seen: where the law tells nothing proposals stay within reason
+
+
+class _Point(NamedTuple):
+    """Hyper-parameters, what the density gives there, and the law of what is proposed."""
+
+    vector: Float[Array, "P"]
+    value: Float[Array, ""]
+    worked_out: Any
+    mean: Float[Array, "P"]
+    root: Float[Array, "P P"]  # lower factor of G
 
 
 class HyperManifoldMALA(HyperMove):
@@ -36,37 +39,9 @@ class HyperManifoldMALA(HyperMove):
     target_acceptance: ClassVar[float | None] = 0.574
     differentiates: ClassVar[bool] = True
 
-    def informed(self, inform: Inform) -> "HyperMove":
-        return _Informed(inform)
-
     def step(
         self,
-        density: Density,
-        vector: Float[Array, "P"],
-        here: tuple[Any, Any],
-        seen: Seen,
-        scale: Float[Array, ""],
-        key: Key[Array, ""],
-    ) -> HyperMoved:
-        raise NotImplementedError("HyperManifoldMALA moves with information, see `informed`.")
-
-
-class _Point(NamedTuple):
-    """Hyper-parameters, what the density gives there, and the law of what is proposed."""
-
-    vector: Float[Array, "P"]
-    value: Float[Array, ""]
-    worked_out: Any
-    mean: Float[Array, "P"]
-    root: Float[Array, "P P"]  # lower factor of G
-
-
-class _Informed(HyperManifoldMALA):
-    inform: Inform = eqx.field(static=True)
-
-    def step(
-        self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -76,8 +51,8 @@ class _Informed(HyperManifoldMALA):
         spread = 1 / jnp.sum(seen.root**2, axis=1)
 
         def at(vector: Array) -> _Point:
-            (value, worked_out), slope = jax.value_and_grad(density, has_aux=True)(vector)
-            matrix, known = jax.lax.stop_gradient(self.inform(vector, worked_out))
+            (value, worked_out), slope = jax.value_and_grad(law.density, has_aux=True)(vector)
+            matrix, known = jax.lax.stop_gradient(law.information(vector, worked_out))
             root = lower_cholesky(matrix + jnp.diag(jnp.where(known, _RIDGE, 1.0) * spread))
             drift = solve_lower(root, solve_lower(root, slope), transposed=True)
             return _Point(vector, value, worked_out, vector + 0.5 * scale**2 * drift, root)

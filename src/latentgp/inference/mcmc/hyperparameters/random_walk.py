@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.latents.base import accepted
 from latentgp.typing import Array
 
@@ -20,7 +20,7 @@ class HyperRandomWalk(HyperMove):
 
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -30,7 +30,7 @@ class HyperRandomWalk(HyperMove):
         key_step, key_accept = jax.random.split(key)
         noise = jax.random.normal(key_step, vector.shape, vector.dtype)
         there = vector + scale * (seen.root @ noise)
-        value, worked_out = density(there)
+        value, worked_out = law.density(there)
         return metropolis((vector, here[1]), (there, worked_out), value - here[0], key_accept)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.hyperparameters.base import Density, HyperMove, HyperMoved, Seen
+from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.slice_sampling import slice_update
 from latentgp.typing import Array
 
@@ -19,7 +19,7 @@ class HyperSlice(HyperMove):
 
     def step(
         self,
-        density: Density,
+        law: HyperLaw,
         vector: Float[Array, "P"],
         here: tuple[Any, Any],
         seen: Seen,
@@ -27,11 +27,11 @@ class HyperSlice(HyperMove):
         key: Key[Array, ""],
     ) -> HyperMoved:
         def along(noise: Array) -> Array:
-            return density(vector + seen.root @ noise)[0]
+            return law.density(vector + seen.root @ noise)[0]
 
         found = slice_update(along, jnp.zeros_like(vector), _WIDTH, key)
         there = vector + seen.root @ found.vector
-        _, worked_out = density(there)
+        _, worked_out = law.density(there)
         acceptance = found.accepted.astype(vector.dtype)
         unknown = jnp.full((), jnp.nan, vector.dtype)
         return HyperMoved(there, worked_out, acceptance, unknown, (there, worked_out))
