@@ -29,6 +29,7 @@ those of ancillary augmentation (AA) and surrogate data (SURR) move f by ellipti
 """
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ from latentgp.runtime.blas_threads import one_blas_thread
 MOST_UPDATES = 50
 DAMPED = 0.8  # share of an update of all sites at once
 CHAINS, PIECE = 4, 25
+SAMPLES = 64  # of an estimate, at most
 TRUE_TAU, TRUE_SIGMA = 0.35, 2.08
 REPEATS = 20
 # Effective draws mean (deviation), R-hat, acceptance in per cent.
@@ -273,42 +275,75 @@ def sites_of(
     )
 
 
-class GaussianLaw(Coordinates):
-    """Coordinates of a Gaussian law that is taken for that of the latents, its evidence too."""
+class Estimated(Coordinates):
+    """Coordinates whose weight is zero where they are NaN, so that draws can be left out.
+
+    Attributes:
+        gaussian: whether the Gaussian law is taken for that of the latents, its evidence too.
+    """
+
+    gaussian: Bool[Array, ""]
 
     def residual(self, target, model, eps):
-        return jnp.zeros((), eps.dtype)
+        value = jnp.where(self.gaussian, 0.0, super().residual(target, model, eps))
+        return jnp.where(jnp.any(jnp.isnan(eps)), -jnp.inf, value)
 
 
 class ByDensity(PseudoMarginal):
     """The pseudo-marginal coupling with the source's importance densities.
 
+    Its settings are arrays, so that one program serves all: to compile one takes longer than to
+    run it.
+
     Attributes:
+        used: draws, of the first of `samples`.
         by_moments: expectation propagation; else Laplace.
         gaussian: takes the approximate evidence for the evidence, without any estimate (MCMC EP).
     """
 
+    used: Int[Array, ""] = eqx.field(kw_only=True)
     by_moments: Bool[Array, ""] = eqx.field(kw_only=True)
-    gaussian: bool = eqx.field(static=True, default=False)
+    gaussian: Bool[Array, ""] = eqx.field(kw_only=True)
+
+    @classmethod
+    def of(cls, used: int, *, by_moments: bool = True, gaussian: bool = False) -> "ByDensity":
+        kinds = {"by_moments": jnp.asarray(by_moments), "gaussian": jnp.asarray(gaussian)}
+        return cls(SAMPLES, used=jnp.asarray(used), **kinds)
+
+    def others(self, eps, key):
+        fresh = super().others(eps, key)
+        return jnp.where(jnp.arange(1, SAMPLES)[:, None, None] < self.used, fresh, jnp.nan)
+
+    def held(self, target, at, key):
+        key_own, key_others = jax.random.split(key)
+        eps = jax.random.normal(key_own, at.eps.shape, at.eps.dtype)
+        return at._replace(eps=eps, others=self.others(eps, key_others))
 
     def coordinates(self, target, vector, anchor, differentiable=False):
         model, y = target.space.to_model(vector), target.data.y
-        whitening = target.whitening(model)
-        found = sites_of(
-            whitening.features[0],
-            lambda m: model.likelihood.predictive_log_prob(
-                y, Marginals(m[0][:, None], m[1][:, None]), {}
-            ),
-            lambda f: jax.vmap(lambda y, f: model.likelihood.log_prob(y, f[None], {}))(y, f),
-            self.by_moments,
-        )
+        likelihood, whitening = model.likelihood, target.whitening(model)
+
+        def log_mass(cavity: Marginals) -> Float[Array, "N"]:
+            columns = Marginals(cavity.mean[:, None], cavity.variance[:, None])
+            return likelihood.predictive_log_prob(y, columns, {})
+
+        def log_likelihood(f: Float[Array, "N"]) -> Float[Array, "N"]:
+            return jax.vmap(lambda y, f: likelihood.log_prob(y, f[None], {}))(y, f)
+
+        found = sites_of(whitening.features[0], log_mass, log_likelihood, self.by_moments)
         columns = found.linear[:, None], found.precision[:, None]
         own = coordinates_of_sites(target, model, whitening, *columns)
-        own = dataclasses.replace(own, factorisations=own.factorisations + found.updates)
-        if not self.gaussian:
-            return own
         known = {field.name: getattr(own, field.name) for field in dataclasses.fields(own)}
-        return GaussianLaw(**known | {"log_evidence": found.log_evidence})
+        known["factorisations"] = own.factorisations + found.updates
+        known["log_evidence"] = jnp.where(self.gaussian, found.log_evidence, own.log_evidence)
+        return Estimated(**known, gaussian=self.gaussian)
+
+
+class Alone(ByDensity):
+    """The same for hyper-parameters alone: no draw of f is chosen, as none is moved."""
+
+    def selected(self, target, at, key):
+        return at
 
 
 class Walk(HyperRandomWalk):
@@ -414,19 +449,32 @@ def priors(inputs: int, of_variance: Gamma) -> dict[str, Gamma]:
     return {"kernel.lengthscale": Gamma(1.0, inputs**-0.5), "kernel.variance": of_variance}
 
 
-def sampler_of(target: WhiteTarget, scheme: str, warmup: int, repeats: int = 1) -> SweepSampler:
-    """The chains of a scheme."""
-    kind, number = SCHEMES[scheme], jnp.asarray(repeats)
-    integrated = isinstance(kind, tuple)
-    return SweepSampler.of(
+def chains_of(
+    target: WhiteTarget, coupling: Any, latents: LatentMove, warmup: int, repeats: int = 1
+) -> SweepSampler:
+    """Chains of random walks. Their couplings need no anchor."""
+    return SweepSampler(
         target,
-        couplings=(ByDensity(kind[0], by_moments=jnp.asarray(kind[1])) if integrated else kind,),
-        latents=Still() if integrated else Slices(number),
-        hyperparameters=Walk(number),
+        couplings=(coupling,),
+        latents=latents,
+        hyperparameters=Walk(jnp.asarray(repeats)),
         repeats=1,
         warmup=jnp.asarray(warmup),
         chains=CHAINS,
+        anchor=jnp.zeros((len(target.data.y), 1)),
+        fixed=None,
     )
+
+
+def sampler_of(target: WhiteTarget, scheme: str, warmup: int, repeats: int = 1) -> SweepSampler:
+    """The chains of a scheme."""
+    coupling = SCHEMES[scheme]
+    latents = Still()
+    if isinstance(coupling, tuple):
+        coupling = Alone.of(coupling[0], by_moments=coupling[1])
+    else:
+        latents = Slices(jnp.asarray(repeats))
+    return chains_of(target, coupling, latents, warmup, repeats)
 
 
 @jax.jit
@@ -473,7 +521,8 @@ class Run(NamedTuple):
 
 
 def worst(diagnostic: Any, choose: Any, vectors: np.ndarray, **settings: Any) -> float:
-    values = diagnostic(import_arviz().convert_to_dataset({"x": vectors}), **settings)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of parts in which nothing moved
+        values = diagnostic(import_arviz().convert_to_dataset({"x": vectors}), **settings)
     return float(choose(values["x"].values))
 
 
@@ -496,99 +545,114 @@ def run(sampler: SweepSampler, states: Any, sweeps: int, seed: int, *, tunes: bo
 
 
 class Length(NamedTuple):
-    """Sweeps of a chain, warm-up and kept, and kept ones of repeated updates."""
+    """Sweeps of a chain, warm-up and kept, kept ones of repeated updates, and what is run."""
 
     warmup: int
     draws: int
     repeated: int
+    schemes: tuple[str, ...] = tuple(SCHEMES)
 
 
 def of_ten_thousand(per_draw: float) -> str:
     return f"{10_000 * per_draw:.0f}"
 
 
-def efficiency(report: Report, lengths: dict[int, Length], inputs: tuple[int, ...]) -> None:
+def runs_of(target: WhiteTarget, length: Length) -> tuple[dict[str, Run], dict[str, Run]]:
+    """Chains by scheme, and those of repeated updates."""
+    tuned, runs = None, {}
+    for number, scheme in enumerate(length.schemes):
+        sampler, is_pm = sampler_of(target, scheme, length.warmup), scheme.startswith("PM")
+        states = start(sampler, jax.random.split(jax.random.key(number), CHAINS))
+        given = is_pm and tuned is not None
+        if given:
+            states = states._replace(adaptation=tuned)
+        warm = run(sampler, states, length.warmup, number, tunes=not given)
+        tuned = warm.states.adaptation if is_pm and tuned is None else tuned
+        # Sweeps without approximations are cheap, and their draws hang together for longer.
+        draws = length.draws * (1 if is_pm else 2)
+        runs[scheme] = run(sampler, warm.states, draws, 100 + number)
+    long = runs["PM EP(64)"]
+    repeated = {"PM": long._replace(vectors=long.vectors[:, ::REPEATS])}
+    for scheme in ("AA", "SURR"):
+        sampler = sampler_of(target, scheme, length.warmup, REPEATS)
+        repeated[scheme] = run(sampler, runs[scheme].states, length.repeated, 200)
+    return runs, repeated
+
+
+def efficiency(
+    report: Report, lengths: dict[int, Length], kinds: tuple[tuple[int, str], ...]
+) -> None:
     """Tables 1 to 3."""
     first, second, third = [], [], []
-    for rows, length in lengths.items():
-        for d in inputs:
-            for kind in ("iso", "ARD"):
-                cell, label = (rows, d, kind), f"{rows}, {d}, {kind}"
-                target, tuned, runs = target_of(*cell), None, {}
-                for number, scheme in enumerate(SCHEMES):
-                    sampler = sampler_of(target, scheme, length.warmup)
-                    keys = jax.random.split(jax.random.key(number), CHAINS)
-                    states, is_pm = start(sampler, keys), scheme.startswith("PM")
-                    reuses = is_pm and tuned is not None
-                    if reuses:
-                        states = states._replace(adaptation=tuned)
-                    warm = run(sampler, states, length.warmup, number, tunes=not reuses)
-                    if is_pm and tuned is None:
-                        tuned = warm.states.adaptation
-                    # Sweeps without approximations are cheap, and their draws depend on each other.
-                    draws = length.draws * (1 if is_pm else 2)
-                    runs[scheme] = run(sampler, warm.states, draws, 100 + number)
-                for scheme, known in TABLE_1[cell].items():
-                    ours, (ess, r_hats, rate) = runs[scheme], known
-                    shown = of_ten_thousand(ours.per_draw), ess, ours.r_hats, r_hats
-                    first.append([label, scheme, *shown, f"{100 * ours.acceptance:.1f}", rate])
-                costs = {name: runs[f"PM {name}(64)"].operations for name in ("LA", "EP")}
-                costs |= {name: runs[name].operations for name in ("AA", "SURR")}
-                published = *OPERATIONS[cell], "1.0", "3.0"
-                second += [
-                    [label, name, f"{cost:.1f}", theirs]
-                    for (name, cost), theirs in zip(costs.items(), published, strict=True)
-                ]
-                for scheme, known in TABLE_3[cell].items():
-                    if scheme == "PM":
-                        long = runs["PM EP(64)"]
-                        ours, cost = long._replace(vectors=long.vectors[:, ::REPEATS]), costs["EP"]
-                    else:
-                        sampler = sampler_of(target, scheme, length.warmup, REPEATS)
-                        ours = run(sampler, runs[scheme].states, length.repeated, 200)
-                        cost = costs[scheme]
-                    by_cost = of_ten_thousand(ours.per_draw / cost)
-                    ess, ess_by_cost, r_hats = known
-                    shown = of_ten_thousand(ours.per_draw), ess, by_cost, ess_by_cost
-                    third.append([label, scheme, *shown, ours.r_hats, r_hats])
+    for rows, d, kind in [(rows, *kind) for rows in lengths for kind in kinds]:
+        cell, label = (rows, d, kind), f"{rows}, {d}, {kind}"
+        runs, repeated = runs_of(target_of(*cell), lengths[rows])
+        for scheme, (ess, r_hats, rate) in TABLE_1[cell].items():
+            if scheme in runs:
+                own = runs[scheme]
+                log_sigma = own.vectors[..., -1]
+                first.append(
+                    [
+                        *(label, scheme, of_ten_thousand(own.per_draw), ess, own.r_hats, r_hats),
+                        *(f"{100 * own.acceptance:.1f}", rate),
+                        f"{log_sigma.mean():.2f} ({log_sigma.std():.2f})",
+                    ]
+                )
+        costs = {name: runs[f"PM {name}(64)"].operations for name in ("LA", "EP")}
+        costs |= {name: runs[name].operations for name in ("AA", "SURR")}
+        published = *OPERATIONS[cell], "1.0", "3.0"
+        for (name, cost), theirs in zip(costs.items(), published, strict=True):
+            second.append([label, name, f"{cost:.1f}", theirs])
+        for scheme, (ess, ess_by_cost, r_hats) in TABLE_3[cell].items():
+            own, cost = repeated[scheme], costs["EP" if scheme == "PM" else scheme]
+            by_cost = of_ten_thousand(own.per_draw / cost)
+            shown = of_ten_thousand(own.per_draw), ess, by_cost, ess_by_cost
+            third.append([label, scheme, *shown, own.r_hats, r_hats])
     sizes = "; ".join(
-        f"N = {rows}: {CHAINS} x {own.draws} sweeps (AA, SURR twice, repeated {own.repeated})"
+        f"N = {rows}: {CHAINS} x {own.draws} sweeps, AA and SURR {2 * own.draws}, after "
+        f"{own.warmup}"
         for rows, own in lengths.items()
     )
-    heads = "N, d, kernel", "scheme"
-    ess = "effective of 10,000", "published (mean, sd)"
+    repeated_sizes = "; ".join(
+        f"N = {rows}: {CHAINS} x {own.repeated}, PM {-(-own.draws // REPEATS)}"
+        for rows, own in lengths.items()
+    )
+    heads = "N, d, kernel", "scheme", "effective of 10,000", "published (mean, sd)"
     report.table(
-        f"1. table 1, chains of hyper-parameters ({sizes}), by proportion",
-        [*heads, *ess, "R-hat", "published", "accepted %", "published "],
+        f"1. table 1, chains of hyper-parameters ({sizes})",
+        [*heads, "R-hat", "published", "accepted %", "published ", "log sigma: mean (sd)"],
         first,
     )
     report.table(
-        "1. table 2, factorisations of N x N matrices an iteration",
-        [*heads, "factorisations", "published O(N^3) operations (sd)"],
+        "1. table 2, factorisations of N x N matrices a proposal",
+        [*heads[:2], "factorisations", "published O(N^3) operations (sd)"],
         second,
     )
     report.table(
-        f"2. table 3, each Gibbs update {REPEATS} times, by proportion",
-        [*heads, *ess, "by operation", "published", "R-hat", "published "],
+        f"2. table 3, each Gibbs update {REPEATS} times ({repeated_sizes})",
+        [*heads, "by factorisation", "published", "R-hat", "published "],
         third,
     )
+
+
+@partial(jax.jit, static_argnames="repetitions")
+def log_weights(target: WhiteTarget, coupling: ByDensity, repetitions: int) -> Float[Array, "R 64"]:
+    """Log weights of importance samples at the target's own hyper-parameters."""
+    own = coupling.coordinates(target, target.centre, None)
+    eps = jax.random.normal(jax.random.key(0), (repetitions, SAMPLES, 1, len(target.data.y)))
+    of_each = jax.vmap(lambda eps: own.residual(target, target.space.model, eps))
+    return jax.lax.map(of_each, eps)
 
 
 def spread_of_estimates(report: Report, rows: tuple[int, ...], repetitions: int) -> None:
     """Standard deviation of the log estimate of the evidence at the true hyper-parameters."""
     table = []
     for number in rows:
-        target = target_of(number, 2, "iso")
-        model, row = target.space.model, [number]
+        target, row = target_of(number, 2, "iso"), [number]
         for by_moments in (False, True):
-            coupling = ByDensity(1, by_moments=jnp.asarray(by_moments))
-            own = eqx.filter_jit(coupling.coordinates)(target, target.centre, None)
-            eps = jax.random.normal(jax.random.key(0), (repetitions, 64, 1, number))
-            of_each = jax.vmap(lambda eps, own=own: own.residual(target, model, eps))
-            logs = jax.jit(lambda eps, of_each=of_each: jax.lax.map(of_each, eps))(eps)
-            for samples in (1, 64):
-                estimates = jax.scipy.special.logsumexp(logs[:, :samples], axis=1)
-                row.append(float(jnp.std(estimates)))
+            logs = log_weights(target, ByDensity.of(1, by_moments=by_moments), repetitions)
+            for samples in (1, SAMPLES):
+                row.append(float(jnp.std(jax.scipy.special.logsumexp(logs[:, :samples], axis=1))))
         table.append(row)
     report.table(
         f"0. section 4.1, deviation of the log estimate over {repetitions} repetitions, in nats",
@@ -600,20 +664,11 @@ def spread_of_estimates(report: Report, rows: tuple[int, ...], repetitions: int)
 class Published(lgp.MCMC):
     """The source's chains with predictions: PM EP, or those of EP's own evidence."""
 
-    gaussian: bool = eqx.field(static=True, default=False)
+    gaussian: bool = False
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
-        once = jnp.asarray(1)
-        coupling = ByDensity(self.samples, by_moments=jnp.asarray(True), gaussian=self.gaussian)
-        return SweepSampler.of(
-            target,
-            couplings=(coupling,),
-            latents=Slices(once),
-            hyperparameters=Walk(once),
-            repeats=1,
-            warmup=jnp.asarray(self.warmup),
-            chains=self.chains,
-        )
+        coupling = ByDensity.of(self.samples, gaussian=self.gaussian)
+        return chains_of(target, coupling, Slices(jnp.asarray(1)), self.warmup)
 
 
 METHODS = "MCMC PM EP", "MCMC EP", "EP ML", "SVM"
@@ -644,7 +699,7 @@ def probabilities(
     method, laws = lgp.ExpectationPropagation(), None
     if name != "EP ML":
         gaussian = name == "MCMC EP"
-        samples = 1 if gaussian else 64
+        samples = 1 if gaussian else SAMPLES
         chains = {"chains": CHAINS, "draws": draws, "warmup": draws}
         method = Published(samples=samples, gaussian=gaussian, **chains)
         laws = priors(inputs, Gamma(1.1, 0.1))
@@ -732,21 +787,32 @@ def drawn_scores(found: dict[tuple[str, int, str], np.ndarray], sizes: tuple[int
             ax.set_xscale("log")
             ax.set_xticks(sizes, [str(size) for size in sizes])
             ax.minorticks_off()
-            tidy(ax, name, "training rows", SCORES[row], legend=not row and not column)
+            tidy(ax, name, "training rows", SCORES[row])
+    lines = axes[0, 0].get_legend_handles_labels()
+    result.legend(*lines, loc="outside upper center", ncols=len(METHODS), fontsize=9, frameon=False)
     return result
 
 
+KINDS = (2, "iso"), (2, "ARD"), (10, "iso"), (10, "ARD")
+
+
 def main() -> None:
-    arguments = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--long", action="store_true", help="ten times as many sweeps")
+    arguments = arguments.parse_args()
     report = Report("pseudo_marginal", arguments)
-    quick = arguments.quick
-    lengths = {50: Length(500, 1500, 200), 200: Length(200, 400, 100)}
+    quick, times = arguments.quick, 10 if arguments.long else 1
+    few = tuple(scheme for scheme in SCHEMES if times > 1 or "16" not in scheme)
+    lengths = {
+        50: Length(300 * times, 1000 * times, 200 * times),
+        200: Length(100 * times, 200 * times, 50 * times, few),
+    }
     if quick:
         lengths = {50: Length(100, 100, 25)}
     with jax.enable_x64(True), one_blas_thread():
-        spread_of_estimates(report, (50,) if quick else (50, 200), 500)
-        efficiency(report, lengths, (2,) if quick else (2, 10))
-    sizes, sets, draws = ((10, 20), 2, 50) if quick else ((10, 20, 40), 8, 400)
+        spread_of_estimates(report, tuple(lengths), 500)
+        efficiency(report, lengths, KINDS[:1] if quick else KINDS)
+    sizes, sets, draws = ((20,), 3, 100) if quick else ((10, 20, 40), 8, 200 * times)
     found = classifiers(report, arguments.data_dir, sizes, sets, draws)
     report.save(drawn_scores(found, sizes))
 
