@@ -83,6 +83,7 @@ from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
+from latentgp.methods.hmc import HMC
 from latentgp.methods.integrated import Integrated
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
@@ -145,6 +146,7 @@ _SUBMODULES = {
 }
 
 __all__ = [
+    "HMC",
     "MCMC",
     "NUTS",
     "RBF",

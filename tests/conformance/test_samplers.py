@@ -52,6 +52,10 @@ SAMPLERS = {
     ),
     "riemannian, of sites": lgp.MCMC(latents="riemannian-hmc", warmup=150, draws=400, repeats=1),
     "homogeneous metric": lgp.MCMC(latents="homogeneous-hmc", coupling="whitened", warmup=400),
+    "partial": lgp.MCMC(coupling="partial", warmup=400),
+    "nuts of partial centring": lgp.NUTS(coupling="partial", warmup=200, draws=500),
+    "hmc": lgp.HMC(warmup=400, draws=800),
+    "hmc, tuned by jumps": lgp.HMC(tuning="jumps", warmup=900, draws=800),
     "nuts of sites": lgp.NUTS(coupling="sites", warmup=200, draws=500),
     "nuts": lgp.NUTS(warmup=200, draws=500),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
@@ -62,6 +66,9 @@ SAMPLERS = {
 # the others are in other combinations.
 SLOW = {
     "nuts of sites",
+    "nuts of partial centring",
+    "hmc",
+    "whitened, auxiliary gradient",
     "riemannian",
     "riemannian, of sites",
     "homogeneous metric",

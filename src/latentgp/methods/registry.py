@@ -17,6 +17,7 @@ from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
+from latentgp.methods.hmc import HMC
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
@@ -109,6 +110,7 @@ METHODS: dict[str, Entry] = {
         "all that are positive; continuous ones by gradients",
         _for_samplers,
     ),
+    "hmc": Entry(HMC, "gradient of that log density", "all that are differentiable", _for_samplers),
     "nuts": Entry(
         NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
     ),

@@ -1,68 +1,25 @@
-"""The no-U-turn sampler of hyper-parameters and latent functions, in coordinates of these.
+"""The no-U-turn sampler.
 
 BlackJAX's sampler (Hoffman & Gelman 2014) with its window adaptation of step size and masses.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key, Shaped
 
-from latentgp.augmentations import Automatic
-from latentgp.inference.mcmc.coordinates import (
-    Coordinates,
-    Kind,
-    coordinates_at,
-    coordinates_at_centre,
-)
-from latentgp.inference.mcmc.couplings.base import Place, log_joint, no_others
-from latentgp.inference.mcmc.loop import Sampler
-from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
-from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.inference.mcmc.coordinates import Coordinates, Kind
+from latentgp.inference.mcmc.joint import JointPosition, JointSampler, JointState
+from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.sites.copies import Copies
 from latentgp.typing import Array
 
 
-class NUTSPosition(NamedTuple):
-    """Position of a trajectory.
-
-    Attributes:
-        vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
-        eps: coordinates of the latent functions, shape (Q, M); white ones are the prior's.
-        log_auxiliary: logs of the auxiliary variables, shape (R,); R = 0 without augmentation.
-    """
-
-    vector: Float[Array, "P"]
-    eps: Float[Array, "Q M"]
-    log_auxiliary: Float[Array, "R"]
-
-
-class NUTSState(NamedTuple):
-    """A chain's state: BlackJAX's, and the step size and masses that the warm-up found."""
-
-    hmc: Any
-    settings: dict[str, Any]
-
-
-class NUTSSampler(Sampler):
-    """Hamiltonian trajectories that end where they would turn back.
-
-    Attributes:
-        target: the log density.
-        copies: the rows repeated by their weights if the auxiliary variables of a scale mixture
-            are sampled too; else None.
-        warmup: steps that adapt step size and masses.
-        target_acceptance: that the step size is adapted to.
-        coupling: the coordinates of the latent functions.
-        anchor: where Newton's method starts, f at the rows.
-        fixed: the coordinates where hyper-parameters are held; else None.
-    """
-
-    adapts_in_init: ClassVar[bool] = True
+class NUTSSampler(JointSampler):
+    """Hamiltonian trajectories that end where they would turn back; see `JointSampler`."""
 
     target: WhiteTarget
     copies: Copies | None
@@ -72,32 +29,18 @@ class NUTSSampler(Sampler):
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
 
-    @classmethod
-    def of(cls, target: WhiteTarget, copies: Copies | None, **settings: Any) -> "NUTSSampler":
-        """With the mode under the space's model as the anchor."""
-        if settings["coupling"] == "whitened":
-            start = prior_mean(target.space.model, target.data)
-            return cls(target, copies, anchor=start, fixed=None, **settings)
-        coordinates = coordinates_at_centre(target, settings["coupling"])
-        fixed = None if target.space.size else coordinates
-        return cls(target, copies, anchor=coordinates.centre, fixed=fixed, **settings)
-
-    def init(self, key: Key[Array, ""]) -> NUTSState:
+    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
         import blackjax
 
-        key_start, key_w, key_run = jax.random.split(key, 3)
-        start = over_dispersed(self.target, key_start)
-        rows = 0 if self.copies is None else len(self.copies.rows.y)
-        auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
         adaptation: Any = blackjax.window_adaptation(
             blackjax.nuts,
             lambda at: self.log_density(at),
             target_acceptance_rate=self.target_acceptance,
         )
-        (state, settings), _ = adaptation.run(key_run, NUTSPosition(*start, auxiliary), self.warmup)
-        return NUTSState(state, settings)
+        (state, settings), _ = adaptation.run(key, start, self.warmup)
+        return JointState(state, settings)
 
-    def step(self, state: NUTSState, key: Key[Array, ""]) -> tuple[NUTSState, dict[str, Array]]:
+    def step(self, state: JointState, key: Key[Array, ""]) -> tuple[JointState, dict[str, Array]]:
         import blackjax
 
         kernel: Any = blackjax.nuts(lambda at: self.log_density(at), **state.settings)
@@ -111,7 +54,7 @@ class NUTSSampler(Sampler):
             "lp": hmc.logdensity,
             "step_size": jnp.asarray(state.settings["step_size"]),
         }
-        return NUTSState(hmc, state.settings), statistics
+        return JointState(hmc, state.settings), statistics
 
     def told(self, steps: dict[str, Shaped[Array, "T"]]) -> dict[str, Shaped[Array, ""]]:
         return super().told(steps) | {
@@ -120,48 +63,3 @@ class NUTSSampler(Sampler):
             "n_steps": jnp.sum(steps["n_steps"]),
             "tree_depth": jnp.max(steps["tree_depth"]),
         }
-
-    def position(self, state: NUTSState) -> Position:
-        vector, eps, _ = state.hmc.position
-        if self.coupling == "whitened":
-            return Position(vector, eps)
-        return Position(vector, self.coordinates(vector).white(eps))
-
-    def moved(self, state: NUTSState, position: Position) -> NUTSState:
-        import blackjax
-
-        auxiliary = state.hmc.position.log_auxiliary
-        eps = position.white
-        if self.coupling != "whitened":
-            eps = self.coordinates(position.vector).of_white(eps)
-        there = NUTSPosition(position.vector, eps, auxiliary)
-        hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
-        return NUTSState(hmc, state.settings)
-
-    def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
-        """The coordinates of the latent functions under hyper-parameters."""
-        if self.fixed is not None:
-            return self.fixed
-        model = self.target.space.to_model(vector)
-        return coordinates_at(
-            self.target, model, self.coupling, self.anchor, differentiable=differentiable
-        )
-
-    def log_density(self, position: NUTSPosition) -> Float[Array, ""]:
-        """Log density of coordinates, hyper-parameters and auxiliary variables."""
-        vector, eps, _ = position
-        if self.coupling != "whitened":
-            coordinates = self.coordinates(vector, differentiable=True)
-            place = Place(vector, eps, coordinates, no_others(eps))
-            return log_joint(self.target, place) - 0.5 * jnp.sum(eps**2)
-        at = Position(vector, eps)
-        total = self.target(at)
-        if self.copies is None:
-            return total
-        # p(y, w | f) = p(y | f) p(w | y, f), and the change of variables to log w.
-        model = self.target.space.to_model(at.vector)
-        f, _ = self.target.conditional(model, at.white)
-        augmented = Automatic().bind(model.likelihood, self.copies.rows)
-        law = augmented.law(self.copies.spread(f))
-        log_w = position.log_auxiliary
-        return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)

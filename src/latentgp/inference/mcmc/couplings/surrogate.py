@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -48,7 +49,9 @@ class Surrogate(Coupling):
         f = own.centre + own.shift(eta)
         noise = own.precision * (surrogate - f) ** 2 - jnp.log(own.precision)
         value = log_joint(target, Place(vector, eta, own, no_others(eta))) - 0.5 * jnp.sum(noise)
-        return value, Place(vector, white.of_white(own.white(eta)), white, no_others(eta))
+        eps = white.of_white(own.white(eta))
+        white = dataclasses.replace(white, factorisations=own.factorisations)
+        return value, Place(vector, eps, white, no_others(eta))
 
     def information(self, target: WhiteTarget, at: Place, held: Any) -> Float[Array, "P P"]:
         precision = self._precision(target, at.vector, at.coordinates)

@@ -1,0 +1,137 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Trajectories of hyper-parameters and latent functions jointly, in coordinates of these."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.augmentations import Automatic
+from latentgp.inference.mcmc.coordinates import (
+    Coordinates,
+    Kind,
+    coordinates_at,
+    coordinates_at_centre,
+)
+from latentgp.inference.mcmc.couplings.base import Place, log_joint, no_others
+from latentgp.inference.mcmc.loop import Sampler
+from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.sites.algorithm import prior_mean
+from latentgp.sites.copies import Copies
+from latentgp.typing import Array
+
+
+class JointPosition(NamedTuple):
+    """Position of a trajectory.
+
+    Attributes:
+        vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
+        eps: coordinates of the latent functions, shape (Q, M); white ones are the prior's.
+        log_auxiliary: logs of the auxiliary variables, shape (R,); R = 0 without augmentation.
+    """
+
+    vector: Float[Array, "P"]
+    eps: Float[Array, "Q M"]
+    log_auxiliary: Float[Array, "R"]
+
+
+class JointState(NamedTuple):
+    """A chain's state: BlackJAX's, and the settings that the warm-up found."""
+
+    hmc: Any
+    settings: dict[str, Any]
+
+
+class JointSampler(Sampler):
+    """Hamiltonian trajectories of a chain's whole position.
+
+    Attributes:
+        target: the log density.
+        copies: the rows repeated by their weights if the auxiliary variables of a scale mixture
+            are sampled too; else None.
+        warmup: steps that adapt.
+        target_acceptance: that the step size is adapted to.
+        coupling: the coordinates of the latent functions.
+        anchor: where Newton's method starts, f at the rows.
+        fixed: the coordinates where hyper-parameters are held; else None.
+    """
+
+    adapts_in_init: ClassVar[bool] = True
+
+    target: eqx.AbstractVar[WhiteTarget]
+    copies: eqx.AbstractVar[Copies | None]
+    warmup: eqx.AbstractVar[int]
+    target_acceptance: eqx.AbstractVar[float]
+    coupling: eqx.AbstractVar[Kind]
+    anchor: eqx.AbstractVar[Float[Array, "N Q"]]
+    fixed: eqx.AbstractVar[Coordinates | None]
+
+    @classmethod
+    def of(cls, target: WhiteTarget, copies: Copies | None = None, **settings: Any) -> Any:
+        """With the mode under the space's model as the anchor."""
+        if settings["coupling"] == "whitened":
+            start = prior_mean(target.space.model, target.data)
+            return cls(target=target, copies=copies, anchor=start, fixed=None, **settings)
+        coordinates = coordinates_at_centre(target, settings["coupling"])
+        fixed = None if target.space.size else coordinates
+        anchor = coordinates.centre
+        return cls(target=target, copies=copies, anchor=anchor, fixed=fixed, **settings)
+
+    def init(self, key: Key[Array, ""]) -> JointState:
+        key_start, key_w, key_run = jax.random.split(key, 3)
+        start = over_dispersed(self.target, key_start)
+        rows = 0 if self.copies is None else len(self.copies.rows.y)
+        auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
+        return self.adapted(JointPosition(*start, auxiliary), key_run)
+
+    @abstractmethod
+    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+        """The state after the warm-up."""
+
+    def position(self, state: JointState) -> Position:
+        vector, eps, _ = state.hmc.position
+        if self.coupling == "whitened":
+            return Position(vector, eps)
+        return Position(vector, self.coordinates(vector).white(eps))
+
+    def moved(self, state: JointState, position: Position) -> JointState:
+        import blackjax
+
+        auxiliary = state.hmc.position.log_auxiliary
+        eps = position.white
+        if self.coupling != "whitened":
+            eps = self.coordinates(position.vector).of_white(eps)
+        there = JointPosition(position.vector, eps, auxiliary)
+        hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
+        return JointState(hmc, state.settings)
+
+    def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
+        """The coordinates of the latent functions under hyper-parameters."""
+        if self.fixed is not None:
+            return self.fixed
+        model = self.target.space.to_model(vector)
+        return coordinates_at(
+            self.target, model, self.coupling, self.anchor, differentiable=differentiable
+        )
+
+    def log_density(self, position: JointPosition) -> Float[Array, ""]:
+        """Log density of coordinates, hyper-parameters and auxiliary variables."""
+        vector, eps, _ = position
+        if self.coupling != "whitened":
+            coordinates = self.coordinates(vector, differentiable=True)
+            place = Place(vector, eps, coordinates, no_others(eps))
+            return log_joint(self.target, place) - 0.5 * jnp.sum(eps**2)
+        at = Position(vector, eps)
+        total = self.target(at)
+        if self.copies is None:
+            return total
+        # p(y, w | f) = p(y | f) p(w | y, f), and the change of variables to log w.
+        model = self.target.space.to_model(at.vector)
+        f, _ = self.target.conditional(model, at.white)
+        augmented = Automatic().bind(model.likelihood, self.copies.rows)
+        law = augmented.law(self.copies.spread(f))
+        log_w = position.log_auxiliary
+        return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)
