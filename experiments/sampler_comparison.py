@@ -25,10 +25,11 @@ What differs from the source:
   not among the data. Its figures are of hyper-parameters.
 
 "ours" is the library's default, `MCMC()`. "factorisations" counts evaluations of the density of
-hyper-parameters a sweep, as the library reports them; "published" operations of n^3 are Cholesky
-factors (C), inverses (I) and products (M) a sweep, l the leapfrog steps. One compiled program
-serves all data sets of a shape: the likelihoods are branches of one, and with theta known the
-kernel is a stored Gram matrix.
+hyper-parameters a sweep, as the library reports them; each is some factors, by KHR and "ours" one
+more for every Newton step to a mode. "Published operations" of n^3 are Cholesky factors (C),
+inverses (I) and products (M) a sweep, l the leapfrog steps. One compiled program serves all data
+sets of a shape: the likelihoods are branches of one, and with theta known the kernel is a stored
+Gram matrix.
 """
 
 import dataclasses
