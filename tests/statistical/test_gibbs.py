@@ -17,7 +17,8 @@ import latentgp as lgp
 from classes import concrete_classes
 from latentgp.augmentations import Augmentation, augmentation_of
 from latentgp.inference.mcmc.gibbs import Gibbs, GibbsState
-from latentgp.inference.mcmc.nuts import NUTSPosition, NUTSSampler
+from latentgp.inference.mcmc.joint import JointPosition
+from latentgp.inference.mcmc.nuts import NUTSSampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.numerics.cholesky import lower_cholesky
@@ -351,11 +352,11 @@ class TestAgreesWithNUTS:
         white, line = jnp.array([[0.4, -1.1]]), jnp.linspace(-25, 25, 1001)
 
         def density(first, second):
-            return augmented(NUTSPosition(jnp.zeros(0), white, jnp.stack([first, second])))
+            return augmented(JointPosition(jnp.zeros(0), white, jnp.stack([first, second])))
 
         values = jax.jit(jax.vmap(jax.vmap(density, (None, 0)), (0, None)))(line, line)
         total = jax.scipy.special.logsumexp(values) + 2 * jnp.log(line[1] - line[0])
-        expected = plain(NUTSPosition(jnp.zeros(0), white, jnp.zeros(0)))
+        expected = plain(JointPosition(jnp.zeros(0), white, jnp.zeros(0)))
         np.testing.assert_allclose(total, expected, atol=1e-6)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast, get_args
 
 import equinox as eqx
 
@@ -26,6 +26,7 @@ class HMC(SamplingMethod):
     where its coordinates of sites fit.
 
     Args:
+        representation: `Dense()` or `Inducing(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that tune it.
@@ -35,7 +36,6 @@ class HMC(SamplingMethod):
             and longest trajectory, at unit masses, by Bayesian optimisation of the squared jump
             distance over the root of the longest trajectory, in trials of 30 draws.
         target_acceptance: that "windows" adapts the step size to, in (0, 1).
-        representation: `Dense()` or `Inducing(...)`.
         coupling: coordinates of the latent functions, "sites", "partial" or "whitened", as of
             `NUTS`.
 
@@ -52,15 +52,15 @@ class HMC(SamplingMethod):
         (2,)
     """
 
+    representation: Representation = Dense()
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=900)
     thin: int = eqx.field(static=True, default=1)
     steps: int = eqx.field(static=True, default=20)
-    tuning: Tuning = eqx.field(static=True, default="windows")
+    tuning: str = eqx.field(static=True, default="windows")
     target_acceptance: float = eqx.field(static=True, default=0.8)
-    representation: Representation = Dense()
-    coupling: Kind = eqx.field(static=True, default="whitened")
+    coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
         if not 0 < self.target_acceptance < 1:
@@ -91,9 +91,9 @@ class HMC(SamplingMethod):
             target,
             warmup=self.warmup,
             target_acceptance=self.target_acceptance,
-            coupling=self.coupling,
+            coupling=cast(Kind, self.coupling),
             steps=self.steps,
-            tuning=self.tuning,
+            tuning=cast(Tuning, self.tuning),
         )
 
     def starting_method(self) -> SiteMethod:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import cast, get_args
 
 import equinox as eqx
 import numpy as np
@@ -58,7 +58,7 @@ class NUTS(SamplingMethod):
     augmented: bool = eqx.field(static=True, default=False)
     target_acceptance: float = eqx.field(static=True, default=0.8)
     representation: Representation = Dense()
-    coupling: Kind = eqx.field(static=True, default="whitened")
+    coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:
         if not 0 < self.target_acceptance < 1:
@@ -109,7 +109,7 @@ class NUTS(SamplingMethod):
             copies,
             warmup=self.warmup,
             target_acceptance=self.target_acceptance,
-            coupling=self.coupling,
+            coupling=cast(Kind, self.coupling),
         )
 
     def starting_method(self) -> SiteMethod:

@@ -131,7 +131,11 @@ class HMCSampler(JointSampler):
             keys = jax.random.split(jax.random.fold_in(key, index), _DRAWS_A_TRIAL)
             hmc, jumps = jax.lax.scan(jump, hmc, keys)
             figure = jnp.mean(jumps) / jnp.sqrt(settings["longest"])
-            return (hmc, places.at[index].set(place), figures.at[index].set(figure)), None
+            return (
+                hmc,
+                places.at[index].set(place.astype(places.dtype)),
+                figures.at[index].set(figure),
+            ), None
 
         nowhere = jnp.zeros(number, jnp.int32), jnp.zeros(number, dtype)
         (hmc, places, figures), _ = jax.lax.scan(trial, (hmc, *nowhere), jnp.arange(number))

@@ -7,7 +7,8 @@ import pytest
 from tests.support.white_targets import log_density, target_of
 
 import latentgp as lgp
-from latentgp.inference.mcmc.nuts import NUTSPosition, NUTSSampler, NUTSState
+from latentgp.inference.mcmc.joint import JointPosition
+from latentgp.inference.mcmc.nuts import JointState, NUTSSampler
 
 KEY = jax.random.key(0)
 
@@ -24,15 +25,15 @@ def test_the_density_is_that_of_the_white_coefficients(sampler):
         vector = sampler.target.centre + 0.5 * jax.random.normal(key_vector, (3,))
         eps = jax.random.normal(key_eps, (1, 7))
         expected = log_density(sampler.target, vector, sampler.coordinates(vector), eps)
-        found = sampler.log_density(NUTSPosition(vector, eps, jnp.zeros(0)))
+        found = sampler.log_density(JointPosition(vector, eps, jnp.zeros(0)))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_a_position_is_the_one_it_was_moved_to(sampler):
     import blackjax
 
-    start = NUTSPosition(sampler.target.centre, jnp.zeros((1, 7)), jnp.zeros(0))
-    state = NUTSState(blackjax.nuts.init(start, sampler.log_density), {})
+    start = JointPosition(sampler.target.centre, jnp.zeros((1, 7)), jnp.zeros(0))
+    state = JointState(blackjax.nuts.init(start, sampler.log_density), {})
     position = sampler.position(state)._replace(white=jnp.arange(7.0)[None] / 5)
     moved = sampler.position(sampler.moved(state, position))
     np.testing.assert_allclose(moved.white, position.white, atol=1e-9)
@@ -54,7 +55,7 @@ def test_held_hyper_parameters_are_followed_in_coordinates_that_stay():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coupling": "centred"}, 'must be "sites" or "whitened"'),
+        ({"coupling": "centred"}, "must be one of sites, partial"),
         ({"coupling": "sites", "augmented": True}, "works with white coefficients"),
     ],
 )
