@@ -40,6 +40,13 @@ _CORE = (
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 
 from latentgp.runtime import compilation_cache  # noqa: E402
+from slow import thin_out  # noqa: E402
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Before markers select: an ordinary run takes some of many cases of a kind."""
+    thin_out(items)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -2,7 +2,59 @@
 
 import pytest
 
+# Of tests with many cases of a kind the ordinary run takes every so many-th.
+EVERY = {
+    "test_a_folder_is_learned_in_batches": 2,
+    "test_a_known_density_stays": 2,
+    "test_a_second_fit_of_batches_or_draws_compiles_nothing": 2,
+    "test_a_weight_is_a_number_of_copies": 2,
+    "test_augmentation_conforms": 3,
+    "test_bound_against_brute_force": 3,
+    "test_chains_go_on_to_the_same_bits": 3,
+    "test_concave_likelihoods_are_concave": 2,
+    "test_derivatives_are_those_of_differences": 3,
+    "test_derivatives_are_those_of_the_bound_wherever_the_sites_are": 2,
+    "test_draws": 2,
+    "test_each_block_raises_a_bound_below_the_evidence": 3,
+    "test_every_name_fits_a_regressor": 2,
+    "test_every_optimiser_climbs": 4,
+    "test_evidence_and_gradient": 3,
+    "test_gamma": 3,
+    "test_gradient_of_the_evidence": 3,
+    "test_inputs": 2,
+    "test_jit_vmap_and_repetition_change_nothing": 3,
+    "test_latents_that_nothing_ties_are_as_with_single_sites": 3,
+    "test_learned_hyperparameters_are_as_good_as_from_all_rows": 3,
+    "test_moments_against_brute_force": 2,
+    "test_over_models_and_data_sets": 3,
+    "test_posterior_is_near_long_chains": 2,
+    "test_predictions_are_of_joint_marginals": 2,
+    "test_representation_conforms": 2,
+    "test_a_resumed_search_ends_with_the_same_bits": 3,
+    "test_rows_that_fill_up_change_nothing": 3,
+    "test_single_precision": 3,
+    "test_sweeps_leave_the_joint_law_as_it_is": 3,
+    "test_targets": 2,
+    "test_the_augmentation_rule_conforms": 2,
+    "test_the_density_is_that_of_the_white_coefficients": 4,
+    "test_the_laplace_rule_conforms": 2,
+    "test_the_moment_rule_conforms": 2,
+    "test_the_variational_rule_conforms": 2,
+}
+
 
 def slow_parameters(*values):
     """Parameters of a test under the slow marker: another case of the test runs without it."""
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+def thin_out(items):
+    """Mark the cases that the ordinary run leaves out, evenly of each test's that are not slow."""
+    seen = {}
+    for item in items:
+        name = getattr(item, "originalname", None)
+        if name not in EVERY or item.get_closest_marker("slow") or not hasattr(item, "callspec"):
+            continue
+        place = seen[item.parent, name] = seen.get((item.parent, name), -1) + 1
+        if place % EVERY[name]:
+            item.add_marker(pytest.mark.slow)
