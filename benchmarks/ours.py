@@ -12,6 +12,7 @@ from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,6 +39,7 @@ from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn
 from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
 from latentgp.inference.sites.search import EndFit, Progress, Record, Search
 from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.evidence import Evidence
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
@@ -432,7 +434,10 @@ def sampling(problem: Problem) -> Result:
 
 
 def chains(problem: Problem) -> Result:
-    """`MCMC`, or `GibbsSampling` where no settings are given, of hyper-parameters too."""
+    """`MCMC`, or `GibbsSampling` where no settings are given, of hyper-parameters too.
+
+    Through inducing points where there are some, whose white values are then what is kept of f.
+    """
     options, inputs = problem.options, problem.X.shape[1]
     likelihood = lgp.Poisson() if options["likelihood"] == "poisson" else lgp.Bernoulli()
     middle = options["middle"]
@@ -442,14 +447,29 @@ def chains(problem: Problem) -> Result:
         "kernel.lengthscale": LogNormal(np.log(middle), 1.0),
         "kernel.variance": LogNormal(0.0, 1.0),
     }
-    settings = options["settings"]
-    method = lgp.GibbsSampling if settings is None else lgp.MCMC
+    settings, seen = options["settings"], []
+    method = partial(Recorded, seen=seen)
+    if settings is None:
+        method = lgp.GibbsSampling
+    elif problem.Z is not None:
+        settings = settings | {"representation": lgp.Inducing(points=problem.Z)}
     fitted, result = timed_chains(problem, model, method, settings or {}, {"priors": priors})
     draws = fitted.posterior.to_arviz().posterior
     named = [np.log(draws[f"kernel.{name}"].values) for name in ("lengthscale", "variance")]
+    f = draws["f"].values if problem.Z is None else seen[-1].white
     count = options["chains"], options["draws"], -1
-    columns = [values.reshape(count) for values in (*named, draws["f"].values)]
+    columns = [values.reshape(count) for values in (*named, f)]
     return result | {"draws": kept(problem, np.concatenate(columns, axis=2))}
+
+
+class Recorded(lgp.MCMC):
+    """Notes its chains, of which a posterior keeps 500 draws of white values at most."""
+
+    seen: list = eqx.field(static=True, default_factory=list)
+
+    def sample(self, *arguments: Any) -> Chains:
+        self.seen.append(super().sample(*arguments))
+        return self.seen[-1]
 
 
 def timed_chains(
