@@ -1,15 +1,15 @@
 """Draws of white inducing variables and hyper-parameters: `MCMC` beside GPflow's SGPMC.
 
-The free-form variational posterior of Hensman, Matthews, Filippone & Ghahramani (2015): image (1,000
-rows of 18 inputs, logit link, a length-scale an input, 100 k-means points) and the coal-mining
-disasters (Poisson counts in 100 bins, 30 evenly spaced points). The same points, squared exponential
-kernel, zero mean and log-normal priors over length-scales and variance for all. GPflow's HMC has
-10 leapfrog steps, its NUTS is that of TensorFlow Probability; both adapt their step size in the
-warm-up, to which 20 steps of L-BFGS towards the mode belong, as a variational fit belongs to ours.
-Chains of GPflow run one after another. `ess_min_per_s` is the least bulk ESS of all
-hyper-parameters and white values by seconds of draws, `ess_min_per_s_warm` by those of the warm-up
-too; compilation is a column of its own. `largest_z` is that of the differences of posterior means
-from the first contestant's, in Monte Carlo standard errors.
+The free-form variational posterior of Hensman, Matthews, Filippone & Ghahramani (2015): image
+(1,000 rows of 18 inputs, logit link, a length-scale an input, 100 k-means points) and the coal-
+mining disasters (Poisson counts in 100 bins, 30 evenly spaced points). The same points, squared
+exponential kernel, zero mean and log-normal priors over length-scales and variance for all.
+GPflow's HMC has 10 leapfrog steps, its NUTS is that of TensorFlow Probability; both adapt their
+step size in the warm-up, to which 20 steps of L-BFGS towards the mode belong, as a variational fit
+belongs to ours. Chains of GPflow run one after another. `ess_min_per_s` is the least bulk ESS of
+all hyper-parameters and white values by seconds of draws, `ess_min_per_s_warm` by those of the
+warm-up too; compilation is a column of its own. `largest_z` is that of the differences of
+posterior means from the first contestant's, in Monte Carlo standard errors.
 """
 
 from pathlib import Path
@@ -64,8 +64,7 @@ def main() -> None:
     arguments = parser.parse_args()
     options = {name: getattr(arguments, name) for name in ("chains", "draws", "warmup")}
     contestants = [
-        Contestant(OURS, {"settings": OF_OURS[name]}, f"{OURS} {name}")
-        for name in arguments.ours
+        Contestant(OURS, {"settings": OF_OURS[name]}, f"{OURS} {name}") for name in arguments.ours
     ]
     few = {"draws": arguments.peer_draws, "warmup": arguments.peer_draws}
     contestants += [
