@@ -12,7 +12,6 @@ from functools import partial
 from time import perf_counter, process_time
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,6 +47,7 @@ from latentgp.sites.gaussian import GaussianSites
 KEY = jax.random.key(0)
 TIMED_STEPS = 20
 SAMPLING_PIECE = 50  # sweeps in one compiled loop
+RECORDED: list[Chains] = []
 MOST_EVALUATIONS = 1000  # where the bound is followed to its maximum
 TOLERANCE = 1e-9  # nats a row, about what SciPy's default is for the peers
 
@@ -447,29 +447,25 @@ def chains(problem: Problem) -> Result:
         "kernel.lengthscale": LogNormal(np.log(middle), 1.0),
         "kernel.variance": LogNormal(0.0, 1.0),
     }
-    settings, seen = options["settings"], []
-    method = partial(Recorded, seen=seen)
-    if settings is None:
-        method = lgp.GibbsSampling
-    elif problem.Z is not None:
+    settings = options["settings"]
+    method = lgp.GibbsSampling if settings is None else Recorded
+    if problem.Z is not None:
         settings = settings | {"representation": lgp.Inducing(points=problem.Z)}
     fitted, result = timed_chains(problem, model, method, settings or {}, {"priors": priors})
     draws = fitted.posterior.to_arviz().posterior
     named = [np.log(draws[f"kernel.{name}"].values) for name in ("lengthscale", "variance")]
-    f = draws["f"].values if problem.Z is None else seen[-1].white
+    f = draws["f"].values if problem.Z is None else RECORDED[-1].white
     count = options["chains"], options["draws"], -1
     columns = [values.reshape(count) for values in (*named, f)]
     return result | {"draws": kept(problem, np.concatenate(columns, axis=2))}
 
 
 class Recorded(lgp.MCMC):
-    """Notes its chains, of which a posterior keeps 500 draws of white values at most."""
-
-    seen: list = eqx.field(static=True, default_factory=list)
+    """Keeps its last chains, of which a posterior has 500 draws of white values at most."""
 
     def sample(self, *arguments: Any) -> Chains:
-        self.seen.append(super().sample(*arguments))
-        return self.seen[-1]
+        RECORDED[:] = [super().sample(*arguments)]
+        return RECORDED[-1]
 
 
 def timed_chains(
