@@ -82,7 +82,7 @@ def image(report, data_dir, quick):
     if quick:
         del kernels["RBF"]
     numbers = (10,) if quick else (10, 40, 100)
-    draws, table, curves = 50 if quick else 400, [], {}
+    draws, table, curves = 50 if quick else 250, [], {}
     for name, lengthscale in kernels.items():
         model = lgp.LatentGP(lgp.RBF(lengthscale), lgp.BernoulliProbit())
         for number in numbers:
@@ -245,7 +245,7 @@ def timed(model, data, points, draws, priors):
 def pines(report, data_dir, quick):
     with np.load(data_dir / "pp_finpines.npz", allow_pickle=False) as file:
         saplings, window = file["X"], np.stack([file["xrange"], file["yrange"]])
-    cells, along, draws = ((8, 16), 5, 50) if quick else ((32, 64), 15, 400)
+    cells, along, draws = ((8, 16), 5, 50) if quick else ((32, 64), 15, 300)
     points = lgp.Inducing(points=lgp.bin_points([], along, window).X)
     cases = [
         (cells[0], points, draws, "3.4"),
@@ -363,7 +363,7 @@ def mnist(report, data_dir, quick):
     X, y = load(data_dir, "mnist")
     with np.load(data_dir / "mnist.npz", allow_pickle=False) as file:
         train, test = np.flatnonzero(file["train_mask"]), np.flatnonzero(~file["train_mask"])
-    rows, number, draws = (300, 20, 50) if quick else (4000, 500, 300)
+    rows, number, draws = (300, 20, 50) if quick else (4000, 500, 400)
     train = np.random.default_rng(0).permutation(train)[:rows]
     test = test[:500] if quick else test
     X = X / 255
