@@ -38,6 +38,7 @@ from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn
 from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
 from latentgp.inference.sites.search import EndFit, Progress, Record, Search
 from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.evidence import Evidence
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
@@ -46,6 +47,7 @@ from latentgp.sites.gaussian import GaussianSites
 KEY = jax.random.key(0)
 TIMED_STEPS = 20
 SAMPLING_PIECE = 50  # sweeps in one compiled loop
+RECORDED: list[Chains] = []
 MOST_EVALUATIONS = 1000  # where the bound is followed to its maximum
 TOLERANCE = 1e-9  # nats a row, about what SciPy's default is for the peers
 
@@ -432,7 +434,10 @@ def sampling(problem: Problem) -> Result:
 
 
 def chains(problem: Problem) -> Result:
-    """`MCMC`, or `GibbsSampling` where no settings are given, of hyper-parameters too."""
+    """`MCMC`, or `GibbsSampling` where no settings are given, of hyper-parameters too.
+
+    Through inducing points where there are some, whose white values are then what is kept of f.
+    """
     options, inputs = problem.options, problem.X.shape[1]
     likelihood = lgp.Poisson() if options["likelihood"] == "poisson" else lgp.Bernoulli()
     middle = options["middle"]
@@ -443,13 +448,24 @@ def chains(problem: Problem) -> Result:
         "kernel.variance": LogNormal(0.0, 1.0),
     }
     settings = options["settings"]
-    method = lgp.GibbsSampling if settings is None else lgp.MCMC
+    method = lgp.GibbsSampling if settings is None else Recorded
+    if problem.Z is not None:
+        settings = settings | {"representation": lgp.Inducing(points=problem.Z)}
     fitted, result = timed_chains(problem, model, method, settings or {}, {"priors": priors})
     draws = fitted.posterior.to_arviz().posterior
     named = [np.log(draws[f"kernel.{name}"].values) for name in ("lengthscale", "variance")]
+    f = draws["f"].values if problem.Z is None else RECORDED[-1].white
     count = options["chains"], options["draws"], -1
-    columns = [values.reshape(count) for values in (*named, draws["f"].values)]
+    columns = [values.reshape(count) for values in (*named, f)]
     return result | {"draws": kept(problem, np.concatenate(columns, axis=2))}
+
+
+class Recorded(lgp.MCMC):
+    """Keeps its last chains, of which a posterior has 500 draws of white values at most."""
+
+    def sample(self, *arguments: Any) -> Chains:
+        RECORDED[:] = [super().sample(*arguments)]
+        return RECORDED[-1]
 
 
 def timed_chains(

@@ -4,10 +4,12 @@ import contextlib
 import functools
 from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 import tf_keras
 
 from contestant import (
@@ -20,12 +22,16 @@ from contestant import (
     bernoulli_scores,
     class_scores,
     gaussian_scores,
+    kept,
     lbfgs,
     serve,
     student_scores,
 )
 
 STEPS_A_CALL = 10  # mini-batch steps inside one compiled call
+DRAWS_A_CALL = 50  # of a chain
+START_STEPS = 20  # of L-BFGS towards the mode where chains start, as in GPflow's documentation
+LEAPFROGS, HMC_ACCEPTED, NUTS_ACCEPTED = 10, 0.75, 0.8
 
 
 def latent_kernel(problem: Problem) -> gpflow.kernels.Kernel:
@@ -271,6 +277,112 @@ def by_natural_gradients(
     return trace.result() | {"compile_seconds": compile_seconds}
 
 
+class Logit(gpflow.likelihoods.ScalarLikelihood):
+    """GPflow's own takes the logarithm of one minus a sigmoid, which is that of 0 from 37 on."""
+
+    def _scalar_log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        return -tf.nn.softplus((1 - 2 * Y) * F)
+
+    def _conditional_mean(self, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(F)
+
+    def _conditional_variance(self, X: tf.Tensor, F: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(F) * tf.sigmoid(-F)
+
+
+def sampled_model(problem: Problem) -> gpflow.models.SGPMC:
+    """Log-normal priors over length-scales and variance, as the other contestants'."""
+    options = problem.options
+    likelihood = {"logit": Logit, "poisson": gpflow.likelihoods.Poisson}[options["likelihood"]]()
+    middle = np.full(problem.X.shape[1], options["middle"])
+    kernel = gpflow.kernels.SquaredExponential(1.0, middle if len(middle) > 1 else middle[0])
+    log_normal = tfp.distributions.LogNormal
+    kernel.lengthscales.prior = log_normal(np.log(kernel.lengthscales.numpy()), np.float64(1.0))
+    kernel.variance.prior = log_normal(np.float64(0.0), np.float64(1.0))
+    data = problem.X, problem.y[:, None]
+    model = gpflow.models.SGPMC(data, kernel, likelihood, inducing_variable=problem.Z)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def transition(helper: gpflow.optimizers.SamplingHelper, options: dict) -> Any:
+    """HMC or NUTS whose step size is adapted in the warm-up."""
+    density, mcmc = helper.target_log_prob_fn, tfp.mcmc
+    size = tf.constant(0.01, gpflow.default_float())
+    if options["sampler"] == "NUTS":
+        inner, accepted = mcmc.NoUTurnSampler(density, step_size=size), NUTS_ACCEPTED
+    else:
+        inner = mcmc.HamiltonianMonteCarlo(density, step_size=size, num_leapfrog_steps=LEAPFROGS)
+        accepted = HMC_ACCEPTED
+    return mcmc.DualAveragingStepSizeAdaptation(
+        inner,
+        num_adaptation_steps=options["warmup"],
+        target_accept_prob=tf.constant(accepted, gpflow.default_float()),
+    )
+
+
+def chains(problem: Problem) -> Result:
+    """SGPMC: hyper-parameters and white inducing variables together, one chain after another."""
+    options = problem.options
+    if options["warmup"] % DRAWS_A_CALL or options["draws"] % DRAWS_A_CALL:
+        raise ValueError(f"warm-up and draws must be multiples of {DRAWS_A_CALL}")
+    model = sampled_model(problem)
+    parameters = [model.kernel.lengthscales, model.kernel.variance, model.V]
+    helper = gpflow.optimizers.SamplingHelper(model.log_posterior_density, parameters)
+    kernel, optimiser = transition(helper, options), gpflow.optimizers.Scipy()
+    origin = [tf.identity(part) for part in helper.current_state]
+
+    @tf.function
+    def piece(state: list[tf.Tensor], results: Any, seed: tf.Tensor) -> Any:
+        return tfp.mcmc.sample_chain(
+            DRAWS_A_CALL,
+            state,
+            results,
+            kernel,
+            trace_fn=None,
+            return_final_kernel_results=True,
+            seed=seed,
+        )
+
+    def start(steps: int) -> tuple[list[tf.Tensor], Any]:
+        for variable, value in zip(helper.current_state, origin, strict=True):
+            variable.assign(value)
+        optimiser.minimize(
+            model.training_loss, model.trainable_variables, options={"maxiter": steps}
+        )
+        state = [tf.identity(part) for part in helper.current_state]
+        return state, kernel.bootstrap_results(state)
+
+    def run(at: tuple[list[tf.Tensor], Any], number: int, seed: tuple[int, int]) -> Any:
+        collected = []
+        for index in range(number // DRAWS_A_CALL):
+            drawn = piece(*at, seed=tf.constant([seed[0], 1000 * seed[1] + index]))
+            collected.append([part.numpy() for part in drawn.all_states])
+            at = [part[-1] for part in drawn.all_states], drawn.final_kernel_results
+        return at, [np.concatenate(parts) for parts in zip(*collected, strict=True)]
+
+    started = perf_counter()
+    run(start(1), DRAWS_A_CALL, (0, 0))
+    compile_seconds = perf_counter() - started
+    warmup_seconds, draws_seconds, columns = 0.0, 0.0, []
+    for chain in range(options["chains"]):
+        started = perf_counter()
+        at, _ = run(start(START_STEPS), options["warmup"], (chain, 1))
+        warm = perf_counter()
+        _, drawn = run(at, options["draws"], (chain, 2))
+        warmup_seconds += warm - started
+        draws_seconds += perf_counter() - warm
+        lengthscale, variance, white = helper.convert_to_constrained_values(drawn)
+        parts = np.log(lengthscale), np.log(variance), np.asarray(white)
+        columns.append(np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1))
+    return {
+        "compile_seconds": compile_seconds,  # and those of the first draws
+        "warmup_seconds": warmup_seconds,
+        "draws_seconds": draws_seconds,
+        "draws": kept(problem, np.stack(columns)),
+    }
+
+
 if __name__ == "__main__":
     serve(
         {
@@ -281,6 +393,7 @@ if __name__ == "__main__":
             "sparse_multiclass": sparse_multiclass,
             "sparse_student": sparse_student,
             "sparse_bound": sparse_bound,
+            "chains": chains,
         },
         packages=("gpflow", "tensorflow", "tensorflow-probability", "numpy"),
     )
