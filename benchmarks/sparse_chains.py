@@ -26,7 +26,8 @@ from harness import OURS, Contestant
 from sampling import COLUMNS, ENOUGH, finish
 
 OF_OURS = {
-    "sites": {},
+    "sites": {"coupling": "sites"},
+    "partial": {"coupling": "partial"},
     "whitened": {"coupling": "whitened"},
     "HMC": {"coupling": "whitened", "latents": "hmc", "hyperparameters": "hmc"},
 }

@@ -3,8 +3,9 @@
 No published table: the figures decide a default of the library. Draws of each model from its prior,
 hyper-parameters and latent functions sampled by four chains of each candidate; the smallest
 effective sample size (bulk or tail) of all hyper-parameters and latent functions, by the seconds
-of a whole fit, programs compiled beforehand, warm-up and search for the start counted. `first`
-is a whole fit with compilation. All have one posterior: `off` is the largest difference of a
+of a whole fit, programs compiled beforehand, warm-up and search for the start counted. `first` is
+a whole fit with compilation. NUTS, which takes minutes where these take seconds, is in
+`benchmarks/chains.py`. All have one posterior: `off` is the largest difference of a
 hyper-parameter's mean (on the unconstrained scale) from that of all candidates' draws whose R-hat
 is below 1.05, in standard deviations.
 """
@@ -22,8 +23,6 @@ CANDIDATES = {
     "partial": lambda size: lgp.MCMC(coupling="partial", **size),
     "pseudo-marginal": lambda size: lgp.MCMC(coupling="pseudo-marginal", **size),
     "whitened": lambda size: lgp.MCMC(coupling="whitened", **size),
-    "NUTS, partial": lambda size: lgp.NUTS(coupling="partial", **size),
-    "NUTS, whitened": lambda size: lgp.NUTS(**size),
 }
 LIKELIHOODS = {
     "logistic": (lgp.Bernoulli(), 2.0),
@@ -111,7 +110,7 @@ def main() -> None:
 def draw(report: Report, pictures: dict[str, dict[str, float]]) -> None:
     canvas = figure(8.0, 1.2 + 0.9 * len(pictures))
     ax = canvas.subplots()
-    markers = dict(zip(CANDIDATES, "os^vDP", strict=True))
+    markers = dict(zip(CANDIDATES, "os^v", strict=True))
     for place, found in enumerate(pictures.values()):
         for candidate, rate in found.items():
             label = candidate if place == 0 else None
