@@ -85,6 +85,24 @@ print(
 """
 
 
+CHAINS = """
+import time; started = time.perf_counter()
+import jax
+import numpy as np
+import latentgp as lgp
+counts = lgp.bin_points(lgp.datasets.coal_mine_disasters(), 11, (1851.0, 1962.0))
+model = lgp.LatentGP(lgp.RBF(lengthscale=30.0), lgp.Poisson())
+fitted = lgp.fit(
+    model, lgp.Data(counts.X, counts.y), key=jax.random.key(0), hyperparameters="sample"
+)
+found = fitted.posterior.summary
+print(
+    f"{time.perf_counter() - started:.1f} s, R-hat {found.r_hat:.3f}, effective draws "
+    f"{found.ess_bulk:.0f} of the bulk, {found.ess_tail:.0f} of the tails"
+)
+"""
+
+
 def median_of(code: str, runs: int) -> str:
     seconds = [float(fresh(code)) for _ in range(runs)]
     return f"{np.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
@@ -99,8 +117,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="processes a median is over")
     parser.add_argument("--first", action="store_true", help="start-up and first models alone")
+    parser.add_argument("--chains", action="store_true", help="chains of eleven counts alone")
     arguments = parser.parse_args()
     print(f"{datetime.now():%Y-%m-%d %H:%M}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if arguments.chains:
+        for _ in range(arguments.runs):
+            print("11 counts, 2 hyper-parameters, process start to draws:", fresh(CHAINS))
+        return
     for modules in ("jax", BUILT_ON, "latentgp"):
         print(f"import {modules}:", median_of(IMPORT.format(modules=modules), arguments.runs))
     for name, classify in (("regression", False), ("classification", True)):

@@ -19,6 +19,7 @@ from sampling import COLUMNS, ENOUGH, finish
 CASES = {"logit2": (200, 2, 0.3), "logit10": (200, 10, 1.0), "poisson": (400, 1, 0.1)}
 OF_OURS = {
     "sites": {},
+    "partial": {"coupling": "partial"},
     "whitened": {"coupling": "whitened"},
     "pseudo-marginal": {"coupling": "pseudo-marginal"},
 }

@@ -25,6 +25,7 @@ from latentgp.methods.base import Method
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.posteriors.sampled import SampledPosterior
+from latentgp.prior import draw_rows, moments_before
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require

@@ -69,7 +69,7 @@ def test_one_variational_update_from_the_mode_leaves_less_to_the_residual(x64):
         return float(jnp.std(jax.vmap(lambda e: coordinates.residual(target, model, e))(eps)))
 
     whitening, offset = target.whitening(model), jnp.zeros((7, 1))
-    mode, _ = _mode(target, model, whitening, offset, jnp.full((7, 1), 3.0))
+    mode, _, _ = _mode(target, model, whitening, offset, jnp.full((7, 1), 3.0))
     np.testing.assert_allclose(
         mode, _mode(target, model, whitening, offset, jnp.full((7, 1), -1.0))[0], atol=1e-8
     )
