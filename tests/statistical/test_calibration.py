@@ -114,7 +114,7 @@ def test_every_likelihood_and_method_is_calibrated():
     # held, and check_sampler has the chains.
     assert set(LIKELIHOODS) | {"CustomLikelihood", "LeastSquares"} == concrete_classes(Likelihood)
     methods = {type(method).__name__ for method in calibration.METHODS.values()}
-    elsewhere = {"CollapsedVI", "Stochastic", "Integrated", "EllipticalSlice", "MCMC"}
+    elsewhere = {"CollapsedVI", "Stochastic", "Integrated", "EllipticalSlice", "MCMC", "HMC"}
     assert methods | elsewhere == concrete_classes(Method)
 
 
