@@ -29,6 +29,7 @@ from latentgp.inference.mcmc.latents.hamiltonian import Hamiltonian
 from latentgp.inference.mcmc.latents.langevin import Langevin
 from latentgp.inference.mcmc.latents.mala import MALA
 from latentgp.inference.mcmc.latents.riemannian import RiemannianHamiltonian
+from latentgp.inference.mcmc.latents.rotations import Rotations
 from latentgp.inference.mcmc.sweep import SweepSampler
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.methods.base import usual_method
@@ -40,6 +41,7 @@ from latentgp.representations import Dense, Representation
 
 LATENTS: dict[str, LatentMove] = {
     "langevin": Langevin(),
+    "rotations": Rotations(),
     "auxiliary-gradient": AuxiliaryGradient(),
     "crank-nicolson": CrankNicolson(),
     "elliptical-slice": EllipticalSlice(),
@@ -89,11 +91,12 @@ class MCMC(SamplingMethod):
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
-        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "auxiliary-gradient",
-            "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
-            the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
-            of the prior. "riemannian-hmc" has the curvature at f as its metric, "homogeneous-hmc"
-            that at a constant f, "identity-hmc" the identity for f.
+        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "rotations" (trajectories of
+            as many such steps as a quarter of a turn needs, for posteriors that sites fit badly),
+            "auxiliary-gradient", "crank-nicolson", "elliptical-slice", "random-walk", "mala" or
+            "hmc". Coordinates are the masses: with coupling="sites" the curvature of the posterior,
+            with "whitened" that of the prior. "riemannian-hmc" has the curvature at f as its
+            metric, "homogeneous-hmc" that at a constant f, "identity-hmc" the identity for f.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, with
             coupling="sites", "partial" or "pseudo-marginal"), "crank-nicolson", "random-walk",
             "slice", "hmc", "manifold-mala" (simplified manifold Langevin steps, Girolami &

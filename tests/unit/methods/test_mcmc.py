@@ -1,10 +1,12 @@
 """Markov chains in blocks: settings, refusals, statistics, agreement with quadrature."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.inference.mcmc.latents.rotations import Rotations
 
 KEY = jax.random.key(0)
 
@@ -103,3 +105,32 @@ def test_the_estimate_of_the_evidence_tells_its_error(temperatures):
     assert 0.01 < np.median(statistics["evidence_error"]) < 0.6
     assert statistics["evidence_error"].max() <= 1 + 1e-9
     assert statistics["evidence_error"].shape == (2, 50)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rotation_of_one_step_is_a_crank_nicolson_langevin_step(x64, seed):
+    """The same proposal and the same acceptance, for beta = cos h."""
+    eps = jnp.array([[-1.0, -1.2, -0.6]])
+
+    def residual(e):
+        return -0.3 * jnp.sum(jnp.exp(e)) - 0.1 * jnp.sum(e**4)
+
+    scale = jnp.asarray(np.pi / 2)
+    key = jax.random.key(seed)
+    key_momentum, key_angle, _ = jax.random.split(key, 3)
+    momentum = jax.random.normal(key_momentum, eps.shape)
+    beta = jnp.cos(scale * jax.random.uniform(key_angle, minval=0.8))
+    move = Rotations()
+    start = move.init(residual, eps)
+    _, told = move.step(residual, start, scale, key)
+    assert told.evaluations == 1
+    end = move.init(
+        residual, beta * eps + (1 - beta) * start.slope + jnp.sqrt(1 - beta**2) * momentum
+    )
+
+    expected = jnp.exp(
+        end.value - 0.5 * jnp.sum(end.eps**2) - start.value + 0.5 * jnp.sum(start.eps**2)
+        - 0.5 * jnp.sum((eps - beta * end.eps - (1 - beta) * end.slope) ** 2) / (1 - beta**2)
+        + 0.5 * jnp.sum(momentum**2)
+    )  # fmt: skip
+    np.testing.assert_allclose(told.acceptance, jnp.minimum(1.0, expected), rtol=1e-9)
