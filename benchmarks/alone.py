@@ -90,7 +90,7 @@ import time; started = time.perf_counter()
 import jax
 import numpy as np
 import latentgp as lgp
-counts = lgp.bin_points(lgp.datasets.coal_mine_disasters(), 11, (1851.0, 1962.0))
+counts = lgp.bin_points(lgp.datasets.coal_mine_disasters(), 11, (1851.0, 1963.0))
 model = lgp.LatentGP(lgp.RBF(lengthscale=30.0), lgp.Poisson())
 fitted = lgp.fit(
     model, lgp.Data(counts.X, counts.y), key=jax.random.key(0), hyperparameters="sample"
