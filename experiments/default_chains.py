@@ -91,7 +91,7 @@ def main() -> None:
                 if seconds[0] > LONGEST:
                     break
             summary = result.posterior.summary
-            least = min(summary.ess_bulk, summary.ess_tail)
+            least = summary.least
             figures[candidate] = [*(seconds[0], seconds[-1]), summary.r_hat, least]
             draws[candidate] = vectors(result)
         trusted = [draws[c] for c, (_, _, r_hat, _) in figures.items() if r_hat < 1.05]

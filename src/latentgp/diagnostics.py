@@ -231,12 +231,12 @@ class ChainDiagnostics:
         """The smallest effective sample size by the number of factorisations; NaN if unknown."""
         if not self.operations:
             return float("nan")
-        return min(self.summary.ess_bulk, self.summary.ess_tail) / self.operations
+        return self.summary.least / self.operations
 
     @property
     def effective_a_second(self) -> float:
         """The smallest effective sample size by the seconds of the whole fit."""
-        return min(self.summary.ess_bulk, self.summary.ess_tail) / self.seconds
+        return self.summary.least / self.seconds
 
     @property
     def verdict(self) -> str:
@@ -270,7 +270,7 @@ def diagnose_chains(
             f"R-hat is {summary.r_hat:.3f}, above {_R_HAT}: the chains have not mixed; raise "
             "warmup and draws."
         )
-    least = min(summary.ess_bulk, summary.ess_tail)
+    least = summary.least
     if not least >= needed:
         warnings.append(
             f"The smallest effective sample size is {least:.0f}, below {needed} "

@@ -11,11 +11,9 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from latentgp.errors import InputError
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.chains import FEWEST_DRAWS, import_arviz
 
 __all__ = ["Ranking", "r_hat_at", "rank_samplers"]
-
-_FEWEST_DRAWS = 4
 
 
 def r_hat_at(draws: ArrayLike, checkpoints: Sequence[int]) -> Float[np.ndarray, "K *P"]:
@@ -43,18 +41,14 @@ def r_hat_at(draws: ArrayLike, checkpoints: Sequence[int]) -> Float[np.ndarray, 
             f"draws has shape {chains.shape}: R-hat compares two chains at least, (chains, draws)."
         )
     for number in checkpoints:
-        if not _FEWEST_DRAWS <= number <= chains.shape[1]:
+        if not FEWEST_DRAWS <= number <= chains.shape[1]:
             raise InputError(
-                f"checkpoints holds {number}, outside {_FEWEST_DRAWS} to {chains.shape[1]}, the "
+                f"checkpoints holds {number}, outside {FEWEST_DRAWS} to {chains.shape[1]}, the "
                 "draws of a chain."
             )
     arviz = import_arviz()
-    flat = chains.reshape(*chains.shape[:2], -1)
-    found = [
-        [float(arviz.rhat(flat[:, :number, entry])) for entry in range(flat.shape[2])]
-        for number in checkpoints
-    ]
-    return np.array(found).reshape(len(found), *chains.shape[2:])
+    parts = (arviz.convert_to_dataset(chains[:, :number]) for number in checkpoints)
+    return np.array([arviz.rhat(part)["x"].values for part in parts])
 
 
 class Ranking(NamedTuple):

@@ -14,7 +14,7 @@ _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 
 
 _SUMMARISED_ROWS, _FEW_ROWS = 200, 8
-_FEWEST_DRAWS = 4
+FEWEST_DRAWS = 4  # of a chain that R-hat can split
 
 
 class Chains(eqx.Module):
@@ -64,6 +64,11 @@ class ChainSummary(NamedTuple):
     ess_bulk: float
     ess_tail: float
 
+    @property
+    def least(self) -> float:
+        """The smaller of both effective sample sizes."""
+        return min(self.ess_bulk, self.ess_tail)
+
 
 def watched_rows(size: int, numbers: int) -> Int[np.ndarray, "W"]:
     """Evenly spaced rows whose latents are kept draw by draw; all rows if that is cheap.
@@ -83,7 +88,7 @@ def _evenly(size: int, at_most: int) -> Int[np.ndarray, "W"]:
 def summarise(chains: Chains) -> ChainSummary:
     """R-hat and effective sample sizes, the worst of hyper-parameters and (200) watched latents."""
     f = chains.f[:, :, _evenly(chains.f.shape[2], _SUMMARISED_ROWS)]
-    if f.shape[1] < _FEWEST_DRAWS:
+    if f.shape[1] < FEWEST_DRAWS:
         return ChainSummary(np.nan, np.nan, np.nan)
     arviz = import_arviz()
     return ChainSummary(
@@ -100,7 +105,7 @@ def few_latents(f: Float[np.ndarray, "C S W Q"]) -> Float[np.ndarray, "C S K Q"]
 
 def largest_r_hat(vector: Float[np.ndarray, "C S P"], f: Float[np.ndarray, "C S K Q"]) -> float:
     """The largest rank-normalised split R-hat; NaN of one chain, or of fewer than four draws."""
-    if len(f) < 2 or f.shape[1] < _FEWEST_DRAWS:
+    if len(f) < 2 or f.shape[1] < FEWEST_DRAWS:
         return float("nan")
     return _worst(import_arviz().rhat, np.max, vector, f)
 

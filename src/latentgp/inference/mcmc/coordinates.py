@@ -163,18 +163,17 @@ def coordinates_at(
     whitening, offset = target.whitening(model), prior_mean(model, target.data)
     if coupling == "whitened":
         return _prior_coordinates(target, model, whitening, offset)
-    if coupling == "partial":
-        mode, decrement, steps = anchor, jnp.zeros((), anchor.dtype), 0.0
-    else:
+    mode, decrement, steps = anchor, jnp.zeros((), anchor.dtype), 0.0
+    if coupling == "sites":
         held = jax.lax.stop_gradient((model, whitening, offset))
         mode, decrement, steps = _mode(target, *held, anchor)
-    if differentiable and coupling == "sites":
-        linear, precision = sites_at(target, model, whitening, offset, mode)
-        mode = offset + _condition(whitening, linear, precision)[0]
+        if differentiable:
+            linear, precision = sites_at(target, model, whitening, offset, mode)
+            mode, steps = offset + _condition(whitening, linear, precision)[0], steps + 1
     linear, precision = sites_at(target, model, whitening, offset, mode)
     linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
     found = coordinates_of_sites(target, model, whitening, linear, precision)
-    made = found.factorisations + steps + 1 + (differentiable and coupling == "sites")
+    made = found.factorisations + steps + 1
     return dataclasses.replace(found, decrement=decrement, factorisations=made)
 
 

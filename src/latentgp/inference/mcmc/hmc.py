@@ -14,12 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, Kind
 from latentgp.inference.mcmc.joint import JointPosition, JointSampler, JointState
-from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.sites.copies import Copies
 from latentgp.typing import Array
 
 Tuning = Literal["windows", "jumps"]
@@ -37,13 +34,6 @@ class HMCSampler(JointSampler):
         tuning: "windows" or "jumps".
     """
 
-    target: WhiteTarget
-    copies: Copies | None
-    warmup: int = eqx.field(static=True)
-    target_acceptance: float = eqx.field(static=True)
-    coupling: Kind = eqx.field(static=True)
-    anchor: Float[Array, "N Q"]
-    fixed: Coordinates | None
     steps: int = eqx.field(static=True)
     tuning: Tuning = eqx.field(static=True)
 

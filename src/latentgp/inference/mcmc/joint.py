@@ -1,5 +1,6 @@
-# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Trajectories of hyper-parameters and latent functions jointly, in coordinates of these."""
+
+from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
@@ -61,13 +62,13 @@ class JointSampler(Sampler):
 
     adapts_in_init: ClassVar[bool] = True
 
-    target: eqx.AbstractVar[WhiteTarget]
-    copies: eqx.AbstractVar[Copies | None]
-    warmup: eqx.AbstractVar[int]
-    target_acceptance: eqx.AbstractVar[float]
-    coupling: eqx.AbstractVar[Kind]
-    anchor: eqx.AbstractVar[Float[Array, "N Q"]]
-    fixed: eqx.AbstractVar[Coordinates | None]
+    target: WhiteTarget
+    copies: Copies | None
+    warmup: int = eqx.field(static=True)
+    target_acceptance: float = eqx.field(static=True)
+    coupling: Kind = eqx.field(static=True)
+    anchor: Float[Array, "N Q"]
+    fixed: Coordinates | None
 
     @classmethod
     def of(cls, target: WhiteTarget, copies: Copies | None = None, **settings: Any) -> Any:

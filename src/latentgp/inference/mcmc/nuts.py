@@ -7,27 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Float, Key, Shaped
+from jaxtyping import Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, Kind
 from latentgp.inference.mcmc.joint import JointPosition, JointSampler, JointState
-from latentgp.inference.mcmc.target import WhiteTarget
-from latentgp.sites.copies import Copies
 from latentgp.typing import Array
 
 
 class NUTSSampler(JointSampler):
     """Hamiltonian trajectories that end where they would turn back; see `JointSampler`."""
-
-    target: WhiteTarget
-    copies: Copies | None
-    warmup: int = eqx.field(static=True)
-    target_acceptance: float = eqx.field(static=True)
-    coupling: Kind = eqx.field(static=True)
-    anchor: Float[Array, "N Q"]
-    fixed: Coordinates | None
 
     def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
         import blackjax
