@@ -403,17 +403,6 @@ class Slices(EllipticalSlice):
         return jax.lax.fori_loop(0, self.repeats, one, (state, Info(jnp.ones(()), jnp.zeros(()))))
 
 
-class Surrogates(Surrogate):
-    """The library's surrogate data, with the factorisations of a proposal."""
-
-    def density(self, target, vector, held, anchor, differentiable):
-        value, there = super().density(target, vector, held, anchor, differentiable)
-        made = 3 * jnp.ones(())  # of K, and two of the law given the surrogate data
-        return value, there._replace(
-            coordinates=dataclasses.replace(there.coordinates, factorisations=made)
-        )
-
-
 SCHEMES = {  # PM EP(64) first, which tunes the others' proposals
     "PM EP(64)": (64, True),
     "PM EP(16)": (16, True),
@@ -422,7 +411,7 @@ SCHEMES = {  # PM EP(64) first, which tunes the others' proposals
     "PM LA(16)": (16, False),
     "PM LA(1)": (1, False),
     "AA": Whitened(),
-    "SURR": Surrogates(),
+    "SURR": Surrogate(),
 }
 
 
