@@ -730,7 +730,8 @@ def _chains(draws: ArrayLike) -> NDArray[np.float64]:
 
 def _legend_of_chains(ax: Axes, chains: int) -> None:
     if chains <= 2 * len(CURVES):
-        ax.legend(**legend_style(ncols=min(chains + 1, 5)))
+        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": min(chains + 1, 5)}
+        ax.legend(**legend_style(**above))
 
 
 def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
