@@ -28,6 +28,7 @@ from common import Report, figure, folds, load, parser
 from latentgp import metrics, plots
 from latentgp.posteriors.chains import import_arviz
 
+PARTS = "recovery", "schemes", "digits"
 CLASSES = 3
 GAMMA = Gamma(2.0, 2.0)
 SCHEMES = {  # latents, hyper-parameters, coupling
@@ -248,15 +249,20 @@ def digits(report: Report, data_dir, quick: bool):
 
 
 def main() -> None:
-    arguments = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments = arguments.parse_args()
     report = Report("multi_kernel", arguments)
-    weights, true = recovery(report, arguments.quick)
-    schemes(report, arguments.quick)
-    of_digits = digits(report, arguments.data_dir, arguments.quick)
     drawn = figure(11, 4.2)
     left, right = drawn.subplots(1, 2)
-    plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")
-    plots.kernel_weights(right, of_digits, x_label="weight, quarters of digits")
+    if "recovery" in arguments.parts:
+        weights, true = recovery(report, arguments.quick)
+        plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")
+    if "schemes" in arguments.parts:
+        schemes(report, arguments.quick)
+    if "digits" in arguments.parts:
+        weights = digits(report, arguments.data_dir, arguments.quick)
+        plots.kernel_weights(right, weights, x_label="weight, quarters of digits")
     report.save(drawn)
 
 

@@ -796,12 +796,14 @@ def drawn_scores(found: dict[tuple[str, int, str], np.ndarray], sizes: tuple[int
     return result
 
 
+PARTS = "estimates", "chains", "classifiers"
 KINDS = (2, "iso"), (2, "ARD"), (10, "iso"), (10, "ARD")
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--long", action="store_true", help="ten times as many sweeps")
+    arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = arguments.parse_args()
     report = Report("pseudo_marginal", arguments)
     quick, times = arguments.quick, 10 if arguments.long else 1
@@ -813,11 +815,14 @@ def main() -> None:
     if quick:
         lengths = {50: Length(100, 100, 25)}
     with jax.enable_x64(True), one_blas_thread():
-        spread_of_estimates(report, tuple(lengths), 500)
-        efficiency(report, lengths, KINDS[:1] if quick else KINDS)
-    sizes, sets, draws = ((20,), 3, 100) if quick else ((10, 20, 40), 6, 200 * times)
-    found = classifiers(report, arguments.data_dir, sizes, sets, draws)
-    report.save(drawn_scores(found, sizes))
+        if "estimates" in arguments.parts:
+            spread_of_estimates(report, tuple(lengths), 500)
+        if "chains" in arguments.parts:
+            efficiency(report, lengths, KINDS[:1] if quick else KINDS)
+    if "classifiers" in arguments.parts:
+        sizes, sets, draws = ((20,), 3, 100) if quick else ((10, 20, 40), 6, 200 * times)
+        found = classifiers(report, arguments.data_dir, sizes, sets, draws)
+        report.save(drawn_scores(found, sizes))
 
 
 if __name__ == "__main__":
