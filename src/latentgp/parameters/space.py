@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -153,16 +154,8 @@ class ParameterSpace(eqx.Module):
         self, key: Key[Array, ""], number: int = _PRIOR_DRAWS
     ) -> dict[str, Float[np.ndarray, "S *P"]]:
         """Draws of each parameter from its prior, by path; none of a prior without a sampler."""
-        known, drawn = parameters(self.model), {}
-        keys = jax.random.split(key, len(self.prior_paths) + 1)
-        for path, prior, own in zip(self.prior_paths, self.priors, keys, strict=False):
-            shape = np.shape(known[path].value)
-            each = shape[: len(shape) - len(prior.batch_shape) - len(prior.event_shape)]
-            try:
-                drawn[path] = np.asarray(prior.sample(own, (number, *each)))
-            except NotImplementedError:
-                continue
-        return drawn
+        drawn = _prior_draws(self, key, number)
+        return {path: np.asarray(values) for path, values in drawn.items()}
 
     def entries(self) -> list[tuple[str, ParameterInfo]]:
         """Label and parameter of every entry of the vector."""
@@ -223,3 +216,19 @@ class _InOrder:
         values = tuple(parts[name] for name in kind.gather_pytree_data_fields())
         settings = tuple(fixed[name] for name in kind.gather_pytree_aux_fields())
         return cls(kind.tree_unflatten(settings, values))
+
+
+@partial(jax.jit, static_argnames="number")
+def _prior_draws(
+    space: ParameterSpace, key: Key[Array, ""], number: int
+) -> dict[str, Float[Array, "S *P"]]:
+    known, drawn = parameters(space.model), {}
+    keys = jax.random.split(key, len(space.prior_paths) + 1)
+    for path, prior, own in zip(space.prior_paths, space.priors, keys, strict=False):
+        shape = np.shape(known[path].value)
+        each = shape[: len(shape) - len(prior.batch_shape) - len(prior.event_shape)]
+        try:
+            drawn[path] = prior.sample(own, (number, *each))
+        except NotImplementedError:
+            continue
+    return drawn

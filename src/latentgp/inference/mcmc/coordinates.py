@@ -39,6 +39,7 @@ from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.whitening import Whitening
+from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
 Kind = Literal["sites", "partial", "whitened"]
@@ -361,7 +362,7 @@ def _mode(
     return offset + g, jnp.abs(decrement), count + 1.0
 
 
-@partial(jax.jit, static_argnames="coupling")
+@partial(Program, static_argnums=(1,))
 def coordinates_at_centre(target: WhiteTarget, coupling: Kind) -> Coordinates:
     """Those under the space's model, whose centre is the anchor of all others."""
     start = prior_mean(target.space.model, target.data)

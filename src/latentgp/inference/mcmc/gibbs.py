@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.augmentations import Automatic
-from latentgp.inference.mcmc.loop import Draw, collect, groups_of, in_groups
+from latentgp.inference.mcmc.loop import Draw, collect, divided, groups_of, in_groups, joined
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.inference.mcmc.slow_rows import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.sites.algorithm import prior_mean, rows_of
@@ -25,6 +25,7 @@ from latentgp.representations import Representation
 from latentgp.representations.samplers import SiteSampler
 from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
+from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
 from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import GaussianSites
@@ -327,33 +328,29 @@ def run_gibbs(
     moments = jnp.zeros((chains, 3, *states.f.shape[1:]), states.f.dtype)
 
     groups = groups_of(chains)
-    size = chains // groups
-    members = [slice(g * size, (g + 1) * size) for g in range(groups)]
     calls = count()
 
     def piece(state: Any, index: int) -> tuple[Any, Draw | None, dict[str, np.ndarray]]:
         states, slow, moments = state
-        keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
         warming = index < cold
         adapt = 1 / (1 + index) ** 0.5 if warming else 0.0
 
-        def run(group: int) -> Any:
-            own, own_keys = jax.tree.map(lambda a: a[members[group]], (states, keys))
-            settings = number, thin
+        def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
+            (own, own_keys), settings = group, (number, thin)
             result = _piece(
                 algorithm, data, copies, sampler, own, watched, adapt, own_keys, slow, settings
             )
             return jax.block_until_ready(result)
 
-        results = in_groups(run, range(groups), at_once=next(calls) > 0)
+        members = divided(states, jax.random.fold_in(key_run, index), groups)
+        results = in_groups(run, members, at_once=next(calls) > 0)
         after, kept, acceptance, sums = zip(*results, strict=True)
         if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
-            moments = moments + jnp.concatenate(sums)
+            moments = moments + joined(sums)
             sweeps = (index - cold // 2 + 1) * number * thin
             slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
         draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
-        states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *after)
-        return (states, slow, moments), draw, {"acceptance_rate": np.concatenate(acceptance)}
+        return (joined(after), slow, moments), draw, {"acceptance_rate": np.concatenate(acceptance)}
 
     sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, control)
     columns, statistics = sampled.joined(draws)
@@ -367,7 +364,7 @@ def run_gibbs(
     )
 
 
-@partial(jax.jit, static_argnames="fixed")
+@partial(Program, static_argnums=(4,))
 def _start(
     algorithm: Gibbs,
     data: Data,
@@ -381,14 +378,14 @@ def _start(
     return sampler, jax.vmap(lambda key: algorithm.init(data, sampler, centre, key))(keys)
 
 
-@jax.jit
+@Program
 def _sampler_at(
     algorithm: Gibbs, vector: Float[Array, "P"], data: Data, known: SiteSampler | None
 ) -> SiteSampler:
     return algorithm._sampler(algorithm.space.to_model(vector), data, known)
 
 
-@partial(jax.jit, static_argnames="settings")
+@partial(Program, static_argnums=(9,))
 def _piece(
     algorithm: Gibbs,
     data: Data,

@@ -1,13 +1,14 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Markov chains: run in pieces of a compiled loop, collected and summarised."""
 
+import operator
 import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.posteriors.chains import Chains, few_latents, largest_r_hat
 from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
+from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
@@ -275,19 +277,17 @@ def run_chains(
     number = min(_PIECE, draws)
     cold, warm = -(-warmup // (number * thin)), -(-draws // number)
     groups = 1 if sampler.shares_work else groups_of(chains)
-    members = [slice(g * chains // groups, (g + 1) * chains // groups) for g in range(groups)]
     calls = count()
 
     def piece(states: Any, index: int) -> tuple[Any, Draw | None, dict[str, Any]]:
-        keys = jax.random.split(jax.random.fold_in(key_run, index), chains)
 
-        def run(group: slice) -> Any:
-            own, own_keys = jax.tree.map(lambda a: a[group], (states, keys))
-            result = _piece(sampler, own, watched, own_keys, (number, thin))
+        def run(group: tuple[Any, Key[Array, "C"]]) -> Any:
+            result = _piece(sampler, group[0], watched, group[1], (number, thin))
             return jax.block_until_ready(result)
 
+        members = divided(states, jax.random.fold_in(key_run, index), groups)
         results = in_groups(run, members, at_once=next(calls) > 0)
-        after, kept, told = jax.tree.map(lambda *parts: jnp.concatenate(parts), *results)
+        after, kept, told = joined(results)
         if index < cold:
             return sampler.tuned(after), None, told
         return after, kept, told
@@ -306,19 +306,35 @@ def run_chains(
     )
 
 
-@jax.jit
+@partial(Program, static_argnums=(2,))
+def divided(states: Any, key: Key[Array, ""], groups: int) -> list[tuple[Any, Key[Array, "C"]]]:
+    """States of the chains of each group, and a key for each of them."""
+    chains = len(jax.tree.leaves(states)[0])
+    parts = states, jax.random.split(key, chains)
+    bounds = [number * chains // groups for number in range(groups + 1)]
+    places = [slice(*ends) for ends in pairwise(bounds)]
+    return [jax.tree.map(operator.itemgetter(place), parts) for place in places]
+
+
+@Program
+def joined(groups: Sequence[Any]) -> Any:
+    """What the groups give, along one axis of chains."""
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)
+
+
+@Program
 def _start(sampler: Sampler, keys: Key[Array, "C"]) -> Any:
     return jax.vmap(lambda key: sampler.init(key))(keys)
 
 
-@jax.jit
+@Program
 def _whitening(sampler: Sampler, state: Any) -> Whitening:
     """The map to the rows at one chain's hyper-parameters."""
     target = sampler.target
     return target.whitening(target.space.to_model(sampler.position(state).vector))
 
 
-@partial(jax.jit, static_argnames="counts")
+@partial(Program, static_argnums=(4,))
 def _piece(
     sampler: Sampler,
     states: Any,

@@ -21,6 +21,7 @@ from latentgp.inference.mcmc.loop import Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
 _LARGE = 100_000  # numbers of a matrix that no cache of a core holds
@@ -274,13 +275,9 @@ class SweepSampler(Sampler):
         )
 
     def tuned(self, states: SweepState) -> SweepState:
-        own = states.adaptation
-        begun = own.count[0] > _FORGETS * self.warmup
         if not self.target.space.size:
             return states
-        tuned = _pooled(self, own)
-        held = jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
-        return states._replace(adaptation=held)
+        return states._replace(adaptation=_pooled(self, states.adaptation))
 
     def _move_latents(
         self, at: Place, carried: Any, scale: Float[Array, ""], key: Key[Array, ""]
@@ -338,10 +335,11 @@ def _root(covariance: Float[Array, "P P"]) -> Float[Array, "P P"]:
     return lower_cholesky(covariance + ridge)
 
 
-@jax.jit
+@Program
 def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
-    """Every chain's adaptation by what all chains have seen."""
+    """Every chain's adaptation by what all chains have seen, once they have left their start."""
     chains = len(own.count)
+    begun = own.count[0] > _FORGETS * sampler.warmup
     mean = jnp.mean(own.mean, axis=0)
     off = own.mean - mean
     covariance = jnp.mean(own.covariance, axis=0) + off.T @ off / chains
@@ -359,15 +357,16 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
         lambda one: jnp.broadcast_to(one, (chains, *one.shape)), (mean, covariance, seen)
     )
     mean, covariance, seen = pooled
-    return own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
+    tuned = own._replace(log_scale=log_scale, mean=mean, covariance=covariance, seen=seen)
+    return jax.tree.map(lambda new, old: jnp.where(begun, new, old), tuned, own)
 
 
-@jax.jit
+@Program
 def _held(coordinates: Coordinates) -> HeldCoordinates:
     return HeldCoordinates.of(coordinates)
 
 
-@jax.jit
+@Program
 def _within(sampler: SweepSampler, coordinates: Coordinates) -> LatentMove:
     target = sampler.target
     return sampler.latents.within(target, target.space.model, coordinates)

@@ -17,6 +17,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
 _SPREAD = 0.3  # of starts, on the unconstrained scale
@@ -112,7 +113,7 @@ class WhiteTarget(eqx.Module):
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
 
-@jax.jit
+@Program
 def _whitening_at_rows(target: WhiteTarget) -> Whitening:
     return target.whitening(target.space.model)
 
