@@ -41,7 +41,7 @@ CASES = {
     "german": ("ratsch_german", 1000, LOGIT),
 }
 OF_OURS = {
-    "rotations": {"latents": "rotations"},
+    "Langevin": {"latents": "langevin"},
     "sites": {"thin": 1},
     "auxiliary gradient": {"latents": "auxiliary-gradient", "coupling": "whitened"},
     "Gibbs": None,

@@ -38,7 +38,7 @@ SCHEMES = {  # latents, hyper-parameters, coupling
     "(d)": ("riemannian-hmc", "riemannian-hmc", "centred"),
     "(e)": ("homogeneous-hmc", "random-walk", "whitened"),
     "(f)": ("riemannian-hmc", "random-walk", "whitened"),
-    "ours": ("langevin", "emulated", "sites"),
+    "ours": ("rotations", "emulated", "sites"),
 }
 # Effective draws in per cent of draws, mean (min, max): f and weights, multi-source, multi-region.
 PUBLISHED_ESS = {

@@ -142,7 +142,7 @@ OF_LATENTS = {  # move and coupling
     "ELL-SS": (LATENTS["elliptical-slice"], "whitened"),
     "HMC v1": (HomogeneousHamiltonian(steps=STEPS), "whitened"),
     "HMC v2": (Hamiltonian(steps=STEPS), "whitened"),
-    "ours": (LATENTS["langevin"], "sites"),
+    "ours": (LATENTS["rotations"], "sites"),
 }
 OF_HYPERPARAMETERS = {
     "MH": HyperRandomWalk(),

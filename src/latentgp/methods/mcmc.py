@@ -40,8 +40,8 @@ from latentgp.models import LatentGP
 from latentgp.representations import Dense, Representation
 
 LATENTS: dict[str, LatentMove] = {
-    "langevin": Langevin(),
     "rotations": Rotations(),
+    "langevin": Langevin(),
     "auxiliary-gradient": AuxiliaryGradient(),
     "crank-nicolson": CrankNicolson(),
     "elliptical-slice": EllipticalSlice(),
@@ -91,12 +91,12 @@ class MCMC(SamplingMethod):
 
     Args:
         representation: `Dense()` or `Inducing(...)`.
-        latents: "langevin" (preconditioned Crank-Nicolson Langevin), "rotations" (trajectories of
-            as many such steps as a quarter of a turn needs, for posteriors that sites fit badly),
-            "auxiliary-gradient", "crank-nicolson", "elliptical-slice", "random-walk", "mala" or
-            "hmc". Coordinates are the masses: with coupling="sites" the curvature of the posterior,
-            with "whitened" that of the prior. "riemannian-hmc" has the curvature at f as its
-            metric, "homogeneous-hmc" that at a constant f, "identity-hmc" the identity for f.
+        latents: "rotations" (trajectories of as many Langevin steps as the warm-up finds best),
+            "langevin" (one preconditioned Crank-Nicolson Langevin step), "auxiliary-gradient",
+            "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
+            the masses: with coupling="sites" the curvature of the posterior, with "whitened" that
+            of the prior. "riemannian-hmc" has the curvature at f as its metric, "homogeneous-hmc"
+            that at a constant f, "identity-hmc" the identity for f.
         hyperparameters: "emulated" (by an emulator of the evidence that the warm-up saw, with
             coupling="sites", "partial" or "pseudo-marginal"), "crank-nicolson", "random-walk",
             "slice", "hmc", "manifold-mala" (simplified manifold Langevin steps, Girolami &
@@ -133,7 +133,7 @@ class MCMC(SamplingMethod):
     """
 
     representation: Representation = Dense()
-    latents: str = eqx.field(static=True, default="langevin")
+    latents: str = eqx.field(static=True, default="rotations")
     hyperparameters: str | None = eqx.field(static=True, default=None)
     coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
@@ -218,7 +218,7 @@ class MCMC(SamplingMethod):
         if self.latents in _CURVED and not (concave or likelihood.is_jointly_log_concave):
             raise InputError(
                 f"{name} is not log-concave, so its curvature is no metric; use "
-                'MCMC(latents="langevin") or "identity-hmc".'
+                'MCMC(latents="rotations") or "identity-hmc".'
             )
         if needs_gradient and not likelihood.is_continuous:
             raise InputError(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import latentgp as lgp
 from latentgp.inference.mcmc.latents.rotations import Rotations
@@ -14,7 +15,7 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"latents": "gibbs"}, "MCMC.latents must be one of langevin"),
+        ({"latents": "gibbs"}, "MCMC.latents must be one of rotations"),
         ({"hyperparameters": "newton"}, "MCMC.hyperparameters must be one of random-walk"),
         ({"coupling": "loose"}, "MCMC.coupling must be one of sites"),
         ({"hyperparameters": "riemannian-hmc"}, 'use coupling="centred", not "sites"'),
@@ -115,11 +116,10 @@ def test_a_rotation_of_one_step_is_a_crank_nicolson_langevin_step(x64, seed):
     def residual(e):
         return -0.3 * jnp.sum(jnp.exp(e)) - 0.1 * jnp.sum(e**4)
 
-    scale = jnp.asarray(np.pi / 2)
+    scale = jnp.asarray(3.0)
     key = jax.random.key(seed)
-    key_momentum, key_angle, _ = jax.random.split(key, 3)
-    momentum = jax.random.normal(key_momentum, eps.shape)
-    beta = jnp.cos(scale * jax.random.uniform(key_angle, minval=0.8))
+    momentum = jax.random.normal(jax.random.split(key, 3)[0], eps.shape)
+    beta = jnp.cos(jnp.pi / 2)
     move = Rotations()
     start = move.init(residual, eps)
     _, told = move.step(residual, start, scale, key)
@@ -134,3 +134,38 @@ def test_a_rotation_of_one_step_is_a_crank_nicolson_langevin_step(x64, seed):
         + 0.5 * jnp.sum(momentum**2)
     )  # fmt: skip
     np.testing.assert_allclose(told.acceptance, jnp.minimum(1.0, expected), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "number"), [(0.1, 25), (0.5, 5), (1.2, 2), (1.9, 1), (5.0, 1)])
+def test_the_number_of_rotations_is_the_best_by_the_scale(x64, scale, number):
+    """Brute force over the acceptance of normal errors, refusals counted twice."""
+    move, scale = Rotations(), jnp.asarray(scale)
+    chances = [2 * norm.cdf(-((np.pi / 2 / k / float(scale)) ** 2) / 2) for k in range(1, 33)]
+    gains = [a * a / (2 - a) / k for k, a in enumerate(chances, 1)]
+    assert np.argmax(gains) + 1 == number
+    np.testing.assert_allclose(move.wanted_acceptance(scale), chances[number - 1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("roughness", "least", "most"), [(0.0, 1, 1), (1.0, 3, 12)])
+def test_the_warm_up_finds_how_many_rotations_a_quarter_of_a_turn_needs(
+    x64, roughness, least, most
+):
+    """One where the residual is flat; more the more it is curved, most proposals accepted."""
+
+    def residual(eps):
+        return -roughness * jnp.sum(eps**4)
+
+    move, log_scale = Rotations(), jnp.log(0.5)
+
+    @jax.jit
+    def step(carry, key):
+        state, log_scale, count = carry
+        state, told = move.step(residual, state, jnp.exp(log_scale), key)
+        off = told.acceptance - move.wanted_acceptance(jnp.exp(log_scale))
+        log_scale = jnp.minimum(log_scale + off * (1 + count) ** -0.6, jnp.log(20.0))
+        return (state, log_scale, count + 1), (told.evaluations, told.acceptance)
+
+    start = move.init(residual, jnp.zeros((1, 20))), log_scale, 0.0
+    _, (numbers, chances) = jax.lax.scan(step, start, jax.random.split(KEY, 600))
+    assert least <= np.mean(numbers[300:]) <= most
+    assert np.mean(chances[300:]) > 0.6

@@ -275,8 +275,6 @@ class SweepSampler(Sampler):
         )
 
     def tuned(self, states: SweepState) -> SweepState:
-        if not self.target.space.size:
-            return states
         return states._replace(adaptation=_pooled(self, states.adaptation))
 
     def _move_latents(
@@ -303,7 +301,8 @@ class SweepSampler(Sampler):
         """Scales towards the acceptance asked for, and the covariance seen; held after warm-up."""
         begun = jnp.maximum(own.count - (_FORGETS * self.warmup).astype(int), 0)
         gain = (1.0 + own.count) ** -_DECAY
-        targets = self.latents.target_acceptance, self.hyperparameters.target_acceptance
+        scale = jnp.exp(own.log_scale[0])
+        targets = self.latents.wanted_acceptance(scale), self.hyperparameters.target_acceptance
         rates = acceptance, hyper_acceptance
         largest = [move.largest_scale for move in (self.latents, self.hyperparameters)]
         steps = [

@@ -40,7 +40,8 @@ class LatentMove(eqx.Module):
     A state is a named tuple with `eps`, the coordinates, and `value`, the residual there.
 
     Attributes:
-        target_acceptance: that the scale is adapted to in the warm-up; None where nothing is tuned.
+        target_acceptance: that the scale is adapted to in the warm-up, unless
+            `wanted_acceptance` says otherwise; None where nothing is tuned.
         first_scale: where the adaptation starts.
         largest_scale: where it ends, beyond which a greater one would change little.
     """
@@ -54,6 +55,10 @@ class LatentMove(eqx.Module):
     ) -> "LatentMove":
         """The move as it is made within some coordinates; the same in all unless overridden."""
         return self
+
+    def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""] | float | None:
+        """What the warm-up moves the scale towards; None where nothing is tuned."""
+        return self.target_acceptance
 
     @abstractmethod
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Any:

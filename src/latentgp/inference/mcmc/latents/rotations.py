@@ -15,7 +15,7 @@ from latentgp.inference.mcmc.latents.langevin import Sloped
 from latentgp.typing import Array
 
 _QUARTER = math.pi / 2
-_SHORTEST = 0.8  # share of an angle that a trajectory's steps have at least
+_SHORTEST = 0.8  # share of an angle that the steps of a trajectory of several have at least
 
 
 class Rotations(LatentMove):
@@ -25,18 +25,30 @@ class Rotations(LatentMove):
     gradient g kicks the momenta by tan(h / 2) g before and after each rotation by h (Hilbert-space
     Hamiltonian Monte Carlo, Beskos, Pinski, Sanz-Serna & Stuart 2011). Where the residual is flat
     one step is an independent draw, and one step is always that of `Langevin` with
-    beta = cos h. Where it is not, the warm-up shortens the angle and a quarter of a turn takes more
-    steps.
+    beta = cos h. Where it is not, a quarter of a turn takes more steps.
+
+    The errors of a trajectory's energy have a standard deviation that goes with h^2, and are normal
+    in many dimensions, so that acceptance with one number of steps tells that with any other. The
+    warm-up fits the scale, the h at which the deviation is one nat, to the acceptance it sees; the
+    number of steps is the best by that.
 
     Args:
         steps: at most so many.
     """
 
-    target_acceptance: ClassVar[float | None] = 0.9
     first_scale: ClassVar[float] = 0.5
-    largest_scale: ClassVar[float] = _QUARTER
+    largest_scale: ClassVar[float] = 20.0
 
     steps: int = eqx.field(static=True, default=32)
+
+    def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""]:
+        return _acceptance(self._number(scale), scale)
+
+    def _number(self, scale: Float[Array, ""]) -> Float[Array, ""]:
+        """Steps of the trajectory that gives most a step, refusals counted twice."""
+        numbers = jnp.arange(1, self.steps + 1).astype(scale.dtype)
+        chance = _acceptance(numbers, scale)
+        return numbers[jnp.argmax(chance**2 / ((2 - chance) * numbers))]
 
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
         return Sloped(eps, *jax.value_and_grad(residual)(eps))
@@ -46,9 +58,9 @@ class Rotations(LatentMove):
     ) -> tuple[Sloped, Info]:
         key_momentum, key_angle, key_accept = jax.random.split(key, 3)
         momentum = jax.random.normal(key_momentum, state.eps.shape, state.eps.dtype)
-        number = jnp.clip(jnp.ceil(_QUARTER / scale), 1, self.steps)
+        number = self._number(scale)
         share = jax.random.uniform(key_angle, dtype=scale.dtype, minval=_SHORTEST)
-        angle = share * jnp.minimum(scale, _QUARTER / number)
+        angle = jnp.where(number > 1, share, 1.0) * _QUARTER / number
         kick, cosine, sine = jnp.tan(angle / 2), jnp.cos(angle), jnp.sin(angle)
 
         def rotated(_: Any, carry: tuple[Sloped, Array]) -> tuple[Sloped, Array]:
@@ -62,3 +74,12 @@ class Rotations(LatentMove):
         log_ratio = log_ratio + 0.5 * jnp.sum(momentum**2 - p**2)
         state, chance = accepted(state, there, log_ratio, key_accept)
         return state, Info(chance, number)
+
+
+def _acceptance(number: Float[Array, "*K"], scale: Float[Array, ""]) -> Float[Array, "*K"]:
+    """Mean acceptance of normal errors of the energy whose mean is half their variance.
+
+    Roberts, Gelman & Gilks 1997: 2 Phi(-deviation / 2).
+    """
+    deviation = (_QUARTER / (number * scale)) ** 2
+    return 2 * jax.scipy.stats.norm.cdf(-deviation / 2)
