@@ -175,10 +175,14 @@ def skewed(size: int) -> list:
 
     mean = turn.T @ digamma(shapes)
     deviation = np.sqrt(np.diagonal(turn.T @ (polygamma(1, shapes)[:, None] * turn)))
+
+    def densities(places):
+        return [density(place) for place in places]
+
     mode = density(turn.T @ np.log(shapes))
-    found = exploration.explore(density, mode, lambda: True)
-    axes, _ = exploration._axes(density, mode)
-    frame, _ = exploration._framed(density, mode, axes)
+    found = exploration.explore(densities, mode, lambda: True)
+    axes, _ = exploration._axes(densities, mode)
+    frame, _ = exploration._framed(densities, mode, axes)
     points, masses = design(size)
     places = frame.vectors(frame.split(points))
     stretch = np.prod(np.where(points < 0, frame.below, frame.above), axis=1)

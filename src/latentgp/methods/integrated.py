@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from numpyro.distributions import constraints
 from latentgp.diagnostics import Integration, integrated
 from latentgp.errors import InputError
 from latentgp.inference.integration.design import design
-from latentgp.inference.integration.exploration import Evaluated, Explored, explore
+from latentgp.inference.integration.exploration import Evaluated, Explored, Places, explore
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge_at,
@@ -38,9 +39,12 @@ from latentgp.posteriors.hyperparameters import (
     marginals_of,
 )
 from latentgp.posteriors.sampled import stacked_models
+from latentgp.representations import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.coupled import Sites
+from latentgp.typing import Array
 
 _MOST_HYPERPARAMETERS = 10
 _MOST_BYTES = 1 << 32
@@ -154,6 +158,9 @@ class ExplorationProgress(NamedTuple):
     seconds: float
 
 
+_Known = tuple[Float[np.ndarray, "P"], Sites]
+
+
 class _Density:
     """Log density of the hyper-parameters, with the sites at every place."""
 
@@ -162,7 +169,7 @@ class _Density:
         self._space, self._found = space, found
         own = found.algorithm
         self._algorithm = dataclasses.replace(own, tolerance=max(own.tolerance, _TOLERANCE))
-        self._known: list[tuple[Float[np.ndarray, "P"], Sites]] = []
+        self._known: list[_Known] = []
         self._count, self._asked_to_end = 0, False
 
     def goes_on(self) -> bool:
@@ -174,50 +181,67 @@ class _Density:
     def mode(self) -> Evaluated:
         """The density at the mode."""
         vector = self._space.to_vector()
-        at_mode = self._from(vector, self._found.converged.sites)
+        at_mode, sites = self._from(vector, self._found.converged.sites)
         if at_mode is None:
             raise InputError(
                 "The log evidence is not known at the most probable hyper-parameters, as site "
                 "updates do not converge there; start from other values, or use another method."
             )
+        self._known.append((vector, sites))
         return at_mode
 
-    def __call__(self, vector: Float[np.ndarray, "P"]) -> Evaluated | None:
-        """The density at a place; None where sites do not converge, or a callback ends it."""
+    def __call__(self, places: Places) -> list[Evaluated | None]:
+        """The density at places; None where sites do not converge, or a callback ends it.
+
+        Sites start from those of the nearest place that was known before.
+        """
         if self._asked_to_end:
-            return None
-        self._count += 1
-        apart = [np.sum((vector - known) ** 2) for known, _ in self._known]
-        result = self._from(vector, self._known[int(np.argmin(apart))][1])
+            return [None] * len(places)
+        results: list[Evaluated | None] = []
+        known = tuple(self._known)
+        for result, sites in on_all_cores(lambda place: self._near(place, known), places):
+            if self._asked_to_end:
+                results.append(None)
+                continue
+            self._count += 1
+            if result is not None:
+                self._known.append((result.vector, sites))
+            results.append(result)
+            bound = np.nan if result is None else result.value
+            self._report(ExplorationProgress(self._count, bound, self.run.seconds))
+        return results
+
+    def _near(
+        self, vector: Float[np.ndarray, "P"], known: Sequence[_Known]
+    ) -> tuple[Evaluated | None, Sites]:
+        apart = [np.sum((vector - place) ** 2) for place, _ in known]
+        result, sites = self._from(vector, known[int(np.argmin(apart))][1])
         if result is None:
             model = model_at(self._space, jnp.asarray(vector))
             first = initial_sites(self._algorithm, model, self._found.rows)
-            result = self._from(vector, first)
-        bound = np.nan if result is None else result.value
-        self._report(ExplorationProgress(self._count, bound, self.run.seconds))
-        return result
+            result, sites = self._from(vector, first)
+        return result, sites
 
-    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> Evaluated | None:
+    def _from(self, vector: Float[np.ndarray, "P"], sites: Sites) -> tuple[Evaluated | None, Sites]:
         found, place = self._found, jnp.asarray(vector)
         evaluation = evaluate(self._algorithm, self._space, place, found.rows, sites)
         value, gradient = float(evaluation.value), np.asarray(evaluation.gradient)
         known = np.isfinite(value) and np.all(np.isfinite(gradient))
         if not (known and abs(float(evaluation.change)) <= _CONVERGED):
-            return None
-        self._known.append((vector, evaluation.sites))
-        return Evaluated(vector, value, gradient)
+            return None, sites
+        return Evaluated(vector, value, gradient), evaluation.sites
 
     def components(self, explored: Explored) -> Gaussians:
         """The posteriors at the points of a mixture."""
         sites = {vector.tobytes(): sites for vector, sites in self._known}
         places = [jnp.asarray(vector) for vector in explored.points]
         found = self._found
-        latents = [
-            converge_at(
-                self._algorithm, self._space, place, found.rows, sites[vector.tobytes()]
-            ).posterior
-            for place, vector in zip(places, explored.points, strict=True)
-        ]
+
+        def posterior(place: Array) -> LatentPosterior:
+            own = sites[np.asarray(place).tobytes()]
+            return converge_at(self._algorithm, self._space, place, found.rows, own).posterior
+
+        latents = list(on_all_cores(posterior, places, alone=1))
         models = [model_at(self._space, place) for place in places]
         return Gaussians.of(models, latents, explored.weights)
 

@@ -104,27 +104,29 @@ class Explored(NamedTuple):
     moved: float
 
 
-Evaluate = Callable[[Float[np.ndarray, "P"]], Evaluated | None]
+Places = Sequence[Float[np.ndarray, "P"]] | Float[np.ndarray, "S P"]
+Evaluate = Callable[[Places], list[Evaluated | None]]
 
 
 def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) -> Explored:
     """Explore a log density.
 
     Args:
-        evaluate: the density at a place; None where that fails.
+        evaluate: the density at some places, at once if need be; None where that fails.
         mode: the density at its mode.
         goes_on: whether there is time for further points; the design is evaluated in any case.
     """
     asked: list[Evaluated | None] = []
 
-    def at(vector: Float[np.ndarray, "P"]) -> Evaluated | None:
-        asked.append(evaluate(vector))
-        return asked[-1]
+    def at(places: Places) -> list[Evaluated | None]:
+        found = evaluate(places)
+        asked.extend(found)
+        return found
 
     axes, flat = _axes(at, mode)
     frame, probes = _framed(at, mode, axes)
     planned = design(mode.vector.size)
-    at_points = [mode, *(at(frame.vectors(frame.split(z))) for z in planned.points[1:])]
+    at_points = [mode, *at(frame.vectors(frame.split(planned.points[1:])))]
     masses = [m for m, found in zip(planned.masses, at_points, strict=True) if found is not None]
     known = [*(found for found in at_points if found is not None), *probes]
     moved = [np.inf]
@@ -134,7 +136,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
     for _ in range(_ROUNDS):
         if max(moved[-2:]) < _STILL or not goes_on():
             break
-        found = [at(vector) for vector in frame.vectors(proposal.least_certain(interpolant))]
+        found = at(frame.vectors(proposal.least_certain(interpolant)))
         known += [one for one in found if one is not None]
         interpolant, before = _interpolated(frame, mode, known), (weights, log_mean)
         weights, log_mean = proposal.weights(interpolant)
@@ -188,7 +190,7 @@ def _curvature(
     row, fall = np.zeros(size), 0.0
     for _ in range(_STEPS):
         move = step * np.eye(size)[coordinate]
-        below, above = at(mode.vector - move), at(mode.vector + move)
+        below, above = at([mode.vector - move, mode.vector + move])
         if below is None or above is None:
             step /= 10
             continue
@@ -205,16 +207,10 @@ def _framed(
 ) -> tuple[Frame, list[Evaluated]]:
     """Frame whose axes have the deviations of the density on both sides, and what told them."""
     size = mode.vector.size
-    sides, probes = np.ones((2, size)), []
-    for side, sign in enumerate((-1, 1)):
-        for axis in range(size):
-            found = at(mode.vector + sign * _PROBE * axes[:, axis])
-            if found is None:
-                sides[side, axis] = 1 / _WIDEST
-                continue
-            probes.append(found)
-            fall = mode.value - found.value
-            sides[side, axis] = 1 / np.sqrt(np.clip(fall, _WIDEST**-2, _WIDEST**2))
+    found = at([mode.vector + sign * _PROBE * axis for sign in (-1, 1) for axis in axes.T])
+    falls = np.array([np.inf if one is None else mode.value - one.value for one in found])
+    sides = 1 / np.sqrt(np.clip(falls, _WIDEST**-2, _WIDEST**2)).reshape(2, size)
+    probes = [one for one in found if one is not None]
     both = sides.mean(axis=0)
     return Frame(mode.vector, axes * both, *(sides / both)), probes
 

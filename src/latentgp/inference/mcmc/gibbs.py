@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.augmentations import Automatic
-from latentgp.inference.mcmc.loop import Draw, collect, divided, groups_of, in_groups, joined
+from latentgp.inference.mcmc.loop import Draw, collect, divided, groups_of, joined
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.inference.mcmc.slow_rows import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.sites.algorithm import prior_mean, rows_of
@@ -27,6 +27,7 @@ from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
+from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.copies import Copies, copies_of
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -343,7 +344,7 @@ def run_gibbs(
             return jax.block_until_ready(result)
 
         members = divided(states, jax.random.fold_in(key_run, index), groups)
-        results = in_groups(run, members, at_once=next(calls) > 0)
+        results = on_all_cores(run, members, alone=int(next(calls) == 0))
         after, kept, acceptance, sums = zip(*results, strict=True)
         if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
             moments = moments + joined(sums)

@@ -2,11 +2,9 @@
 """Markov chains: run in pieces of a compiled loop, collected and summarised."""
 
 import operator
-import os
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -23,7 +21,7 @@ from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.runtime.x64 import double_precision
+from latentgp.runtime.threads import cores, on_all_cores
 from latentgp.typing import Array
 
 _PIECE = 50  # draws of each chain in a compiled call
@@ -66,20 +64,7 @@ def groups_of(chains: int) -> int:
 
     A group is one compiled call; what is sequential in it leaves the other cores to the others.
     """
-    cores = (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
-    return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores)
-
-
-def in_groups(function: Callable[..., Any], parts: Sequence[Any], *, at_once: bool) -> list[Any]:
-    """Map a function over groups: on a thread each, or one after another.
-
-    The first call of a compiled function is to be made one after another: it compiles.
-    """
-    function = double_precision(function)  # the context belongs to a thread
-    if not at_once or len(parts) == 1:
-        return [function(part) for part in parts]
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return list(pool.map(function, parts))
+    return max(d for d in range(1, chains + 1) if chains % d == 0 and d <= cores())
 
 
 class Sampled(NamedTuple):
@@ -286,7 +271,7 @@ def run_chains(
             return jax.block_until_ready(result)
 
         members = divided(states, jax.random.fold_in(key_run, index), groups)
-        results = in_groups(run, members, at_once=next(calls) > 0)
+        results = list(on_all_cores(run, members, alone=int(next(calls) == 0)))
         after, kept, told = joined(results)
         if index < cold:
             return sampler.tuned(after), None, told

@@ -45,6 +45,11 @@ class LogGamma:
         return float(np.sum(gammaln(self.shapes)))
 
 
+def all_of(density):
+    """A density of one place as that of some."""
+    return lambda places: [density(place) for place in places]
+
+
 def moments(places, weights):
     mean = weights @ places
     return mean, np.sqrt(weights @ (places - mean) ** 2)
@@ -97,7 +102,7 @@ def test_an_interpolant_goes_through_values_and_gradients():
 @pytest.mark.parametrize("size", range(1, 6))
 def test_means_deviations_and_the_integral_of_a_skewed_density(size):
     target = LogGamma(size)
-    found = explore(target, target.mode, lambda: True)
+    found = explore(all_of(target), target.mode, lambda: True)
     mean, deviations = moments(found.draws, found.draw_weights)
     np.testing.assert_allclose((mean - target.mean) / target.deviations, 0, atol=0.05)
     np.testing.assert_allclose(deviations / target.deviations, 1, atol=0.05)
@@ -119,8 +124,8 @@ def test_units_do_not_matter():
         found = target(vector / units)
         return Evaluated(vector, found.value, found.gradient / units)
 
-    one = explore(target, target.mode, lambda: True)
-    other = explore(rescaled, rescaled(target.mode.vector * units), lambda: True)
+    one = explore(all_of(target), target.mode, lambda: True)
+    other = explore(all_of(rescaled), rescaled(target.mode.vector * units), lambda: True)
     for a, b in zip(moments(one.draws, one.draw_weights),
                     moments(other.draws, other.draw_weights), strict=True):  # fmt: skip
         np.testing.assert_allclose(b / units, a, rtol=2e-3, atol=2e-3)
@@ -134,7 +139,7 @@ def test_places_that_fail_are_left_out_and_counted():
     def partly(vector):
         return None if vector[0] > wall else target(vector)
 
-    found = explore(partly, target.mode, lambda: True)
+    found = explore(all_of(partly), target.mode, lambda: True)
     assert 0 < found.left_out < found.evaluations
     assert np.all(found.points[:, 0] <= wall)
     assert np.isfinite(found.log_integral)
@@ -143,7 +148,7 @@ def test_places_that_fail_are_left_out_and_counted():
 
 def test_without_time_the_design_is_evaluated_alone():
     target = LogGamma(3)
-    hasty = explore(target, target.mode, lambda: False)
+    hasty = explore(all_of(target), target.mode, lambda: False)
     assert hasty.evaluations == 6 + 6 + 14
     assert np.isinf(hasty.moved)
 
@@ -152,13 +157,13 @@ def test_a_flat_direction_is_counted():
     def flat(vector):
         return Evaluated(vector, -0.5 * float(vector[0] ** 2), np.array([-vector[0], 0.0]))
 
-    found = explore(flat, flat(np.zeros(2)), lambda: True)
+    found = explore(all_of(flat), flat(np.zeros(2)), lambda: True)
     assert found.flat == 1
 
 
 def test_a_place_above_the_mode_is_told():
     target = LogGamma(2)
     start = target(target.mode.vector + 1.0)
-    found = explore(target, start, lambda: True)
+    found = explore(all_of(target), start, lambda: True)
     assert found.rise == pytest.approx(target.mode.value - start.value, abs=0.5)
     assert found.rise > 1

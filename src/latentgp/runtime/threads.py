@@ -1,0 +1,37 @@
+"""Calls at once on the cores of a machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+import jax
+
+from latentgp.runtime.x64 import double_precision
+
+PartT = TypeVar("PartT")
+ResultT = TypeVar("ResultT")
+
+
+def cores() -> int:
+    """Calls that are best made at once: one a core, and one on a GPU."""
+    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+
+
+def on_all_cores(
+    function: Callable[[PartT], ResultT], parts: Iterable[PartT], *, alone: int = 0
+) -> Iterator[ResultT]:
+    """Map a function over parts, on a thread a core; results in the order of the parts.
+
+    Args:
+        function: run in double precision, as the context belongs to a thread.
+        parts: one argument each.
+        alone: so many parts are done before the others: the first compiles what these use.
+    """
+    function, parts = double_precision(function), iter(parts)
+    yield from map(function, islice(parts, alone))
+    with ThreadPoolExecutor(cores()) as pool:
+        yield from pool.map(function, parts)
