@@ -255,6 +255,8 @@ def main() -> None:
     report = Report("multi_kernel", arguments)
     drawn = figure(11, 4.2)
     left, right = drawn.subplots(1, 2)
+    left.set_visible("recovery" in arguments.parts)
+    right.set_visible("digits" in arguments.parts)
     if "recovery" in arguments.parts:
         weights, true = recovery(report, arguments.quick)
         plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")

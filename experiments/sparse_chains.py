@@ -8,7 +8,9 @@ is sampled; a Gaussian one with the most probable hyper-parameters says where th
    one length-scale (RBF) and one an input (ARD). The source has figures only; its link is not
    stated, here probit. 2,086 distinct rows, 1,000 to train on and 1,019 held out, one split.
 2. coal: disasters in 100 bins, half of them held out (each with probability 1/2), ten splits, 30
-   evenly spaced points.
+   evenly spaced points. Then "tuning", on all disasters: joint HMC of at most 20 leapfrog steps,
+   tuned in windows and by Bayesian optimisation of the squared jump distance (the source's), the
+   source's comparator (f and hyper-parameters in turn) and the library's default, two chains.
 3. pines: saplings on grids of 32 x 32 and 64 x 64 cells through 225 points on a lattice, and all
    latents of 32 x 32 cells. Seconds an effective sample are those of the draws, warm-up counted and
    not, over the least bulk ESS of hyper-parameters and of f at (200) cells. Compilation is in a
@@ -223,6 +225,49 @@ def coal(report, data_dir, quick):
     return [draw]
 
 
+def tuning(report, data_dir, quick):
+    with np.load(data_dir / "coal_mining.npz", allow_pickle=False) as file:
+        years = (file["event_days"] - 0.5) / 365.25
+    span = (0.0, 811 * 50 / 365.25)
+    points = lgp.Inducing(points=lgp.bin_points([], 30, span).X)
+    data = lgp.bin_points(years, 100, span)
+    model, priors = cox_process(data, 10.0)
+    size = {"chains": 2, "draws": 100 if quick else 1000, "warmup": 900}
+    gibbs = {"latents": "hmc", "hyperparameters": "random-walk", "coupling": "whitened"}
+    samplers = {
+        "HMC, windows": lgp.HMC(points, steps=20, **size),
+        "HMC, jumps": lgp.HMC(points, steps=20, tuning="jumps", **size),
+        "in turn": lgp.MCMC(points, **gibbs, **size),
+        "ours": lgp.MCMC(points, **size),
+    }
+    table = []
+    for name, method in samplers.items():
+        for seed in range(2):  # the second has its programs
+            fit = lgp.fit(model, data, key=jax.random.key(seed), method=method, priors=priors)
+        statistics, least = fit.posterior.statistics, fit.posterior.summary.least
+        table.append(
+            [
+                name, least, least / fit.diagnostics.seconds, fit.posterior.summary.r_hat,
+                float(fit.posterior.acceptance.mean()), float(np.mean(statistics["n_steps"])),
+            ]
+        )  # fmt: skip
+    report.table(
+        f"2. coal, tuning: two chains of {size['draws']} draws after {size['warmup']}",
+        ["sampler", "least ESS", "a second, warm-up counted", "R-hat", "acceptance", "steps"],
+        table,
+    )
+
+    def draw(ax):
+        for place, (row, color) in enumerate(zip(table, COLORS, strict=False)):
+            ax.plot(row[2], place, "o", color=color)
+        ax.set_yticks(range(len(table)), [row[0] for row in table])
+        ax.set_xscale("log")
+        ax.invert_yaxis()
+        tidy(ax, "coal", "effective draws a second, of the worst quantity", "")
+
+    return [draw]
+
+
 def timed(model, data, points, draws, priors):
     """Seconds an effective sample, warm-up not counted and counted, of programs compiled before."""
     sampled(model, data, points, min(draws, 50), warmup=0, priors=priors)  # compiles
@@ -407,7 +452,14 @@ def mnist(report, data_dir, quick):
     return [draw]
 
 
-PARTS = {"image": image, "coal": coal, "pines": pines, "robust-max": robust_max, "mnist": mnist}
+PARTS = {
+    "image": image,
+    "coal": coal,
+    "tuning": tuning,
+    "pines": pines,
+    "robust-max": robust_max,
+    "mnist": mnist,
+}
 
 
 def main():
