@@ -93,8 +93,8 @@ def simulated(rows: int, sources: int, weights: np.ndarray, seed: int):
 
 def recovery(report: Report, quick: bool):
     """True weights inside their intervals over simulated data sets, under both priors."""
-    rows, sources, sets = (40, 3, 2) if quick else (150, 4, 20)
-    draws, warmup = (200, 200) if quick else (2000, 1000)
+    rows, sources, sets = (40, 3, 2) if quick else (100, 4, 10)
+    draws, warmup = (200, 200) if quick else (1000, 600)
     rng = np.random.default_rng(0)
     laws = {
         "Gamma(2, 2)": GAMMA,
@@ -103,7 +103,7 @@ def recovery(report: Report, quick: bool):
     }
     table, drawn = [], None
     for name, law in laws.items():
-        held, known, found, largest, concentrations = [], [], [], [], []
+        held, known, found, largest, concentrations, worst = [], [], [], [], [], 1.0
         for number in range(sets):
             if name == "one strong source":
                 true = np.where(np.eye(CLASSES, sources) > 0, 5.0, 0.1)
@@ -113,8 +113,10 @@ def recovery(report: Report, quick: bool):
                 true = rng.dirichlet(np.full(sources, rng.exponential()), CLASSES)
                 true = np.maximum(true, 1e-300)
             kernel, y = simulated(rows, sources, true, number)
-            chains = method("(e)", draws, warmup)
+            chains = method("ours", draws, warmup)
             posterior = sampled(kernel, np.arange(rows), y, chains, law).posterior
+            worst = max(worst, posterior.summary.r_hat)
+            print(f"  {name}, set {number}: R-hat {posterior.summary.r_hat:.3f}", flush=True)
             names = [f"source {s}" for s in range(sources)]
             weights = lgp.kernel_weights(posterior, parts=names, level=0.9)
             held.append((weights.lower <= true) & (true <= weights.upper))
@@ -130,7 +132,7 @@ def recovery(report: Report, quick: bool):
                     alpha = law.sample_concentration(jax.random.key(number), draws_of)
                 concentrations.append(np.quantile(alpha, [0.25, 0.5, 0.75]))
         correlation = np.corrcoef(np.concatenate(known), np.concatenate(found))[0, 1]
-        table.append([name, np.mean(held), np.size(held), correlation, np.mean(largest)])
+        table.append([name, np.mean(held), np.size(held), correlation, np.mean(largest), worst])
         if concentrations:
             quartiles = np.mean(concentrations, axis=0)
             report.note(
@@ -140,7 +142,14 @@ def recovery(report: Report, quick: bool):
             )
     report.table(
         f"1. simulated sources: {sets} sets, {rows} rows, {sources} sources, {CLASSES} classes",
-        ["prior", "inside 90 %", "of weights", "correlation with truth", "largest is the largest"],
+        [
+            "prior",
+            "inside 90 %",
+            "of weights",
+            "correlation with truth",
+            "largest is the largest",
+            "worst R-hat",
+        ],
         table,
     )
     return drawn
