@@ -93,7 +93,7 @@ import latentgp as lgp
 counts = lgp.bin_points(lgp.datasets.coal_mine_disasters(), 11, (1851.0, 1963.0))
 model = lgp.LatentGP(lgp.RBF(lengthscale=30.0), lgp.Poisson())
 fitted = lgp.fit(
-    model, lgp.Data(counts.X, counts.y), key=jax.random.key(0), hyperparameters="sample"
+    model, lgp.Data(counts.X, counts.y), key=jax.random.key(0), method=lgp.MCMC(draws=1250)
 )
 found = fitted.posterior.summary
 print(

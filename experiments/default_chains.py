@@ -27,7 +27,7 @@ CANDIDATES = {
 LIKELIHOODS = {
     "logistic": (lgp.Bernoulli(), 2.0),
     "Poisson": (lgp.Poisson(), 1.0),
-    "Student-t": (lgp.StudentT(4.0, 0.3), 1.0),
+    "Student-t": (lgp.StudentT(scale=0.3, degrees_of_freedom=4.0), 1.0),
     "ordinal": (lgp.Ordinal.of(4), 1.0),
     "volatility": (lgp.StochasticVolatility(), 1.0),
     "softmax": (lgp.Softmax(3), 2.0),
@@ -72,7 +72,9 @@ def vectors(result: lgp.Fit) -> np.ndarray:
 
 
 def main() -> None:
-    arguments = parser(__doc__, real_data=False).parse_args()
+    options = parser(__doc__, real_data=False)
+    options.add_argument("--only", nargs="+", choices=LIKELIHOODS, default=list(LIKELIHOODS))
+    arguments = options.parse_args()
     report = Report("default_chains", arguments)
     size = {"chains": 4, "draws": 500, "warmup": 500}
     cases = CASES
@@ -80,6 +82,8 @@ def main() -> None:
         size, cases = {"chains": 4, "draws": 100, "warmup": 100}, (("Poisson", 30, 1),)
     pictures = {}
     for name, rows, inputs in cases:
+        if name not in arguments.only:
+            continue
         model, data = drawn(*LIKELIHOODS[name], rows, inputs)
         figures, draws = {}, {}
         for candidate, make in CANDIDATES.items():
