@@ -41,6 +41,13 @@ class RunControl(NamedTuple):
     checkpoint: Checkpoint = Checkpoint()
 
 
+Text = str | Callable[[], str]
+
+
+def _words(text: Text) -> str:
+    return text if isinstance(text, str) else text()
+
+
 class ProgressLine:
     """One line on standard error, for what takes longer than a second.
 
@@ -54,7 +61,7 @@ class ProgressLine:
         self._console: Any = None
         self._written = -np.inf
 
-    def show(self, text: str, seconds: float) -> None:
+    def show(self, text: Text, seconds: float) -> None:
         """Write it over, or add it, given for how long there has been work."""
         if not self._verbose or seconds < _SILENT_SECONDS:
             return
@@ -66,12 +73,12 @@ class ProgressLine:
             if seconds - self._written >= _SECONDS_A_LINE:
                 self._written = seconds
                 with suppress(BrokenPipeError):  # a log that nobody reads any more
-                    print(text, file=sys.stderr, flush=True)
+                    print(_words(text), file=sys.stderr, flush=True)
             return
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
-        self._status.update(text)
+        self._status.update(_words(text))
 
     def close(self) -> None:
         """Clear the line."""
@@ -99,8 +106,8 @@ class Run:
         """Count the seconds of the run that is resumed."""
         self._started -= seconds
 
-    def show(self, text: str) -> None:
-        """Show progress as a line."""
+    def show(self, text: Text) -> None:
+        """Show progress as a line; a function of the text is called where it is shown."""
         self._line.show(text, self.seconds)
 
     def ending(self, progress: Any, save: Callable[[], None]) -> str | None:

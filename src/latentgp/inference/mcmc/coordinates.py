@@ -86,8 +86,12 @@ class Coordinates(eqx.Module):
         """r: log density of the coordinates relative to the standard normal, in nats."""
         shift = self.shift(eps)
         gain = self.log_likelihood(target, model, self.centre + shift)
-        gain = gain - self.log_likelihood(target, model, self.centre)
+        gain = gain - self.reference(target, model)
         return gain + jnp.sum(shift * (0.5 * self.precision * shift - self.slope))
+
+    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
+        """Log likelihood at the centre, in nats."""
+        return self.log_likelihood(target, model, self.centre)
 
     def log_likelihood(
         self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
@@ -121,17 +125,24 @@ class HeldCoordinates(Coordinates):
     Attributes:
         white_centre: v_hat, shape (Q, M).
         back: L^-1 R, shape (Q, M, M).
+        at_centre: log likelihood at the centre, in nats.
     """
 
     white_centre: Float[Array, "Q M"]
     back: Float[Array, "Q M M"]
+    at_centre: Float[Array, ""]
 
     @classmethod
-    def of(cls, coordinates: Coordinates) -> "HeldCoordinates":
+    def of(cls, coordinates: Coordinates, target: WhiteTarget) -> "HeldCoordinates":
         """With one triangular solve of M right-hand sides."""
         known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(Coordinates)}
         back = vmap_latents(solve_lower, coordinates.whitening.lower, coordinates.root)
-        return cls(**known, white_centre=coordinates.white(jnp.zeros_like(back[:, 0])), back=back)
+        centre = coordinates.white(jnp.zeros_like(back[:, 0]))
+        value = coordinates.reference(target, target.space.model)
+        return cls(**known, white_centre=centre, back=back, at_centre=value)
+
+    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
+        return self.at_centre
 
     def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
         return self.white_centre + vmap_latents(lambda back, e: back @ e, self.back, eps)

@@ -1,6 +1,7 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Markov chains: run in pieces of a compiled loop, collected and summarised."""
 
+import dataclasses
 import operator
 import time
 from abc import abstractmethod
@@ -42,21 +43,26 @@ class Draw(NamedTuple):
     f: Float[Array, "*C S W Q"]
 
 
-class ChainProgress(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ChainProgress:
     """Progress of the chains, passed to the callback.
 
     Attributes:
         sweeps: made by every chain so far, the warm-up's included.
         total: that will be made.
         seconds: since the start of the fit.
-        r_hat: the largest so far over hyper-parameters and some latent functions; NaN in the
-            warm-up and of one chain.
+        draws: so far; none in the warm-up.
     """
 
     sweeps: int
     total: int
     seconds: float
-    r_hat: float = float("nan")
+    draws: tuple[Draw, ...] = dataclasses.field(default=(), repr=False)
+
+    @property
+    def r_hat(self) -> float:
+        """The largest of hyper-parameters and some latent functions; NaN in the warm-up."""
+        return _r_hat(self.draws)
 
 
 def groups_of(chains: int) -> int:
@@ -123,14 +129,11 @@ def collect(
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             sampled = Sampled(state, index + 1, draws, statistics)
             progress = ChainProgress(
-                (index + 1) * piece_size, pieces * piece_size, run.seconds, _r_hat(draws)
+                (index + 1) * piece_size, pieces * piece_size, run.seconds, draws
             )
             made = index + 1 - first
             rest = (time.perf_counter() - began) / made * (pieces - index - 1)
-            run.show(
-                f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, "
-                f"{progress.seconds:.0f} s, about {rest:.0f} s left{_in_words(progress.r_hat)}"
-            )
+            run.show(partial(_line, progress, rest))
             reason = run.ending(progress, partial(_save, control.checkpoint, sampled))
             if reason is not None and sampled.draws:
                 break
@@ -153,8 +156,13 @@ def _r_hat(draws: Sequence[Draw]) -> float:
     return largest_r_hat(vector, f)
 
 
-def _in_words(r_hat: float) -> str:
-    return "" if np.isnan(r_hat) else f", R-hat {r_hat:.3f}"
+def _line(progress: ChainProgress, rest: float) -> str:
+    """Progress in words, given the seconds left; R-hat takes time, so only where it is shown."""
+    r_hat = progress.r_hat
+    return (
+        f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {progress.seconds:.0f} s, "
+        f"about {rest:.0f} s left" + ("" if np.isnan(r_hat) else f", R-hat {r_hat:.3f}")
+    )
 
 
 def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
@@ -219,6 +227,15 @@ class Sampler(eqx.Module):
     def f_at_rows(self, state: Any, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         """A draw of f at the rows given a state."""
         return self.target.latents(self.position(state), key)
+
+    def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+        """What is kept of a state within the loop: the draw, unless overridden."""
+        position = self.position(state)
+        return Draw(position.vector, position.white, self.f_at_rows(state, key)[watched])
+
+    def draw(self, record: Any, watched: Int[Array, "W"]) -> Draw:
+        """The draw that a record stands for, worked out for many at once after the loop."""
+        return record
 
     @abstractmethod
     def moved(self, state: Any, position: Position) -> Any:
@@ -334,12 +351,12 @@ def _piece(
         key_steps, key_f = jax.random.split(key)
         step_keys = jax.random.split(key_steps, thin)
         state, steps = jax.lax.scan(lambda s, k: sampler.step(s, k), state, step_keys)
-        position = sampler.position(state)
-        f = sampler.f_at_rows(state, key_f)[watched]
-        return state, (Draw(position.vector, position.white, f), sampler.told(steps))
+        return state, (sampler.record(state, key_f, watched), sampler.told(steps))
 
-    def chain(state: Any, key: Key[Array, ""]) -> tuple[Any, Draw, Any]:
-        state, (kept, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
-        return state, kept, told
+    def chain(state: Any, key: Key[Array, ""]) -> tuple[Any, Any, Any]:
+        state, (records, told) = jax.lax.scan(keep, state, jax.random.split(key, number))
+        return state, records, told
 
-    return jax.vmap(chain)(states, keys)
+    states, records, told = jax.vmap(chain)(states, keys)
+    of_chain = jax.vmap(lambda record: sampler.draw(record, watched))
+    return states, jax.vmap(of_chain)(records), told

@@ -17,7 +17,7 @@ from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
 from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.information import Information, with_prior
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
-from latentgp.inference.mcmc.loop import Sampler
+from latentgp.inference.mcmc.loop import Draw, Sampler
 from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
@@ -96,7 +96,7 @@ class SweepSampler(Sampler):
         sampler = cls(target, anchor=coordinates.centre, fixed=None, **settings)
         if target.space.size:
             return sampler
-        fixed = _held(coordinates)
+        fixed = _held(coordinates, target)
         return dataclasses.replace(sampler, fixed=fixed, latents=_within(sampler, fixed))
 
     @property
@@ -191,9 +191,27 @@ class SweepSampler(Sampler):
 
     def f_at_rows(self, state: SweepState, key: Key[Array, ""]) -> Float[Array, "N Q"]:
         at = self._place(state)
-        f = at.coordinates.centre + at.coordinates.shift(at.eps)
-        variance = jnp.broadcast_to(at.coordinates.whitening.residual.T, f.shape)
+        return self._f(at.coordinates, at.eps, key)
+
+    def _f(
+        self, coordinates: Coordinates, eps: Float[Array, "Q M"], key: Key[Array, ""]
+    ) -> Float[Array, "N Q"]:
+        f = coordinates.centre + coordinates.shift(eps)
+        variance = jnp.broadcast_to(coordinates.whitening.residual.T, f.shape)
         return self.target.latents_of(Marginals(f, variance), key)
+
+    def record(self, state: SweepState, key: Key[Array, ""], watched: Int[Array, "W"]) -> Any:
+        if self.fixed is None:
+            return super().record(state, key, watched)
+        return state.at.vector, state.at.eps, key
+
+    def draw(self, record: Any, watched: Int[Array, "W"]) -> Draw:
+        """Of coordinates that stay: one product of matrices for all draws."""
+        if self.fixed is None:
+            return record
+        vector, eps, key = record
+        f = self._f(self.fixed, eps, key)
+        return Draw(vector, self.fixed.white(eps), f[watched])
 
     def _state(self, at: Place, own: Adaptation) -> SweepState:
         held = self.fixed is not None
@@ -361,8 +379,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
 
 
 @Program
-def _held(coordinates: Coordinates) -> HeldCoordinates:
-    return HeldCoordinates.of(coordinates)
+def _held(coordinates: Coordinates, target: WhiteTarget) -> HeldCoordinates:
+    return HeldCoordinates.of(coordinates, target)
 
 
 @Program
