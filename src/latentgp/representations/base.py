@@ -161,9 +161,10 @@ class Representation(Module):
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
     ) -> "Representation":
-        """This representation for rows and a kernel that it was not initialised for.
+        """This representation, initialised, with what it holds of every row, such as neighbours.
 
-        Itself, unless it holds something of every row, such as neighbours. Never traced.
+        Itself, unless there is such a thing. Called for every set of rows that `condition` is; X
+        and the kernel must not be traced where there is.
         """
         return self
 

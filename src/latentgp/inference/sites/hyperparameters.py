@@ -172,26 +172,47 @@ class _Runs:
         the run ends: there it goes on, its evaluations those of another bound.
         """
         self.sites = sites
-        base, model_of = self._algorithm, self._space.to_model
-        own = base.representation.for_rows(data.X, data.weights, model_of(jnp.asarray(start)).kernel)
+        base = self._algorithm
+        own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
+        self._algorithm = dataclasses.replace(base, representation=own)
         try:
-            for renewals in range(_MOST_RENEWALS + 1):
-                self._algorithm = dataclasses.replace(base, representation=own)
+            if own is base.representation or run < 0:
                 self._climb(start, data, run, tolerance, first_step)
-                if own is base.representation or run < 0:
-                    break
-                start = self._search.best(run).vector
-                kernel = model_of(jnp.asarray(start)).kernel
-                again = own.renewed(data.X, data.weights, kernel)
-                how_often = f"neighbours were found {renewals + 1} time(s)"
-                if again is None or renewals == _MOST_RENEWALS or not self.endings[run][0]:
-                    self.endings[run] = self.endings[run][0], f"{self.endings[run][1]}; {how_often}"
-                    break
-                own, first_step = again, _FIRST_STEP_AFTER_THINNED
-                self._search.began_anew(run)
+            else:
+                self._climb_and_renew(start, data, run, tolerance, first_step)
         finally:
             self._algorithm = base
         return self.sites
+
+    def _climb_and_renew(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> None:
+        """Roughly, as long as what the representation holds of the rows changes, and to the end."""
+        rough, renewals = max(tolerance, _THINNED_TOLERANCE), 0
+        while True:
+            self._climb(start, data, run, rough, first_step)
+            ended, reason = self.endings[run]
+            start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
+            may = ended and renewals < _MOST_RENEWALS
+            own = self._algorithm.representation
+            again = own.renewed(data.X, data.weights, self._kernel(start)) if may else None
+            if again is not None:
+                self._algorithm = dataclasses.replace(self._algorithm, representation=again)
+                self._search.began_anew(run)
+                renewals += 1
+            elif not ended or rough <= tolerance:
+                break
+            else:
+                rough = tolerance
+        self.endings[run] = ended, f"{reason}; neighbours were found {renewals + 1} times"
+
+    def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:
+        return self._space.to_model(jnp.asarray(vector)).kernel
 
     def _climb(
         self,

@@ -162,12 +162,12 @@ class Search:
         that began anew only evaluations since then are compared, if there are any.
         """
         made = self.records[: self._replayed] or self.records
-        last = {record.restart: index for index, record in enumerate(made)}
-        known = [
-            record
-            for index, record in enumerate(made)
-            if index >= self._since.get(record.restart, 0) or self._since[record.restart] > last[record.restart]
-        ]
+        since = {
+            own: first
+            for own, first in self._since.items()
+            if any(record.restart == own for record in made[first:])
+        }
+        known = [r for index, r in enumerate(made) if index >= since.get(r.restart, 0)]
         if run is not None:
             candidates = [record for record in known if record.restart == run]
         else:

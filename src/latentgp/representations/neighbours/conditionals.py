@@ -87,6 +87,7 @@ class Block(NamedTuple):
 
     def take(self, values: Float[Array, "Q N"]) -> Float[Array, "Q B M"]:
         """Values of each latent function at the rows, zero at those that are not there."""
+        values = jnp.asarray(values)
         return jax.vmap(self._of_one, (0, None))(values, 0) if self.shared else self._own(values)
 
     @property
@@ -145,7 +146,7 @@ def conditionals(
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
         block = Block.of(*chunk)
-        grams = grams_at(kernel, X[jnp.moveaxis(block.rows, 1, 0)])
+        grams = grams_at(kernel, jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)])
         root, target = block.take(sites.root), block.take(sites.target)
 
         def of_latent(grams: Array, root: Array, target: Array) -> Conditionals:
@@ -184,7 +185,7 @@ def slopes(
     def step(sums: Slopes, chunk: Any, real: Bool[Array, "B"]) -> tuple[Slopes, None]:
         rows, neighbours, known = chunk
         block = Block.of(rows, neighbours)
-        points = X[jnp.moveaxis(block.rows, 1, 0)]
+        points = jnp.asarray(X)[jnp.moveaxis(block.rows, 1, 0)]
         grams, pull = jax.vjp(lambda kernel: grams_at(kernel, points), kernel)
         root = block.take(sites.root)
         known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))

@@ -80,7 +80,7 @@ class NeighboursPosterior(LatentPosterior):
         """
         near, weights, _, variance = self._seen_from(X)
         rows = jnp.moveaxis(near.rows, 1, 0)
-        points = jnp.concatenate([self.X[rows[..., :-1]], self._tiled(X)], axis=2)
+        points = jnp.concatenate([jnp.asarray(self.X)[rows[..., :-1]], self._tiled(X)], axis=2)
         in_g = self._in_g(near, weights)
 
         def covariances(own: Any, points: Array, rows: Array, weights: Array, in_g: Array) -> Array:
@@ -172,7 +172,7 @@ class NeighboursPosterior(LatentPosterior):
         # A block's last row is a row's own: here it is that of the new input, set below.
         near = Block.of(jnp.zeros(len(X), int), nearest)
         rows = jnp.moveaxis(near.rows, 1, 0)
-        points = jnp.concatenate([self.X[rows[..., :-1]], self._tiled(X)], axis=2)
+        points = jnp.concatenate([jnp.asarray(self.X)[rows[..., :-1]], self._tiled(X)], axis=2)
         grams = grams_at(self.kernel, points)
         root = near.take(self.sites.root).at[..., -1].set(1.0)
         target = near.take(self.sites.target)[..., :-1]

@@ -30,6 +30,7 @@ from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
+_MORE_PREDICTED = 5
 _FEW_CHANGED = 0.05
 
 
@@ -56,12 +57,14 @@ class Neighbours(Representation):
 
     Args:
         number: of neighbours m.
+        number_predicted: of the rows that a new input sees; five times as many unless given, which
+            costs next to nothing.
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
             (Guinness 2018), which takes O(N^2 D).
         search: "scaled" takes the nearest in inputs over length-scales, "correlation" of four times
             as many of these the most correlated.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
-        found: neighbours of the rows; `initialise` finds them.
+        found: neighbours of the rows; `for_rows` finds them.
 
     Raises:
         InputError: fewer than one neighbour; an unknown ordering or search.
@@ -79,16 +82,18 @@ class Neighbours(Representation):
     """
 
     number: int = eqx.field(static=True, default=20)
+    number_predicted: int | None = eqx.field(static=True, default=None)
     ordering: Ordering = eqx.field(static=True, default="random")
     search: SearchBy = eqx.field(static=True, default="scaled")
     shared: bool = eqx.field(static=True, default=False)
     found: Found | None = None
 
     def __check_init__(self) -> None:
-        if self.number < 1:
+        if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
             raise InputError(
-                f"Neighbours needs at least one neighbour a row, got number={self.number}; give "
-                "for example Neighbours(20)."
+                "Neighbours needs at least one neighbour a row and a new input, got "
+                f"number={self.number} and number_predicted={self.number_predicted}; give for "
+                "example Neighbours(20)."
             )
         for name, known in (("ordering", Ordering), ("search", SearchBy)):
             if getattr(self, name) not in get_args(known):
@@ -104,20 +109,20 @@ class Neighbours(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "Neighbours":
-        if self.found is not None and len(self.found.rows) == len(X):
-            return self
-        return self.for_rows(X, weights, kernel)
+        if is_tabulated(kernel):
+            raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
+        return self
 
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
     ) -> "Neighbours":
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
-            raise InputError(
-                "Neighbours cannot be searched inside grad, jit or vmap; give the method a "
-                "representation that has them, Neighbours(...).for_rows(X, None, kernel)."
-            )
-        if is_tabulated(kernel):
-            raise InputError("Neighbours are near in inputs, which Precomputed has none of; use Dense().")
+            if self.found is None or len(self.found.rows) != len(X):
+                raise InputError(
+                    "Neighbours cannot be found inside grad, jit or vmap; give the method a "
+                    "representation that has them, Neighbours(...).for_rows(X, None, kernel)."
+                )
+            return self
         X = np.asarray(X)
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
         columns = max(1, min(self.number, len(X) - 1))
@@ -153,8 +158,9 @@ class Neighbours(Representation):
         scaled = self._scaled(kernel, sites)
         known, log_evidence = conditionals(kernel, X, neighbours, scaled)
         nothing = jnp.zeros((), X.dtype)
+        number = self.number_predicted or _MORE_PREDICTED * self.number
         return NeighboursPosterior(
-            kernel, X, scaled, neighbours, known, log_evidence, nothing, nothing, self.number
+            kernel, X, scaled, neighbours, known, log_evidence, nothing, nothing, number
         )
 
     def update_sites(
