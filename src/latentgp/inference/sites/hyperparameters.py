@@ -209,7 +209,8 @@ class _Runs:
                 break
             else:
                 rough = tolerance
-        self.endings[run] = ended, f"{reason}; neighbours were found {renewals + 1} times"
+        how_often = f"{renewals + 1} times" if renewals else "once"
+        self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
 
     def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:
         return self._space.to_model(jnp.asarray(vector)).kernel
@@ -272,9 +273,7 @@ class _Runs:
             self.endings[run] = (False, str(end))
             raise
 
-    def on_a_part(
-        self, start: Float[np.ndarray, "P"], data: Data
-    ) -> Float[np.ndarray, "P"]:
+    def on_a_part(self, start: Float[np.ndarray, "P"], data: Data) -> Float[np.ndarray, "P"]:
         """End of a run on some of the rows, with the weights that they have."""
         part = data.evenly(_THINNED_ROWS)
         sites = initial_sites(self._algorithm, self._space.model, part)

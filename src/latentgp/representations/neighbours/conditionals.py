@@ -1,9 +1,9 @@
 """Each row's pseudo-target given those of its neighbours: small factorisations, row by row.
 
-With precisions W, linear terms l of the sites, r = W^-1/2 l and B = I + W^1/2 K W^1/2, the evidence
-of the sites is that of r ~ N(0, B) over N(r | 0, I). Vecchia's approximation is N(r | 0, B) ~
-prod_i N(r_i | r_c(i)) (Vecchia 1988), with blocks of B at the neighbours c(i). A row of weight zero has
-the row of the identity.
+With precisions W and linear terms l of the sites, r = W^-1/2 l and B = I + W^1/2 K W^1/2, their
+evidence is N(r | 0, B) over N(r | 0, I). For N(r | 0, B) stands prod_i N(r_i | r_c(i)), each factor
+from the block of B at row i and its neighbours c(i) (Vecchia 1988). A row of weight zero has the row
+of the identity.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B K D"]) -> Float[Ar
     """Gram matrices of a few points for each of many rows."""
     if isinstance(kernel, OwnKernels):
         spread = jnp.broadcast_to(points, (len(kernel.each), *points.shape[1:]))
-        grams = [jax.vmap(own.symmetric_gram)(p) for own, p in zip(kernel.each, spread, strict=True)]
+        grams = [
+            jax.vmap(own.symmetric_gram)(p) for own, p in zip(kernel.each, spread, strict=True)
+        ]
         return jnp.stack(grams)
     return jax.vmap(kernel.symmetric_gram)(points[0])[None]
 
@@ -103,9 +105,7 @@ class Block(NamedTuple):
         values = jnp.broadcast_to(values, (latents, values.shape[1]))
         return jax.vmap(self._of_one)(values, jnp.arange(latents))
 
-    def add(
-        self, sums: Float[Array, "Q N"], values: Float[Array, "Q B M"]
-    ) -> Float[Array, "Q N"]:
+    def add(self, sums: Float[Array, "Q N"], values: Float[Array, "Q B M"]) -> Float[Array, "Q N"]:
         """Sums over the rows, with these values added where they belong."""
         latents = jnp.arange(len(sums))
         rows = jnp.broadcast_to(jnp.moveaxis(self.rows, 1, 0), values.shape)
@@ -190,9 +190,7 @@ def slopes(
         root = block.take(sites.root)
         known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))
 
-        def of_latent(
-            grams: Array, root: Array, known: Conditionals
-        ) -> tuple[Array, Array, Array]:
+        def of_latent(grams: Array, root: Array, known: Conditionals) -> tuple[Array, Array, Array]:
             own = jnp.ones((len(rows), 1), grams.dtype)
             deviation = jnp.sqrt(known.variance)
             u = jnp.concatenate([-known.weights, own], axis=1) / deviation[:, None]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +30,7 @@ from latentgp.representations.neighbours.search import NOBODY, coordinates
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
-# Distances to all rows are found for few new ones at a time: 16 times as many numbers as in a cache.
+# Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
 
 
@@ -52,7 +53,7 @@ class NeighboursPosterior(LatentPosterior):
     log_evidence: Float[Array, ""]
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
-    number: int = dataclasses.field(metadata={"static": True})
+    number: int = eqx.field(static=True)
 
     @property
     def kl(self) -> Float[Array, ""]:
@@ -132,7 +133,7 @@ class NeighboursPosterior(LatentPosterior):
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
-        """Weights by the sparse precision U'U of the pseudo-targets, U the rows (-A, 1) / sqrt(d)."""
+        """By the sparse precision U'U of the pseudo-targets, U with rows (-A, 1) / sqrt(d)."""
         root, target = self.sites
         noise = jax.random.normal(key, target.shape, target.dtype)
         left = target - root * prior_path(self.X).T - noise

@@ -129,8 +129,8 @@ class Neighbours(Representation):
         each = kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
         order = None if self.found is None else np.asarray(self.found.order)
         if order is None or len(order) != len(real):
-            points = np.asarray(coordinates(each[0], *2 * [jnp.asarray(X[real])]))
-            order = order_of(points, self.ordering)
+            inputs = jnp.asarray(X[real])
+            order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
         rows = np.full((len(X), len(each), columns), NOBODY)
         for q, own in enumerate(each):
             near = neighbours_of(own, X[real], order, columns, self.search)
@@ -159,9 +159,8 @@ class Neighbours(Representation):
         known, log_evidence = conditionals(kernel, X, neighbours, scaled)
         nothing = jnp.zeros((), X.dtype)
         number = self.number_predicted or _MORE_PREDICTED * self.number
-        return NeighboursPosterior(
-            kernel, X, scaled, neighbours, known, log_evidence, nothing, nothing, number
-        )
+        make: Any = NeighboursPosterior  # whose KL is found when it is asked for
+        return make(kernel, X, scaled, neighbours, known, log_evidence, nothing, nothing, number)
 
     def update_sites(
         self,

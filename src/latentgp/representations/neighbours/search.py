@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial, singledispatch
+from functools import singledispatch
 from typing import Any, Literal
 
 import jax
@@ -120,7 +120,7 @@ def earlier_neighbours(
     Exact. A tree of the rows up to the end of a block, as long as all before it, is asked for
     some more neighbours than are needed, and for twice as many where too few of them are earlier.
     """
-    from scipy.spatial import cKDTree  # takes long to import
+    from scipy.spatial import KDTree  # takes long to import
 
     size = len(points)
     points = np.ascontiguousarray(points[order])
@@ -133,7 +133,7 @@ def earlier_neighbours(
         found[i, : len(nearest)] = nearest
     while start < size:
         end = min(2 * start, size)
-        tree = cKDTree(points[:end])
+        tree = KDTree(points[:end])
         pending, asked = np.arange(start, end), min(end, _MORE * number)
         while len(pending):
             left = []
@@ -168,7 +168,7 @@ def neighbours_of(
     return np.take_along_axis(candidates, best, axis=1)
 
 
-@partial(jax.jit)
+@jax.jit
 def _correlations(
     kernel: Kernel, X: Float[Array, "N D"], candidates: Int[Array, "N C"]
 ) -> Float[Array, "N C"]:
