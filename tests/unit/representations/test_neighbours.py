@@ -218,3 +218,17 @@ def test_what_it_cannot_do_is_refused(fit):
     tabulated = lgp.LatentGP(lgp.Precomputed(np.eye(3)), lgp.Gaussian(0.1))
     with pytest.raises(lgp.InputError, match="no inputs in which rows are near"):
         fitted(lgp.ExactGP(lgp.Neighbours(2)), tabulated, numbers)
+
+
+def test_predictions_have_derivatives_in_the_inputs(fit):
+    with jax.enable_x64(True):
+        pure = fit.posterior.as_jax()
+
+        @jax.jit
+        def answer(x):
+            return pure.mean(x[None])[0] + pure.variance(x[None])[0]
+
+        x, step = jnp.asarray(NEW[0]), 1e-5 * jnp.eye(2)
+        slope = jax.jit(jax.grad(answer))(x)
+        ends = [(answer(x + one) - answer(x - one)) / 2e-5 for one in step]
+    np.testing.assert_allclose(slope, ends, rtol=1e-5, atol=1e-7)

@@ -2,7 +2,7 @@
 
 With precisions W and linear terms l of the sites, r = W^-1/2 l and B = I + W^1/2 K W^1/2, their
 evidence is N(r | 0, B) over N(r | 0, I). For N(r | 0, B) stands prod_i N(r_i | r_c(i)), each factor
-from the block of B at row i and its neighbours c(i) (Vecchia 1988). A row of weight zero has the row
+from the block of B at row i and its neighbours c(i) (Vecchia 1988). A row of weight zero has that
 of the identity.
 """
 

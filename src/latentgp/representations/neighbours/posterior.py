@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.errors import InputError
@@ -22,7 +20,6 @@ from latentgp.representations.neighbours.conditionals import (
     Block,
     Conditionals,
     ScaledSites,
-    conditionals,
     given,
     grams_at,
 )
@@ -41,7 +38,7 @@ class NeighboursPosterior(LatentPosterior):
         X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
         sites: pseudo-targets of unit noise, and the roots of precisions they are scaled by.
         neighbours: numbers of each row's neighbours, shape (N, #Q, K).
-        known: each row given its neighbours; None where only predictions are wanted.
+        known: each row given its neighbours.
         number: of the rows that a new input sees.
     """
 
@@ -49,7 +46,7 @@ class NeighboursPosterior(LatentPosterior):
     X: Float[Array, "N D"]
     sites: ScaledSites
     neighbours: Int[Array, "N #Q K"]
-    known: Conditionals | None
+    known: Conditionals
     log_evidence: Float[Array, ""]
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
@@ -97,32 +94,18 @@ class NeighboursPosterior(LatentPosterior):
             return jax.lax.map(with_all, (points, rows, weights, in_g))
 
         each = self.kernel.each if isinstance(self.kernel, OwnKernels) else (self.kernel,)
-        parts = []
-        for q in range(len(variance)):
-            p = min(q, len(points) - 1)
-            own = each[min(q, len(each) - 1)]
-            w = min(q, len(weights) - 1)
-            full = covariances(own, points[p], rows[p, :, :-1], weights[w], in_g[w])
+        found = []
+        for q, marginal in enumerate(variance):
+            own = each[q % len(each)]
+            blocks = (own_of[q % len(own_of)] for own_of in (points, rows[..., :-1], weights, in_g))
+            full = covariances(own, *blocks)
             full = 0.5 * (full + full.T)
-            parts.append(full + jnp.diag(variance[q] - jnp.diagonal(full)))
-        return jnp.stack(parts)
+            found.append(full + jnp.diag(marginal - jnp.diagonal(full)))
+        return jnp.stack(found)
 
     @property
     def centres(self) -> Float[Array, "M D"]:
         return self.X
-
-    def without_fillers(self) -> "NeighboursPosterior":
-        saying = np.any(np.asarray(self.sites.root) > 0, axis=0)
-        chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
-        places = np.full(len(saying) + 1, NOBODY)  # the last one is that of NOBODY
-        places[chosen] = np.arange(len(chosen))
-        return dataclasses.replace(
-            self,
-            X=np.asarray(self.X)[chosen],
-            sites=ScaledSites(*(np.asarray(a)[:, chosen] for a in self.sites)),
-            neighbours=places[np.asarray(self.neighbours)[chosen]],
-            known=None,
-        )
 
     def remembered(self, log_evidence: float) -> StreamingPrior:
         raise InputError(
@@ -137,14 +120,11 @@ class NeighboursPosterior(LatentPosterior):
         root, target = self.sites
         noise = jax.random.normal(key, target.shape, target.dtype)
         left = target - root * prior_path(self.X).T - noise
-        known = self.known
-        if known is None:
-            known, _ = conditionals(self.kernel, self.X, self.neighbours, self.sites)
         block = Block.of(jnp.arange(len(self.X)), self.neighbours)
-        weights = jnp.moveaxis(known.weights, 1, 0)
+        weights = jnp.moveaxis(self.known.weights, 1, 0)
         own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
         rows = jnp.concatenate([-weights, own], axis=2)
-        rows = rows / jnp.sqrt(known.variance.T)[:, :, None]
+        rows = rows / jnp.sqrt(self.known.variance.T)[:, :, None]
         projected = rows * jnp.sum(rows * block.take(left), axis=2, keepdims=True)
         return root * block.add(jnp.zeros_like(left), projected)
 

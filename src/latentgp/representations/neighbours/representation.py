@@ -31,7 +31,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
-_FEW_CHANGED = 0.05
+_FEW_CHANGED = 0.01
 
 
 class Found(NamedTuple):
@@ -178,7 +178,6 @@ class Neighbours(Representation):
         self, posterior: NeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
         """Its marginals are the derivatives in the sites; variances among them may be negative."""
-        assert posterior.known is not None
         scaled = posterior.sites
         slope = slopes(posterior.kernel, X, posterior.neighbours, scaled, posterior.known)
         root = jnp.broadcast_to(scaled.root, scaled.target.shape)
