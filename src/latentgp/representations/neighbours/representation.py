@@ -31,7 +31,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
-_FEW_CHANGED = 0.01
+_FEW_CHANGED = 0.05
 
 
 class Found(NamedTuple):
