@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.representations.neighbours.posterior import places_of_largest
 from latentgp.representations.neighbours.search import (
     NOBODY,
     coordinates,
@@ -71,6 +72,13 @@ def test_maximin_takes_the_farthest_row():
         assert gaps[0] == pytest.approx(gaps.max())
 
 
+def test_the_largest_of_groups_are_the_largest_of_all():
+    values = np.random.default_rng(3).normal(size=(3, 500)).astype(np.float32)
+    values[1, :400] = -np.inf
+    places = np.asarray(jax.jit(places_of_largest, static_argnums=1)(values, 12))
+    np.testing.assert_array_equal(places, np.argsort(-values, axis=1)[:, :12])
+
+
 def test_coordinates_are_inputs_over_length_scales():
     ours = np.asarray(coordinates(2.0 * lgp.RBF(lengthscale=[0.5, 4.0]), jnp.asarray(X), X))
     np.testing.assert_allclose(ours - ours[0], (X - X[0]) / [0.5, 4.0], atol=1e-6)
@@ -111,9 +119,10 @@ def value_of(method, data, model=MODEL):
 
 @pytest.mark.parametrize("columns", [1, 30])
 def test_derivatives_with_copies_and_rows_of_weight_zero(columns):
-    inputs = _rng.normal(size=(24, columns))
+    generator = np.random.default_rng(columns)
+    inputs = generator.normal(size=(24, columns))
     inputs[5:9] = inputs[4]  # not merged here
-    weights = _rng.uniform(0.5, 2.0, 24)
+    weights = generator.uniform(0.5, 2.0, 24)
     weights[[3, 20]] = 0.0
     data = lgp.Data(inputs, np.sin(inputs[:, 0]), weights=weights)
     kernel = lgp.Matern52(lengthscale=np.full(columns, 0.7 * columns**0.5), variance=0.8)

@@ -210,6 +210,7 @@ class _Runs:
             else:
                 rough = tolerance
         how_often = f"{renewals + 1} times" if renewals else "once"
+        how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
         self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
 
     def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:

@@ -162,7 +162,8 @@ def neighbours_of(
     points = np.asarray(coordinates(kernel, jnp.asarray(X), jnp.asarray(X)))
     if search == "scaled":
         return earlier_neighbours(points, order, number)
-    candidates = earlier_neighbours(points, order, min(_CANDIDATES * number, len(X) - 1))
+    most = max(number, min(_CANDIDATES * number, len(X) - 1))
+    candidates = earlier_neighbours(points, order, most)
     correlations = np.asarray(_correlations(kernel, X, candidates))
     best = np.argsort(-correlations, axis=1, kind="stable")[:, :number]
     return np.take_along_axis(candidates, best, axis=1)
