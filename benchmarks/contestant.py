@@ -86,6 +86,11 @@ def gaussian_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Re
     return {"rmse": float(np.sqrt(squared_error.mean())), "nlpd": float(nlpd)}
 
 
+def coverage(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
+    """Share of targets inside their central 95 % intervals; `variance` includes noise."""
+    return float(np.mean((y - mean) ** 2 <= 1.959964**2 * variance))
+
+
 def student_scores(
     y: np.ndarray,
     mean: np.ndarray,

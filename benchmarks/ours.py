@@ -27,6 +27,7 @@ from contestant import (
     TimeIsUp,
     bernoulli_scores,
     class_scores,
+    coverage,
     gaussian_scores,
     kept,
     serve,
@@ -85,6 +86,30 @@ def regression(problem: Problem, method: lgp.Method) -> Result:
 def exact_regression(problem: Problem) -> Result:
     """`ExactGP`, maximum likelihood."""
     return regression(problem, lgp.ExactGP())
+
+
+def neighbours(problem: Problem) -> Result:
+    """`ExactGP(Neighbours(...))`, maximum likelihood, the search's own tolerance."""
+    options = problem.options
+    own = lgp.Neighbours(options["neighbours"], number_predicted=options["predicted"])
+    kernel = lgp.Matern32(lengthscale=problem.lengthscale, variance=problem.variance)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=problem.noise_variance))
+    data = lgp.Data(problem.X, problem.y)
+    started, cpu = perf_counter(), process_time()
+    fitted = lgp.fit(model, data, method=lgp.ExactGP(own), priors=None, key=KEY)
+    seconds, cpu = perf_counter() - started, process_time() - cpu
+    started = perf_counter()
+    predictive = fitted.posterior.predict(problem.X_test)
+    mean, variance = np.asarray(predictive.mean), np.asarray(predictive.variance)
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "predict_seconds": perf_counter() - started,
+        "evaluations": fitted.diagnostics.evaluations,
+        "log_evidence": fitted.posterior.log_evidence.value,
+        "coverage": coverage(problem.y_test, mean, variance),
+        **gaussian_scores(problem.y_test, mean, variance),
+    }
 
 
 def collapsed_fit(problem: Problem) -> Result:
@@ -525,6 +550,7 @@ if __name__ == "__main__":
             task.__name__: task
             for task in (
                 exact_regression,
+                neighbours,
                 binary_classification,
                 classifier,
                 regressor,

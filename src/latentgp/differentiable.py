@@ -94,6 +94,7 @@ def _ready(
         )
     key = jax.random.key(0) if key is None else key
     ready = own.initialise(data.X, data.weights, model.kernel, key)
+    ready = ready.for_rows(data.X, data.weights, model.kernel)
     return eqx.tree_at(lambda a: a.representation, algorithm, ready)
 
 

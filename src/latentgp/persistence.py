@@ -58,6 +58,8 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
+    "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
+    "latentgp.representations.neighbours.posterior": "NeighboursPosterior",
     "latentgp.tables.columns": "CategoryColumn NumberColumn",
     "latentgp.tables.encoder": "TableEncoder",
     "latentgp.tables.notation": "DateNotation NumberNotation",

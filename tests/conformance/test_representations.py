@@ -17,6 +17,8 @@ REPRESENTATIONS = {
     "inducing, every row": (lgp.Inducing(points=X), True),
     "inducing, chosen": (lgp.Inducing(number=4), False),
     "inducing, diagonal": (lgp.Inducing(number=4, covariance="diagonal"), False),
+    "neighbours, every row": (lgp.Neighbours(len(X) - 1), True),
+    "neighbours, few": (lgp.Neighbours(3), False),
 }
 KERNELS = {
     "shared": KERNEL,
@@ -30,6 +32,8 @@ QUICK = {
     ("dense", "own, different"),
     ("inducing, chosen", "own, different"),
     ("inducing, diagonal", "shared"),
+    ("neighbours, every row", "shared"),
+    ("neighbours, few", "own, different"),
 }
 PAIRS = [
     pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK))

@@ -20,7 +20,7 @@ class ExactGP(SiteMethod):
     """Gaussian noise, or classes by least squares, in closed form (R&W 2006, 2.2 and 6.5): O(N^3).
 
     Args:
-        representation: `Dense()`.
+        representation: `Dense()`, or `Neighbours(...)` for many rows, in O(N m^3).
     """
 
     representation: Representation = Dense()

@@ -23,7 +23,7 @@ from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Representation
+from latentgp.representations import Dense, Neighbours, Representation
 
 _DENSE_SAMPLING = 1_000
 _TASKS = "count", "classification", "ordinal"
@@ -55,6 +55,12 @@ def _for_samplers(model: LatentGP, rows: int, n_inducing: int | None) -> Represe
     return Dense() if few else usual_representation(model, rows, n_inducing)
 
 
+def _neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Representation:
+    """As many neighbours as is usual."""
+    without_points(model, rows, n_inducing)
+    return Neighbours()
+
+
 class Entry(NamedTuple):
     """A method that has a name.
 
@@ -77,6 +83,9 @@ class Entry(NamedTuple):
 METHODS: dict[str, Entry] = {
     "exact": Entry(ExactGP, "closed form", _GAUSSIAN, without_points),
     "collapsed": Entry(CollapsedVI, "closed-form bound", _GAUSSIAN, inducing_points),
+    "neighbours": Entry(
+        ExactGP, "closed form, each row given its nearest neighbours", _GAUSSIAN, _neighbours
+    ),
     "augmented": Entry(
         AugmentedVI,
         "expected sites of an augmentation",
@@ -158,13 +167,10 @@ def table_of_methods() -> str:
         f"| `{entry.method.__name__}` (`{name}`) | {entry.data_enter} | {entry.likelihoods} |"
         for name, entry in METHODS.items()
     ]
-    in_batches = ", ".join(
-        f"`{entry.method.__name__}`" for entry in METHODS.values() if entry.method.works_in_batches
-    )
+    classes = dict.fromkeys(entry.method for entry in METHODS.values())
+    in_batches = ", ".join(f"`{own.__name__}`" for own in classes if own.works_in_batches)
     last = f"| `Stochastic` of {in_batches} | the same, a batch of rows at a time | as theirs |"
-    by_sites = ", ".join(
-        f"`{entry.method.__name__}`" for entry in METHODS.values() if entry.method.makes_sites
-    )
+    by_sites = ", ".join(f"`{own.__name__}`" for own in classes if own.makes_sites)
     integrated = f"| `Integrated` of {by_sites} | the same, averaged over hyper-parameters |"
     heads = "| method | data enter by | likelihoods |", "|---|---|---|"
     return "\n".join([*heads, *rows, last, f"{integrated} as theirs |"])

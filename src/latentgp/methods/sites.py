@@ -172,7 +172,9 @@ class SiteMethod(Method):
             if enough < most and len(search.records) >= enough:
                 learned = learned._replace(converged=True)  # it had what it was meant to have
             model = learned_model(space, learned)
-        final, converged = algorithm.until_converged(), None
+        ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
+        final = dataclasses.replace(algorithm.until_converged(), representation=ready)
+        converged = None
         if learned is not None and len(learned.sites.linear) == rows.size:
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, learned.sites)

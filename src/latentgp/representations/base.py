@@ -41,7 +41,8 @@ class Pullback(NamedTuple):
     """Derivatives of the log evidence with the sites held, and in the sites.
 
     The latter are the marginals: d/d linear is the posterior mean of g at the rows,
-    d/d precision is -(mean^2 + variance) / 2.
+    d/d precision is -(mean^2 + variance) / 2. The representation's are None where it has nothing
+    to be differentiated in.
     """
 
     kernel: LatentKernel
@@ -157,6 +158,22 @@ class Representation(Module):
     ) -> "Representation":
         """This representation made ready for inputs X (inducing points chosen, say)."""
 
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "Representation":
+        """This representation, initialised, with what it holds of every row, such as neighbours.
+
+        Itself, unless there is such a thing. Called for every set of rows that `condition` is; X
+        and the kernel must not be traced where there is.
+        """
+        return self
+
+    def renewed(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "Representation | None":
+        """The same for the same rows and another kernel; None where hardly anything changes."""
+        return None
+
     def configured_for(self, *, signed: bool, power: float) -> "Representation":
         """This representation for the sites of a rule.
 
@@ -256,6 +273,15 @@ class Representation(Module):
     @abstractmethod
     def evidence_is_exact(self) -> bool:
         """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
+
+    @property
+    def is_one_gaussian(self) -> bool:
+        """Whether evidence and marginals are those of one Gaussian posterior.
+
+        The evidence is then exact or a lower bound, and its derivatives in the sites are the
+        marginals, which site updates rest on.
+        """
+        return True
 
     @property
     def spreads_rows(self) -> bool:

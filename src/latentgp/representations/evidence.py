@@ -54,8 +54,7 @@ def _backward(residuals, cotangent):
     kernel, places, in_sites = jax.tree.map(
         lambda leaf: cotangent * leaf, (pullback.kernel, pullback.representation, in_sites)
     )
-    nothing = jax.tree.map(jnp.zeros_like, posterior)
-    return nothing, places, kernel, jnp.zeros_like(X), in_sites
+    return None, places, kernel, jnp.zeros_like(X), in_sites
 
 
 _log_evidence_of.defvjp(_forward, _backward)

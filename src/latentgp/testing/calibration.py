@@ -115,6 +115,7 @@ def simulate_calibration(
         settled = cast(SiteMethod, method).settled(model, size)
         algorithm = settled.algorithm(model).until_converged()
         ready = algorithm.representation.initialise(given.X, None, model.kernel, keys[0])
+        ready = ready.for_rows(given.X, None, model.kernel)
         algorithm = dataclasses.replace(algorithm, representation=ready)
         return Calibration(*map(np.asarray, _settled(algorithm, model, given, f, y)))
     ties = jax.random.uniform(key_ties, f.shape)

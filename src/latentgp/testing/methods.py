@@ -124,7 +124,7 @@ def _to_the_end(method: SiteMethod, model: LatentGP, data: Data) -> SiteInferenc
     algorithm = method.algorithm(model)
     ready = algorithm.representation.initialise(
         data.X, data.weights, model.kernel, jax.random.key(0)
-    )
+    ).for_rows(data.X, data.weights, model.kernel)
     rule = algorithm.rule
     by_size = not rule.is_variational and rule.at_the_mode() is None
     tolerance = _TOLERANCE_OF_SIZES if by_size else _TOLERANCE_OF_BOUNDS

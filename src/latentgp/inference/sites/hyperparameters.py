@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,8 @@ _THINNED_ROWS = 4_096
 _THINNED_EVALUATIONS = 20
 _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
+# Neighbours are found again where a run has ended, until few of them change.
+_MOST_RENEWALS = 5
 # Two starts: a short run from each on few rows, numbered from here downwards.
 _OPENING_EVALUATIONS = 8
 _CLEARLY = 1.0  # nats
@@ -99,6 +102,8 @@ def learn(
             start, first_step = first, _FIRST_STEP
             if opening is not None:
                 start, first_step = runs.opened(first, opening, data)
+            if data.size > _THINNED_FROM:
+                start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
             sites = initial_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
             sites = stored
@@ -163,12 +168,69 @@ class _Runs:
     ) -> Sites:
         """One run from a start; gives its final sites.
 
-        L-BFGS-B's first step is the gradient itself, hundreds of nats for many rows, so the
-        objective is divided by what makes that step `first_step` long.
+        A representation that holds something of every row is made ready at the start, and where
+        the run ends: there it goes on, its evaluations those of another bound.
+        """
+        self.sites = sites
+        base = self._algorithm
+        own = base.representation.for_rows(data.X, data.weights, self._kernel(start))
+        self._algorithm = dataclasses.replace(base, representation=own)
+        try:
+            if own is base.representation or run < 0:
+                self._climb(start, data, run, tolerance, first_step)
+            else:
+                self._climb_and_renew(start, data, run, tolerance, first_step)
+        finally:
+            self._algorithm = base
+        return self.sites
+
+    def _climb_and_renew(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> None:
+        """Roughly, as long as what the representation holds of the rows changes, and to the end."""
+        rough, renewals = max(tolerance, _THINNED_TOLERANCE), 0
+        while True:
+            self._climb(start, data, run, rough, first_step)
+            ended, reason = self.endings[run]
+            start, first_step = self._search.best(run).vector, _FIRST_STEP_AFTER_THINNED
+            may = ended and renewals < _MOST_RENEWALS
+            own = self._algorithm.representation
+            again = own.renewed(data.X, data.weights, self._kernel(start)) if may else None
+            if again is not None:
+                self._algorithm = dataclasses.replace(self._algorithm, representation=again)
+                self._search.began_anew(run)
+                renewals += 1
+            elif not ended or rough <= tolerance:
+                break
+            else:
+                rough = tolerance
+        how_often = f"{renewals + 1} times" if renewals else "once"
+        how_often += ", as often as they may be" if renewals == _MOST_RENEWALS else ""
+        self.endings[run] = ended, f"{reason}; neighbours were found {how_often}"
+
+    def _kernel(self, vector: Float[np.ndarray, "P"]) -> Any:
+        return self._space.to_model(jnp.asarray(vector)).kernel
+
+    def _climb(
+        self,
+        start: Float[np.ndarray, "P"],
+        data: Data,
+        run: int,
+        tolerance: float,
+        first_step: float,
+    ) -> None:
+        """L-BFGS-B from a start until an iteration gains next to nothing.
+
+        Its first step is the gradient itself, hundreds of nats for many rows, so the objective is
+        divided by what makes that step `first_step` long.
         """
         from scipy.optimize import minimize  # takes long to import
 
-        self.sites = sites
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
@@ -211,7 +273,13 @@ class _Runs:
         except EndFit as end:
             self.endings[run] = (False, str(end))
             raise
-        return self.sites
+
+    def on_a_part(self, start: Float[np.ndarray, "P"], data: Data) -> Float[np.ndarray, "P"]:
+        """End of a run on some of the rows, with the weights that they have."""
+        part = data.evenly(_THINNED_ROWS)
+        sites = initial_sites(self._algorithm, self._space.model, part)
+        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        return self._search.best(THINNED_RUN).vector
 
     def opened(
         self, first: Float[np.ndarray, "P"], opening: Opening, data: Data

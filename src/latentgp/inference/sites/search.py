@@ -71,6 +71,7 @@ class Search:
         self.control, self._run = control, Run(control)
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
+        self._since: dict[int, int] = {}  # from which record on those of a run can be compared
         self._limit = max_evaluations  # of the run that is on
 
     def recall(self) -> Sites | None:
@@ -150,16 +151,28 @@ class Search:
             raise EndFit(reason)
         return record
 
+    def began_anew(self, run: int) -> None:
+        """From here on the run's evaluations are of another bound than those before."""
+        self._since[run] = self._replayed
+
     def best(self, run: int | None = None) -> Record:
         """The evaluation with the greatest value: of one run, or of all on all rows.
 
-        A fit that ended before any such run has only the run on thinned rows to offer.
+        A fit that ended before any such run has only the run on thinned rows to offer. Of a run
+        that began anew only evaluations since then are compared, if there are any.
         """
+        made = self.records[: self._replayed] or self.records
+        since = {
+            own: first
+            for own, first in self._since.items()
+            if any(record.restart == own for record in made[first:])
+        }
+        known = [r for index, r in enumerate(made) if index >= since.get(r.restart, 0)]
         if run is not None:
-            candidates = [record for record in self.records if record.restart == run]
+            candidates = [record for record in known if record.restart == run]
         else:
-            candidates = [record for record in self.records if record.restart >= 0]
-        return max(candidates or self.records, key=lambda record: record.value)
+            candidates = [record for record in known if record.restart >= 0]
+        return max(candidates or known, key=lambda record: record.value)
 
     def save(self, sites: Sites | None) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""

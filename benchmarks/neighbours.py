@@ -1,0 +1,50 @@
+"""Nearest neighbours: Matérn-3/2 ARD and Gaussian noise, each row given m of those before it.
+
+Random 90/10 split, standardised. The time is that of the fit, hyper-parameters learned from the
+given start; of ours compilation is in it. New inputs see as many rows as is each library's default
+(five times m, and twice m), and as many as is the other's.
+"""
+
+import harness
+from data import regression
+from harness import OURS, Contestant
+
+COLUMNS = (
+    "cpu_seconds",
+    "evaluations",
+    "log_evidence",
+    "rmse",
+    "nlpd",
+    "coverage",
+    "predict_seconds",
+    "peak_MiB",
+)
+PEER = "gpboost"
+
+
+def main() -> None:
+    parser = harness.parser(__doc__, peers=(PEER,), repeats=0)
+    parser.add_argument("--sets", nargs="+", default=["kin40k_std_split", "kin8nm"])
+    parser.add_argument("--neighbours", type=int, default=20)
+    arguments = parser.parse_args()
+    number = arguments.neighbours
+    contestants = [
+        Contestant(worker, {"predicted": predicted}, f"{worker}, {predicted} at new inputs")
+        for worker in (OURS, PEER)
+        for predicted in (2 * number, 5 * number)
+    ]
+    with harness.Session(arguments) as session:
+        for name in arguments.sets:
+            split = regression(arguments.data_dir, name)
+            session.compare(
+                f"{name}, {len(split.y)} x {split.X.shape[1]}, m = {number}",
+                "neighbours",
+                split._asdict(),
+                COLUMNS,
+                {"neighbours": number},
+                contestants,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Nearest neighbours: each row given the few nearest of those that come before it."""

@@ -1,0 +1,186 @@
+"""Orders of rows, and the nearest of the earlier ones: in NumPy, before anything is compiled."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.kernels import Kernel
+from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
+from latentgp.kernels.stationary import Stationary
+from latentgp.kernels.weighted import WeightedSum
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array
+
+Ordering = Literal["random", "maximin"]
+SearchBy = Literal["scaled", "correlation"]
+
+NOBODY = -1  # in place of a neighbour, where there are not so many
+_FIRST_BLOCK = 256  # rows that are compared with each other directly
+_MORE = 3  # times as many are asked for, of which about half come later in the order
+_CANDIDATES = 4  # times as many, of which the most correlated are taken
+_NUMBERS_AT_ONCE = 1 << 24
+
+
+@singledispatch
+def coordinates(
+    kernel: Kernel, X: Float[Array, "N D"], reference: Float[Array, "R D"]
+) -> Float[Array, "N E"]:
+    """Coordinates in which what is near is highly correlated: inputs over length-scales.
+
+    A kernel without length-scales takes the inputs in standard deviations. Coordinates of
+    factors stand side by side, those of a sum's parts too, shorter by the root of what the other
+    parts have of the variance.
+
+    Args:
+        kernel: of one latent function.
+        X: inputs.
+        reference: the rows, by which centres, standard deviations and variances are told.
+    """
+    spread = jnp.std(reference, axis=0)
+    return (X - jnp.mean(reference, axis=0)) / jnp.where(spread > 0, spread, 1.0)
+
+
+@coordinates.register
+def _(kernel: Stationary, X: Array, reference: Array) -> Array:
+    return kernel.embed(X - jnp.mean(reference, axis=0))
+
+
+@coordinates.register
+def _(kernel: Scaled, X: Array, reference: Array) -> Array:
+    return coordinates(kernel.kernel, X, reference)
+
+
+@coordinates.register
+def _(kernel: ActiveDimensions, X: Array, reference: Array) -> Array:
+    return coordinates(kernel.kernel, kernel.select(X), kernel.select(reference))
+
+
+@coordinates.register
+def _(kernel: Constant, X: Array, reference: Array) -> Array:
+    return X[:, :0]
+
+
+@coordinates.register
+def _(kernel: Product, X: Array, reference: Array) -> Array:
+    return jnp.concatenate([coordinates(part, X, reference) for part in kernel.parts], axis=1)
+
+
+@coordinates.register
+def _(kernel: Sum, X: Array, reference: Array) -> Array:
+    return _of_parts(kernel.parts, jnp.ones(len(kernel.parts), X.dtype), X, reference)
+
+
+@coordinates.register
+def _(kernel: WeightedSum, X: Array, reference: Array) -> Array:
+    return _of_parts(kernel.parts, kernel.weights, X, reference)
+
+
+def _of_parts(
+    parts: tuple[Kernel, ...], weights: Float[Array, "M"], X: Array, reference: Array
+) -> Array:
+    """Of a sum: 1 - correlation near a point is the mean of that of its parts, by variance."""
+    variances = [w * jnp.mean(p.diagonal(reference)) for p, w in zip(parts, weights, strict=True)]
+    total = sum(variances)
+    shares = [jnp.sqrt(variance / total) for variance in variances]
+    each = [s * coordinates(p, X, reference) for p, s in zip(parts, shares, strict=True)]
+    return jnp.concatenate(each, axis=1)
+
+
+def order_of(points: Float[np.ndarray, "N E"], ordering: Ordering) -> Int[np.ndarray, "N"]:
+    """Row numbers in the order in which rows are conditioned on each other.
+
+    "random" is the same permutation for as many rows. "maximin" takes the row that is farthest
+    from all taken before (Guinness 2018), in O(N^2 E).
+    """
+    if ordering == "random":
+        return np.random.default_rng(0).permutation(len(points))
+    squares = np.sum(points**2, axis=1)
+    order = np.empty(len(points), int)
+    row = int(np.argmin(np.sum((points - points.mean(axis=0)) ** 2, axis=1)))
+    distance = np.full(len(points), np.inf)
+    for place in range(len(points)):
+        order[place] = row
+        np.minimum(distance, squares + squares[row] - 2 * points @ points[row], out=distance)
+        distance[row] = -np.inf
+        row = int(np.argmax(distance))
+    return order
+
+
+def earlier_neighbours(
+    points: Float[np.ndarray, "N E"], order: Int[np.ndarray, "N"], number: int
+) -> Int[np.ndarray, "N K"]:
+    """Row numbers of the nearest of the rows earlier in the order; `NOBODY` where there are fewer.
+
+    Exact. A tree of the rows up to the end of a block, as long as all before it, is asked for
+    some more neighbours than are needed, and for twice as many where too few of them are earlier.
+    """
+    from scipy.spatial import KDTree  # takes long to import
+
+    size = len(points)
+    points = np.ascontiguousarray(points[order])
+    found = np.full((size, number), NOBODY)
+    start = min(size, max(_FIRST_BLOCK, 2 * number))
+    first = points[:start]
+    for i in range(1, start):
+        distance = np.sum((first[:i] - first[i]) ** 2, axis=1)
+        nearest = np.argsort(distance, kind="stable")[:number]
+        found[i, : len(nearest)] = nearest
+    while start < size:
+        end = min(2 * start, size)
+        tree = KDTree(points[:end])
+        pending, asked = np.arange(start, end), min(end, _MORE * number)
+        while len(pending):
+            left = []
+            for part in np.array_split(pending, -(-len(pending) * asked // _NUMBERS_AT_ONCE)):
+                near = tree.query(points[part], asked, workers=-1)[1].reshape(len(part), asked)
+                later = near >= part[:, None]
+                enough = asked - np.sum(later, axis=1) >= number
+                places = np.argsort(later[enough], axis=1, kind="stable")[:, :number]
+                found[part[enough]] = np.take_along_axis(near[enough], places, axis=1)
+                left.append(part[~enough])
+            pending, asked = np.concatenate(left), min(end, 2 * asked)
+        start = end
+    rows = np.empty_like(found)
+    rows[order] = np.where(found == NOBODY, NOBODY, order[found])
+    return rows
+
+
+def neighbours_of(
+    kernel: Kernel,
+    X: Float[np.ndarray, "N D"],
+    order: Int[np.ndarray, "N"],
+    number: int,
+    search: SearchBy,
+) -> Int[np.ndarray, "N K"]:
+    """The nearest earlier rows under a kernel, or of four times as many the most correlated."""
+    points = np.asarray(coordinates(kernel, jnp.asarray(X), jnp.asarray(X)))
+    if search == "scaled":
+        return earlier_neighbours(points, order, number)
+    most = max(number, min(_CANDIDATES * number, len(X) - 1))
+    candidates = earlier_neighbours(points, order, most)
+    correlations = np.asarray(_correlations(kernel, X, candidates))
+    best = np.argsort(-correlations, axis=1, kind="stable")[:, :number]
+    return np.take_along_axis(candidates, best, axis=1)
+
+
+@jax.jit
+def _correlations(
+    kernel: Kernel, X: Float[Array, "N D"], candidates: Int[Array, "N C"]
+) -> Float[Array, "N C"]:
+    """Absolute correlations of each row with its candidates; below zero of nobody."""
+    deviations = jnp.sqrt(kernel.diagonal(X))
+
+    def step(carry: Any, chunk: Any, real: Any) -> tuple[Any, Array]:
+        rows, those = chunk
+        one = jax.vmap(lambda x, Z: kernel.gram(x[None], Z)[0])(X[rows], X[those])
+        scaled = jnp.abs(one) / (deviations[rows, None] * deviations[those])
+        return carry, jnp.where(those == NOBODY, -1.0, scaled)
+
+    rows = jnp.arange(len(X)), candidates
+    return scan_rows(step, None, rows, columns=candidates.shape[1], in_cache=True)[1]
