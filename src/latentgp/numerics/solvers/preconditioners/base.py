@@ -1,0 +1,77 @@
+"""The interface of preconditioners, and the one that does nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.typing import Array
+
+
+class Preconditioner(eqx.Module):
+    """A positive definite matrix P near a system's, P = R R', that is cheap to solve with.
+
+    `solve` is what conjugate gradients need. One that iterates inside overrides `is_fixed` and
+    `counted_solve`. The others override `log_determinant`, `solve_root` and `sample`, which are
+    refused otherwise.
+    """
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is the same matrix at every solve: not if an iteration inside is stopped."""
+        return True
+
+    @abstractmethod
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """P^-1 right."""
+
+    def counted_solve(
+        self, right: Float[Array, "N S"]
+    ) -> tuple[Float[Array, "N S"], Int[Array, ""]]:
+        """P^-1 right, and the number of products that an iteration inside took."""
+        return self.solve(right), jnp.asarray(0)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        """log |P|."""
+        raise self._lacks("log-determinant")
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        """R^-1 right, or R^-T right."""
+        raise self._lacks("root")
+
+    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
+        """Draws from N(0, P), one a column."""
+        raise self._lacks("draws")
+
+    def _lacks(self, what: str) -> InputError:
+        return InputError(
+            f"{type(self).__name__} has no {what}, as it is solved by an iteration: take a "
+            "preconditioner of low rank plus diagonal, such as Nystrom or PivotedCholesky"
+        )
+
+
+class Identity(Preconditioner):
+    """P = I: no preconditioner, of so many rows."""
+
+    size: int = eqx.field(static=True)
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return right
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return jnp.zeros(())
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        return right
+
+    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
+        return jax.random.normal(key, (self.size, number))

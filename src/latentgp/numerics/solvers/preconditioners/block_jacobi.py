@@ -1,0 +1,50 @@
+"""The block Jacobi preconditioner."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int, Key
+
+import equinox as eqx
+import jax
+
+from latentgp.modules import Module
+from latentgp.numerics.solvers.operators import System
+from latentgp.numerics.solvers.preconditioners.base import Preconditioner
+from latentgp.numerics.solvers.preconditioners.roots import BlockRoot, block_root
+from latentgp.typing import Array
+
+
+class BlockJacobi(Module):
+    """The blocks of A on its diagonal, and zero elsewhere: processes that know their block only.
+
+    Args:
+        blocks: rows of each block, shape (K, B), as `blocks_of_rows` gives them.
+    """
+
+    blocks: Int[Array, "K B"]
+
+    def __call__(self, system: System) -> BlockDiagonal:
+        """The preconditioner of a system."""
+        return BlockDiagonal(block_root(system, self.blocks), system.size)
+
+
+class BlockDiagonal(Preconditioner):
+    """P = T T' with a block-diagonal root of so many rows."""
+
+    blocks: BlockRoot
+    size: int = eqx.field(static=True)
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.blocks.solve(self.blocks.solve(right), transposed=True)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return self.blocks.log_determinant()
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        return self.blocks.solve(right, transposed=transposed)
+
+    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
+        white = jax.random.normal(key, (self.size, number), self.blocks.lower.dtype)
+        return self.blocks.times(white)
