@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
+from latentgp.errors import InputError
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.solvers.solution import Solution, certified, norms, relative
@@ -94,6 +95,15 @@ class _Cycle(NamedTuple):
     steps: Int[Array, ""]
 
 
+def check_fixed(preconditioner: Preconditioner) -> None:
+    """Raise InputError unless a preconditioner is the same matrix at all steps."""
+    if not preconditioner.is_fixed:
+        raise InputError(
+            f"{type(preconditioner).__name__} is another matrix at every solve, as it iterates "
+            "inside: solve with flexible_conjugate_gradients"
+        )
+
+
 @eqx.filter_jit
 def conjugate_gradients(
     operator: LinearOperator,
@@ -117,6 +127,9 @@ def conjugate_gradients(
         tolerance: of ||b - A x|| / ||b||.
         max_steps: the most products with A.
 
+    Raises:
+        InputError: a preconditioner that iterates inside.
+
     Returns:
         The solution with its residuals, computed from x, and codes; see `Solution.complaint`.
 
@@ -126,7 +139,8 @@ def conjugate_gradients(
         >>> found.value[:, 0].tolist(), found.outcomes, int(found.steps)
         ([0.25, 0.25, 0.25], ('converged',), 1)
     """
-    P = Identity(operator.size) if preconditioner is None else preconditioner
+    P = Identity() if preconditioner is None else preconditioner
+    check_fixed(P)
     goal = tolerance * norms(right)
     value = jnp.zeros_like(right) if start is None else start
     residual = right if start is None else right - operator.times(start)

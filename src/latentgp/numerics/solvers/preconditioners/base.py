@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -46,9 +47,9 @@ class Preconditioner(eqx.Module):
         """R^-1 right, or R^-T right."""
         raise self._lacks("root")
 
-    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
-        """Draws from N(0, P), one a column."""
-        raise self._lacks("draws")
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """R right: a draw from N(0, P) where right is one from N(0, I)."""
+        raise self._lacks("root")
 
     def _lacks(self, what: str) -> InputError:
         return InputError(
@@ -58,9 +59,7 @@ class Preconditioner(eqx.Module):
 
 
 class Identity(Preconditioner):
-    """P = I: no preconditioner, of so many rows."""
-
-    size: int = eqx.field(static=True)
+    """P = I: no preconditioner."""
 
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return right
@@ -73,5 +72,17 @@ class Identity(Preconditioner):
     ) -> Float[Array, "N S"]:
         return right
 
-    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
-        return jax.random.normal(key, (self.size, number))
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return right
+
+
+def draws(
+    preconditioner: Preconditioner, key: Key[Array, ""], size: int, number: int, dtype: Any = None
+) -> Float[Array, "N S"]:
+    """Draws from N(0, P) of so many rows, one a column.
+
+    Example:
+        >>> draws(Identity(), jax.random.key(0), 3, 2).shape
+        (3, 2)
+    """
+    return preconditioner.times_root(jax.random.normal(key, (size, number), dtype))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float, Int, Key
-
-import equinox as eqx
-import jax
+from jaxtyping import Float, Int
 
 from latentgp.modules import Module
 from latentgp.numerics.solvers.operators import System
@@ -25,14 +22,13 @@ class BlockJacobi(Module):
 
     def __call__(self, system: System) -> BlockDiagonal:
         """The preconditioner of a system."""
-        return BlockDiagonal(block_root(system, self.blocks), system.size)
+        return BlockDiagonal(block_root(system, self.blocks))
 
 
 class BlockDiagonal(Preconditioner):
-    """P = T T' with a block-diagonal root of so many rows."""
+    """P = T T' with a block-diagonal root."""
 
     blocks: BlockRoot
-    size: int = eqx.field(static=True)
 
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.blocks.solve(self.blocks.solve(right), transposed=True)
@@ -45,6 +41,5 @@ class BlockDiagonal(Preconditioner):
     ) -> Float[Array, "N S"]:
         return self.blocks.solve(right, transposed=transposed)
 
-    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
-        white = jax.random.normal(key, (self.size, number), self.blocks.lower.dtype)
-        return self.blocks.times(white)
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.blocks.times(right)

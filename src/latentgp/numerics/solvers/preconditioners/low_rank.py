@@ -1,10 +1,9 @@
-"""P = Phi Phi' + D of low rank plus a diagonal or blocks: solves, root, log-determinant, draws."""
+"""P = Phi Phi' + D of low rank plus a diagonal or blocks: solves, root, log-determinant."""
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Key
+from jaxtyping import Float
 
 from latentgp.numerics.solvers.operators import System
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
@@ -42,9 +41,8 @@ class LowRank(Preconditioner):
             return self.rest.solve(self._scaled(by, right), transposed=True)
         return self._scaled(by, self.rest.solve(right))
 
-    def sample(self, key: Key[Array, ""], number: int) -> Float[Array, "N S"]:
-        white = jax.random.normal(key, (len(self.basis), number), self.basis.dtype)
-        return self.rest.times(self._scaled(jnp.sqrt(1 + self.excess), white))
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.rest.times(self._scaled(jnp.sqrt(1 + self.excess), right))
 
     def _scaled(self, by: Float[Array, "R"], right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         """(I + Q diag(by - 1) Q') right."""
