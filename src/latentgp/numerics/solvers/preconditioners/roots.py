@@ -24,9 +24,7 @@ class Root(eqx.Module):
         """T right."""
 
     @abstractmethod
-    def solve(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
         """T^-1 right, or T^-T right."""
 
     @abstractmethod
@@ -42,9 +40,7 @@ class DiagonalRoot(Root):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self.std[:, None] * right
 
-    def solve(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
         return right / self.std[:, None]
 
     def log_determinant(self) -> Float[Array, ""]:
@@ -65,9 +61,7 @@ class BlockRoot(Root):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         return self._blockwise(lambda L, b: L @ b, right)
 
-    def solve(
-        self, right: Float[Array, "N S"], *, transposed: bool = False
-    ) -> Float[Array, "N S"]:
+    def solve(self, right: Float[Array, "N S"], *, transposed: bool = False) -> Float[Array, "N S"]:
         return self._blockwise(lambda L, b: solve_lower(L, b, transposed=transposed), right)
 
     def log_determinant(self) -> Float[Array, ""]:
