@@ -160,12 +160,9 @@ def conjugate_gradients(
         )
         residual = right - operator.times(state.value)
         size = relative(residual, right)
-        ended = ~state.active & (cycle.relative > tolerance)
-        stalled = ended & ~(size <= _PROGRESS * cycle.relative) & (size > tolerance)
         broken = cycle.broken | state.broken
-        return _Cycle(
-            state.value, residual, size, broken, cycle.stalled | (stalled & ~broken), steps
-        )
+        stuck = (size > tolerance) & (size > _PROGRESS * cycle.relative) & ~state.active & ~broken
+        return _Cycle(state.value, residual, size, broken, cycle.stalled | stuck, steps)
 
     end = jax.lax.while_loop(
         lambda cycle: jnp.any(unfinished(cycle)) & (cycle.steps < max_steps), restart, cycle

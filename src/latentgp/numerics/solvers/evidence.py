@@ -53,11 +53,12 @@ def log_evidence_by_solves(
     tolerance: Any = 1e-6,
     max_steps: int = 100,
 ) -> EvidenceEstimate:
-    """log N(y; 0, A) and its gradient from solves with y and probe vectors, all at once.
+    """The log evidence N(y; 0, A) and its gradient from solves with y and probe vectors at once.
 
     The gradient is v' dA v / 2 - mean (A^-1 z)' dA (P^-1 z) / 2 with v = A^-1 y and z ~ N(0, P)
-    (Filippone & Engler 2015, eq. 9, with the half that its second term lacks; P as in Gardner et al.
-    2018). The quadratic term is v' (2 y - A v), whose error is of the second order in the residual.
+    (Filippone & Engler 2015, eq. 9, with the half that its second term lacks; P as in Gardner et
+    al. 2018). The quadratic term is v' (2 y - A v), with an error of the second order in the
+    residual.
 
     Args:
         system_of: gives A for parameters; its products are differentiated, its entries never kept.
@@ -75,9 +76,9 @@ def log_evidence_by_solves(
     Example:
         >>> from latentgp.numerics.solvers.operators import Stored, noisy_system
         >>> K = Stored(jnp.eye(40))
-        >>> found = log_evidence_by_solves(
-        ...     lambda noise: noisy_system(K, noise), jnp.asarray(3.0), jnp.ones(40), jax.random.key(1)
-        ... )
+        >>> def system(noise):
+        ...     return noisy_system(K, noise)
+        >>> found = log_evidence_by_solves(system, 3.0, jnp.ones(40), jax.random.key(1))
         >>> exact = -0.5 * 40 * (jnp.log(2 * jnp.pi * 4) + 1 / 4)
         >>> bool(abs(found.value - exact) < 4 * found.standard_error)
         True

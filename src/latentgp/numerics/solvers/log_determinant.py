@@ -52,9 +52,9 @@ def log_determinant(
     tolerance: Any = 1e-6,
     max_steps: int = 100,
 ) -> tuple[Estimate, Solution]:
-    """log |A| by conjugate gradients on draws from N(0, P) (Ubaru, Chen & Saad 2017).
+    """The log-determinant of A by conjugate gradients on draws from N(0, P) (Ubaru, Chen & Saad 2017).
 
-    log |A| = log |P| + tr log(R^-1 A R^-T), and the trace is the expectation of u' log(.) u over u =
+    It is log |P| + tr log(R^-1 A R^-T), and the trace is the expectation of u' log(.) u over u =
     R^-1 z. A preconditioner near A leaves little to estimate (Gardner et al. 2018).
 
     Args:
@@ -69,8 +69,8 @@ def log_determinant(
         InputError: a preconditioner without a root.
 
     Returns:
-        The estimate, whose standard error is that of the probes, and the solves: where these have not
-        converged the quadrature may be off by more (see `Solution.complaint`).
+        The estimate, whose standard error is that of the probes, and the solves: where these have
+        not converged the quadrature may be off by more (see `Solution.complaint`).
 
     Example:
         >>> from latentgp.numerics.solvers.operators import Stored
@@ -122,10 +122,10 @@ def recorded_conjugate_gradients(
 
 
 def quadrature(recorded: Recorded) -> Float[Array, "S"]:
-    """u' log(R^-1 A R^-T) u of every u = R^-1 b by Gauss quadrature (Golub & Meurant 2010, 7.1).
+    """Gauss quadrature of u' log(R^-1 A R^-T) u, u = R^-1 b (Golub & Meurant 2010, 7.1).
 
-    The tridiagonal matrix of Lanczos' iteration has the diagonal 1 / a_k + b_{k-1} / a_{k-1} and the
-    off-diagonal sqrt(b_k) / a_k, a the lengths and b the momenta (Saad 2003, eq. 6.103).
+    The tridiagonal matrix of Lanczos' iteration has the diagonal 1 / a_k + b_{k-1} / a_{k-1} and
+    the off-diagonal sqrt(b_k) / a_k, a the lengths and b the momenta (Saad 2003, eq. 6.103).
     """
 
     def of_one(lengths: Array, momenta: Array, inner: Array, broken: Array) -> Array:

@@ -79,7 +79,7 @@ class Stored(Covariance):
 class Tiled(Covariance):
     """A Gram matrix that is made anew, tile by tile, at every product; nothing of N^2 is kept.
 
-    A tile serves the rows that it is in and, transposed, its columns, so half of the matrix is made.
+    A tile serves its rows and, transposed, its columns, so half of the matrix is made.
 
     Args:
         kernel: the covariance function.

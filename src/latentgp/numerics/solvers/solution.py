@@ -51,11 +51,11 @@ class Solution(eqx.Module):
         if not failed.size:
             return None
         # A residual that is not a number is the worst.
-        worst = failed[np.argmax(np.where(np.isnan(residual[failed]), np.inf, residual[failed]))]
+        worst = int(failed[np.argmax(np.nan_to_num(residual[failed], nan=np.inf))])
         return (
             f"{failed.size} of {code.size} solves did not converge: the worst, number {worst}, has "
             f"a relative residual of {residual[worst]:.2g} after {int(self.steps)} steps "
-            f"({OUTCOMES[code[worst]]}); {_MEANINGS[code[worst]]}."
+            f"({OUTCOMES[int(code[worst])]}); {_MEANINGS[int(code[worst])]}."
         )
 
 

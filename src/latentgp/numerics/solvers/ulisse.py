@@ -70,14 +70,15 @@ def ulisse(
     Increments of conjugate gradients are summed up to the one that brings the residual below the
     threshold. Those after it are taken with probabilities 1 / w_0, 1 / w_1, ... until one is not,
     each times the weights w_0 w_1 ... so far. Expectations are those of the run to `tolerance`.
-    `truncation_variance` gives the variance, which for fast growing weights is carried by events that
-    are hardly ever seen.
+    `truncation_variance` gives the variance, which for fast growing weights is carried by events
+    that are hardly ever seen.
 
     Args:
         operator: A, N rows.
         right: b, shape (N, S).
         key: random key.
-        threshold: norm of the residual after which the truncation is random; q sqrt(N) in the source.
+        threshold: norm of the residual after which the truncation is random, q sqrt(N) in the
+            source.
         weights: gives w_j >= 1 of an array of numbers j = 0, 1, ...; `ExponentialWeights(1.0)`
             unless given.
         preconditioner: P, a fixed matrix; none unless given.
@@ -153,12 +154,9 @@ def truncation_variance(
 ) -> Float[Array, "N S"]:
     """The variance of every number of an estimate of `ulisse`, by two runs to the end.
 
-    With c_j = w_0 ... w_j the estimate takes c_j d_j with probability 1 / c_j, and never d_k for k > j
-    without d_j. So E[c_j c_k 1_j 1_k] = c_min(j, k), and the variance is the sum over j of
-    (c_j - 1) (d_j^2 + 2 d_j (d_{j+1} + d_{j+2} + ...)).
-
-    Args:
-        operator: A, and all else as in `ulisse`.
+    With c_j = w_0 ... w_j the estimate takes c_j d_j with probability 1 / c_j, and never d_k for
+    k > j without d_j. So E[c_j c_k 1_j 1_k] = c_min(j, k), and the variance is the sum over j of
+    (c_j - 1) (d_j^2 + 2 d_j (d_{j+1} + d_{j+2} + ...)). Arguments are those of `ulisse`.
     """
     weights = ExponentialWeights(1.0) if weights is None else weights
     P = Identity() if preconditioner is None else preconditioner
@@ -189,6 +187,6 @@ def truncation_variance(
 
 
 def _late(late: Int[Array, "S"], after: Any, threshold: Any) -> Int[Array, "S"]:
-    """How many increments past the threshold the last one is: -1 before, 0 of that which reached it."""
+    """Increments past the threshold: -1 before it, 0 at the one that reached it."""
     reached = (late >= 0) | (norms(after.residual) <= threshold)
     return jnp.where(reached, late + 1, -1)

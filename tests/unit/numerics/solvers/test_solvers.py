@@ -1,5 +1,6 @@
 """Conjugate gradients of every kind against Cholesky, and what they say when they fail."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -38,7 +38,7 @@ class Preconditioner(eqx.Module):
         return self.solve(right), jnp.asarray(0)
 
     def log_determinant(self) -> Float[Array, ""]:
-        """log |P|."""
+        """The logarithm of |P|."""
         raise self._lacks("log-determinant")
 
     def solve_root(

@@ -29,7 +29,7 @@ class Root(eqx.Module):
 
     @abstractmethod
     def log_determinant(self) -> Float[Array, ""]:
-        """log |D|."""
+        """The logarithm of |D|."""
 
 
 class DiagonalRoot(Root):

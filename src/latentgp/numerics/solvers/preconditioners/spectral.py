@@ -31,8 +31,8 @@ class Spectral(Module):
         covariance = system.covariance
         if not isinstance(covariance, Tiled):
             raise InputError(
-                f"Spectral has no features of a {type(covariance).__name__} covariance: give Tiled, "
-                "which knows its kernel"
+                f"Spectral has no features of a {type(covariance).__name__} covariance: give "
+                "Tiled, which knows its kernel"
             )
         X: Float[Array, "N D"] = covariance.X
         features = random_features(covariance.kernel, self.key, X.shape[1], self.number)
