@@ -160,8 +160,9 @@ def conjugate_gradients(
         )
         residual = right - operator.times(state.value)
         size = relative(residual, right)
-        broken = cycle.broken | state.broken
-        stuck = (size > tolerance) & (size > _PROGRESS * cycle.relative) & ~state.active & ~broken
+        broken = jnp.logical_or(cycle.broken, state.broken)
+        ended = (size > tolerance) & ~state.active & ~broken
+        stuck = ended & (size > _PROGRESS * cycle.relative)
         return _Cycle(state.value, residual, size, broken, cycle.stalled | stuck, steps)
 
     end = jax.lax.while_loop(

@@ -52,7 +52,7 @@ def log_determinant(
     tolerance: Any = 1e-6,
     max_steps: int = 100,
 ) -> tuple[Estimate, Solution]:
-    """The log-determinant of A by conjugate gradients on draws from N(0, P) (Ubaru, Chen & Saad 2017).
+    """The log-determinant of A by solves with draws from N(0, P) (Ubaru, Chen & Saad 2017).
 
     It is log |P| + tr log(R^-1 A R^-T), and the trace is the expectation of u' log(.) u over u =
     R^-1 z. A preconditioner near A leaves little to estimate (Gardner et al. 2018).

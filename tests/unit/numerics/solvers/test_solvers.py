@@ -15,6 +15,7 @@ from latentgp.numerics.solvers.preconditioners.base import Identity
 from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom
 from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.numerics.solvers.preconditioners.regularised import Regularised
+from latentgp.numerics.solvers.refinement import refined_conjugate_gradients
 from latentgp.numerics.solvers.split import Split, split_conjugate_gradients
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -147,3 +148,20 @@ def test_duplicate_rows_and_hardly_any_noise():
     assert solution.steps <= 5
     plain = conjugate_gradients(system, RIGHT, tolerance=1e-9, max_steps=24)
     assert plain.outcomes[0] != "converged"
+
+
+def test_single_precision_is_corrected():
+    """Residuals of 1e-12 by products of which each has an error of 1e-7, or a sentence."""
+    system = cases.systems()["noise"]
+    P = Nystrom(ROWS)(system)
+    solution = refined_conjugate_gradients(system, RIGHT, preconditioner=P, tolerance=1e-12)
+    assert solution.outcomes == ("converged",) * 4
+    assert solution.value.dtype == np.float64
+    assert solution.inner_steps > solution.steps > 1
+    exact = np.linalg.solve(cases.dense("noise", cases.gram()), RIGHT)
+    np.testing.assert_allclose(solution.value, exact, atol=1e-9)
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(24, 24)))[0]
+    steep = Stored(jnp.asarray(turn * np.logspace(0, -13, 24) @ turn.T))
+    failed = refined_conjugate_gradients(steep, RIGHT, tolerance=1e-12)
+    assert "converged" not in failed.outcomes[:3]
+    assert failed.complaint is not None

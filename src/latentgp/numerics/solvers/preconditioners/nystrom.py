@@ -19,6 +19,7 @@ class Nystrom(Module):
         rows: numbers of the rows U, shape (M,); `random_rows` draws them.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> from latentgp.numerics.solvers.operators import Stored, noisy_system
         >>> A = noisy_system(Stored(jnp.diag(jnp.array([3.0, 1.0]))), 1.0)
         >>> Nystrom(jnp.array([0]))(A).solve(jnp.ones((2, 1)))[:, 0].round(6).tolist()
