@@ -22,7 +22,7 @@ def kernel():
 
 def covariance():
     """Its Gram matrix in tiles of which the last is not full."""
-    return Tiled(kernel(), jnp.asarray(X), tile=7)
+    return Tiled(kernel(), X, tile=7)
 
 
 def gram():

@@ -48,6 +48,10 @@ class Covariance(LinearOperator):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         """Covariances of some rows with each other."""
 
+    @abstractmethod
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        """Some rows of K right."""
+
 
 class Stored(Covariance):
     """A Gram matrix that is kept: N^2 numbers.
@@ -70,10 +74,13 @@ class Stored(Covariance):
         return jnp.diagonal(self.matrix)
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
-        return self.matrix[:, rows]
+        return jnp.asarray(self.matrix)[:, rows]
 
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.matrix[rows][:, rows]
+        return jnp.asarray(self.matrix)[rows][:, rows]
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        return jnp.asarray(self.matrix)[rows] @ right
 
 
 class Tiled(Covariance):
@@ -102,12 +109,8 @@ class Tiled(Covariance):
         return len(self.X)
 
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
-        tiles = max(1, -(-self.size // self.tile))
-        width = -(-self.size // tiles)
-        fill = tiles * width - self.size
-        # Rows that fill up the last tile have zeros on the right.
-        X = jnp.pad(self.X, ((0, fill), (0, 0)), mode="edge").reshape(tiles, width, -1)
-        V = jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
+        X, V = self._in_tiles(right)
+        tiles, width = X.shape[:2]
 
         def on_diagonal(part: tuple[Array, Array]) -> Array:
             return self.kernel.symmetric_gram(part[0]) @ part[1]
@@ -128,11 +131,35 @@ class Tiled(Covariance):
         return self.kernel.diagonal(self.X)
 
     def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
-        K = self.kernel.gram(self.X, self.X[rows])
+        K = self.kernel.gram(self.X, self._at(rows))
         return K.at[rows, jnp.arange(len(rows))].set(self.diagonal()[rows])
 
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
-        return self.kernel.symmetric_gram(self.X[rows])
+        return self.kernel.symmetric_gram(self._at(rows))
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        def add(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
+            K = jax.lax.optimization_barrier(self.kernel.gram(self._at(rows), tile[0]))
+            return total + K @ tile[1], None
+
+        nothing = jnp.zeros((len(rows), right.shape[1]), right.dtype)
+        total, _ = jax.lax.scan(jax.checkpoint(add), nothing, self._in_tiles(right))
+        # The diagonal is free of the rounding of distances, as in `times`.
+        own = jax.vmap(lambda x: self.kernel.gram(x[None], x[None])[0, 0])(self._at(rows))
+        return total + (self.diagonal()[rows] - own)[:, None] * right[rows]
+
+    def _at(self, rows: Int[Array, "M"]) -> Float[Array, "M D"]:
+        return jnp.asarray(self.X)[rows]  # NumPy knows no traced rows
+
+    def _in_tiles(
+        self, right: Float[Array, "N S"]
+    ) -> tuple[Float[Array, "T B D"], Float[Array, "T B S"]]:
+        """Inputs and columns in tiles; rows that fill up the last one have zeros on the right."""
+        tiles = max(1, -(-self.size // self.tile))
+        width = -(-self.size // tiles)
+        fill = tiles * width - self.size
+        X = jnp.pad(self.X, ((0, fill), (0, 0)), mode="edge").reshape(tiles, width, -1)
+        return X, jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
 
 
 class System(LinearOperator):
@@ -152,6 +179,16 @@ class System(LinearOperator):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         inner = self.covariance.times(self.scale[:, None] * right)
         return self.scale[:, None] * inner + self.added[:, None] * right
+
+    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
+        """Entries of A of some rows with each other."""
+        scale = self.scale[rows]
+        return scale[:, None] * self.covariance.block(rows) * scale + jnp.diag(self.added[rows])
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        """Some rows of A right."""
+        inner = self.covariance.rows_times(rows, self.scale[:, None] * right)
+        return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
 
 
 class Shifted(LinearOperator):

@@ -99,6 +99,9 @@ class Interpolated(Covariance):
     def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
         return self.columns(rows)[rows]
 
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        return self.times(right)[rows]
+
 
 def interpolated(
     kernel: Kernel, X: Float[Array, "N D"], grid: tuple[int, ...], *, nearest: bool
