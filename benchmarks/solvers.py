@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -91,7 +92,7 @@ def solves(size: int) -> None:
                     solvers["refined"] = refined_conjugate_gradients
                 for kind, solve in solvers.items():
                     options = {"preconditioner": P, "tolerance": TOLERANCE, "max_steps": MOST}
-                    spent, _, found = timed(lambda: solve(system, right, **options))
+                    spent, _, found = timed(partial(solve, **options), system, right)
                     print(
                         f"{name:16} {kind:8} made in {made:6.2f}, solved in {spent:7.2f} s, "
                         f"{int(found.steps):5} steps, {int(found.inner_steps):6} inside: "

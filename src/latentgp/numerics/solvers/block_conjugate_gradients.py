@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -14,6 +13,7 @@ from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.solvers.solution import Solution, certified, norms
 from latentgp.numerics.solvers.split import Split
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
@@ -28,7 +28,7 @@ class _State(NamedTuple):
     steps: Int[Array, ""]
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_steps")
 def block_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

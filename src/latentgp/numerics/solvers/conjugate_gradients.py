@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -13,6 +12,7 @@ from latentgp.errors import InputError
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.solvers.solution import Solution, certified, norms, relative
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 # A restart that leaves more than this part of a residual was stopped by rounding.
@@ -104,7 +104,7 @@ def check_fixed(preconditioner: Preconditioner) -> None:
         )
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_steps")
 def conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.numerics.solvers.operators import System
 from latentgp.numerics.solvers.solution import Solution, certified
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 _MOMENTUM, _AVERAGED = 0.9, 100.0
 
 
-@eqx.filter_jit
+@compiled("step_size", "steps", "tolerance")
 def dual_descent(
     system: System,
     right: Float[Array, "N S"],
@@ -53,7 +53,8 @@ def dual_descent(
         ([0.5, 0.5, 0.5, 0.5], ('converged',))
     """
     size = system.size
-    kept = jnp.minimum(_AVERAGED / steps, 1.0)
+    step_size = jnp.asarray(step_size, right.dtype)
+    kept = jnp.minimum(_AVERAGED / steps, 1.0).astype(right.dtype)
 
     def step(number: Any, now: Any) -> Any:
         value, velocity, average = now

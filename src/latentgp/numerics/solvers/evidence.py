@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -20,6 +19,7 @@ from latentgp.numerics.solvers.log_determinant import (
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner, draws
 from latentgp.numerics.solvers.solution import Solution
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 
@@ -41,7 +41,7 @@ class EvidenceEstimate(NamedTuple):
     solution: Solution
 
 
-@eqx.filter_jit
+@compiled("tolerance")
 def log_evidence_by_solves(
     system_of: Callable[[PyTree], LinearOperator],
     parameters: PyTree,

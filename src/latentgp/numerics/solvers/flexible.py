@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -12,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
 from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 
@@ -26,7 +26,7 @@ class _State(NamedTuple):
     inner_steps: Int[Array, ""]
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_steps")
 def flexible_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

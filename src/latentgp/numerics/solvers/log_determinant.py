@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Key
@@ -14,6 +13,7 @@ from latentgp.numerics.solvers.conjugate_gradients import advance, check_fixed, 
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner, draws
 from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 
@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
     broken: Bool[Array, "S"]
 
 
-@eqx.filter_jit
+@compiled("tolerance")
 def log_determinant(
     operator: LinearOperator,
     key: Key[Array, ""],

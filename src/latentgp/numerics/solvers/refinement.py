@@ -13,13 +13,14 @@ from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
 from latentgp.numerics.solvers.solution import BREAKDOWN, Solution, certified, norms, relative
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 # What single precision can be asked for at once, and the least that a correction must give.
-_INNER_TOLERANCE, _PROGRESS = 1e-4, 0.5
+_INNER_TOLERANCE, _PROGRESS = 1e-3, 0.5
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_steps")
 def refined_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],
@@ -64,14 +65,18 @@ def refined_conjugate_gradients(
     size = relative(residual, right)
     no = jnp.zeros(size.shape, bool)
 
+    def unfinished(size: Any, stalled: Any, broken: Any) -> Bool[Array, "S"]:
+        return ~(size <= tolerance) & ~stalled & ~broken
+
     def correct(now: Any) -> Any:
-        value, residual, size, _, _, steps, inner_steps = now
+        value, residual, size, stalled, broken, steps, inner_steps = now
         # In units of its own, or single precision would underflow.
         unit = norms(residual)
         unit = jnp.where(unit > 0, unit, 1.0)
+        wanted = jnp.where(unfinished(size, stalled, broken), residual / unit, 0.0)
         found = conjugate_gradients(
             single,
-            (residual / unit).astype(jnp.float32),
+            wanted.astype(jnp.float32),
             preconditioner=P,
             tolerance=_INNER_TOLERANCE,
             max_steps=max_steps - inner_steps,
@@ -79,14 +84,13 @@ def refined_conjugate_gradients(
         better = value + unit * found.value
         residual = right - operator.times(better)
         after = relative(residual, right)
-        stalled = ~(after <= jnp.maximum(_PROGRESS * size, tolerance))
-        broken = found.code == BREAKDOWN
+        broken = broken | (found.code == BREAKDOWN)
+        stalled = stalled | ~(after <= jnp.maximum(_PROGRESS * size, tolerance))
         return better, residual, after, stalled, broken, steps + 1, inner_steps + found.steps
 
     def going(now: Any) -> Bool[Array, ""]:
         _, _, size, stalled, broken, _, inner_steps = now
-        open_ = jnp.logical_not((size <= tolerance) | stalled | broken)
-        return jnp.any(open_) & (inner_steps < max_steps)
+        return jnp.any(unfinished(size, stalled, broken)) & (inner_steps < max_steps)
 
     zero = jnp.asarray(0)
     end = jax.lax.while_loop(going, correct, (value, residual, size, no, no, zero, zero))

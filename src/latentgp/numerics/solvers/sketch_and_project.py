@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
@@ -15,6 +14,7 @@ from latentgp.numerics.solvers.operators import System
 from latentgp.numerics.solvers.preconditioners.low_rank import LowRank, low_rank
 from latentgp.numerics.solvers.preconditioners.roots import DiagonalRoot
 from latentgp.numerics.solvers.solution import Solution, certified, relative
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 _POWER_STEPS = 10
@@ -22,7 +22,7 @@ _POWER_STEPS = 10
 _DIVERGED = 1e6
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_passes")
 def sketch_and_project(
     system: System,
     right: Float[Array, "N S"],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -13,6 +12,7 @@ from latentgp.numerics.solvers.conjugate_gradients import advance, start_at
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 
@@ -31,7 +31,7 @@ class Split(LinearOperator):
         return self.preconditioner.solve_root(self.operator.times(outer))
 
 
-@eqx.filter_jit
+@compiled("tolerance", "max_steps")
 def split_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

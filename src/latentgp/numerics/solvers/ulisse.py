@@ -15,6 +15,7 @@ from latentgp.numerics.solvers.conjugate_gradients import advance, check_fixed, 
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
 from latentgp.numerics.solvers.solution import norms
+from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
 
@@ -51,7 +52,7 @@ class TruncatedSolution(eqx.Module):
     is_unbiased: Bool[Array, "S"]
 
 
-@eqx.filter_jit
+@compiled("threshold", "tolerance", "max_steps")
 def ulisse(
     operator: LinearOperator,
     right: Float[Array, "N S"],
@@ -140,7 +141,7 @@ def ulisse(
     )
 
 
-@eqx.filter_jit
+@compiled("threshold", "tolerance", "max_steps")
 def truncation_variance(
     operator: LinearOperator,
     right: Float[Array, "N S"],

@@ -21,7 +21,7 @@ def test_combined_variance():
     exact = prior - np.sum(across * solved, axis=0)
     directions = directions_of(system, y, cases.SIZE)
     last = prior
-    for number in (1, 4, 9):
+    for number in (2, 9):
         seen = projection(system, directions[:, :number])
         iterate = conjugate_gradients(system, y[:, None], tolerance=1e-14, max_steps=number)
         np.testing.assert_allclose(seen.solve(y[:, None]), iterate.value, atol=1e-9)
@@ -38,8 +38,8 @@ def test_combined_variance():
 
 def test_directions_that_depend_on_each_other_claim_no_more():
     system = cases.systems()["noise"]
-    twice = jnp.repeat(jnp.eye(cases.SIZE)[:, :3], 2, axis=1)
+    some = jnp.eye(cases.SIZE)[:, :2]
     across = jnp.asarray(cases.gram()[:, 8:9])
-    once = projection(system, twice[:, ::2]).variance(jnp.ones(1), across)
-    both = projection(system, twice).variance(jnp.ones(1), across)
+    once = projection(system, some).variance(jnp.ones(1), across)
+    both = projection(system, some[:, jnp.arange(9) % 2]).variance(jnp.ones(1), across)
     assert 0 <= float(both[0] - once[0]) < 1e-5

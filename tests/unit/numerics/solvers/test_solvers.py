@@ -165,3 +165,11 @@ def test_single_precision_is_corrected():
     failed = refined_conjugate_gradients(steep, RIGHT, tolerance=1e-12)
     assert "converged" not in failed.outcomes[:3]
     assert failed.complaint is not None
+
+
+def test_another_tolerance_compiles_nothing(compilations):
+    A, right = cases.systems()["noise"], jnp.asarray(RIGHT)
+    conjugate_gradients(A, right, tolerance=1e-3, max_steps=5).steps.block_until_ready()
+    compilations.clear()
+    conjugate_gradients(A, right, tolerance=1e-4, max_steps=6).steps.block_until_ready()
+    assert compilations == []
