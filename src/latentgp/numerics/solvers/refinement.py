@@ -54,10 +54,10 @@ def refined_conjugate_gradients(
     Example:
         >>> import latentgp.numerics.solvers.operators as operators
         >>> with jax.enable_x64(True):
-        ...     A = operators.Stored(jnp.diag(jnp.array([1.0, 3.0])))
+        ...     A = operators.Stored(jnp.diag(jnp.array([1.0, 4.0])))
         ...     found = refined_conjugate_gradients(A, jnp.ones((2, 1)), tolerance=1e-14)
         >>> found.value.round(12).tolist(), found.outcomes
-        ([[1.0], [0.333333333333]], ('converged',))
+        ([[1.0], [0.25]], ('converged',))
     """
     single, P = in_single_precision(operator), in_single_precision(preconditioner)
     value = jnp.zeros_like(right) if start is None else start
