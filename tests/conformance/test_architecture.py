@@ -28,7 +28,7 @@ LEVELS = {
             ["numerics"],
             ["rows", "parameters"],
             ["distributions", "kernels", "means"],
-            ["likelihoods"],
+            ["likelihoods", "numerics.solvers"],
             ["models", "sites"],
             ["validation"],
             ["augmentations", "representations", "model_checks"],

@@ -1,0 +1,1 @@
+"""Linear systems of Gaussian processes by products alone: operators, solvers, preconditioners."""

@@ -1,0 +1,110 @@
+"""Conjugate gradients with a preconditioner that changes from step to step."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.numerics.solvers.operators import LinearOperator
+from latentgp.numerics.solvers.preconditioners.base import Preconditioner
+from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.traced import compiled
+from latentgp.typing import Array
+
+
+class _State(NamedTuple):
+    value: Float[Array, "N S"]
+    residual: Float[Array, "N S"]
+    directions: Float[Array, "K N S"]  # the latest ones, in turns
+    products: Float[Array, "K N S"]
+    curvatures: Float[Array, "K S"]  # zero where there is none
+    broken: Bool[Array, "S"]
+    steps: Int[Array, ""]
+    inner_steps: Int[Array, ""]
+
+
+@compiled("tolerance", "max_steps")
+def flexible_conjugate_gradients(
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    *,
+    preconditioner: Preconditioner,
+    start: Float[Array, "N S"] | None = None,
+    tolerance: Any = 1e-6,
+    max_steps: Any = 1000,
+    kept: int = 20,
+) -> Solution:
+    """Solutions of A x = b where P^-1 is itself an iteration (Notay 2000, FCG(m)).
+
+    Every direction is made conjugate again to the latest ones, which are kept. It is A P^-1 (P x) =
+    b, preconditioned from the right, in the inner product that makes A P^-1 symmetric.
+
+    Args:
+        operator: A, N rows.
+        right: b, shape (N, S).
+        preconditioner: P, any.
+        start: what the iteration starts at, zero unless given.
+        tolerance: of ||b - A x|| / ||b||.
+        max_steps: the most products with A; those inside P are in `Solution.inner_steps`.
+        kept: directions that are kept, each with its product: 2 N S numbers a direction.
+
+    Example:
+        >>> from latentgp.numerics.solvers.operators import Stored
+        >>> from latentgp.numerics.solvers.preconditioners.regularised import Regularised
+        >>> A = Stored(jnp.diag(jnp.array([1.0, 4.0])))
+        >>> P = Regularised(0.1)(A)
+        >>> found = flexible_conjugate_gradients(A, jnp.ones((2, 1)), preconditioner=P)
+        >>> found.value[:, 0].round(4).tolist(), found.outcomes
+        ([1.0, 0.25], ('converged',))
+    """
+    goal = tolerance * norms(right)
+    value = jnp.zeros_like(right) if start is None else start
+    residual = right if start is None else right - operator.times(start)
+    none = jnp.zeros((kept, *right.shape), right.dtype)
+    no = jnp.zeros(right.shape[1], bool)
+    nought = jnp.zeros((kept, right.shape[1]), right.dtype)
+    begun = _State(value, residual, none, none, nought, no, jnp.asarray(0), jnp.asarray(0))
+
+    def active(state: _State) -> Bool[Array, "S"]:
+        return ~(norms(state.residual) <= goal) & ~state.broken
+
+    def step(state: _State) -> _State:
+        towards, inner_steps = preconditioner.counted_solve(state.residual)
+        known = state.curvatures > 0
+        parts = jnp.sum(state.products * towards, axis=1) / jnp.where(known, state.curvatures, 1.0)
+        direction = towards - jnp.sum(parts[:, None] * state.directions, axis=0)
+        product = operator.times(direction)
+        curvature = jnp.sum(direction * product, axis=0)
+        sound = (curvature > 0) & jnp.isfinite(curvature)
+        moving = active(state) & sound
+        along = jnp.sum(direction * state.residual, axis=0)
+        length = jnp.where(moving, along / jnp.where(moving, curvature, 1.0), 0.0)
+        direction, product = jnp.where(moving, direction, 0.0), jnp.where(moving, product, 0.0)
+        place = state.steps % kept
+        return _State(
+            state.value + length * direction,
+            state.residual - length * product,
+            state.directions.at[place].set(direction),
+            state.products.at[place].set(product),
+            state.curvatures.at[place].set(jnp.where(moving, curvature, 0.0)),
+            state.broken | (active(state) & ~sound),
+            state.steps + 1,
+            state.inner_steps + inner_steps,
+        )
+
+    end = jax.lax.while_loop(
+        lambda state: jnp.any(active(state)) & (state.steps < max_steps), step, begun
+    )
+    return certified(
+        operator,
+        right,
+        end.value,
+        tolerance=tolerance,
+        broken=end.broken,
+        stalled=~active(end),  # its own residual says converged, the true one does not
+        steps=end.steps,
+        inner_steps=end.inner_steps,
+    )

@@ -1,0 +1,258 @@
+"""Symmetric matrices that are known by their products."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float, Int
+
+from latentgp.errors import InputError
+from latentgp.kernels.base import Kernel
+from latentgp.typing import Array
+
+# A tile and what is made of it stay in a core's cache.
+_TILE = 256
+
+
+class LinearOperator(eqx.Module):
+    """A symmetric matrix of N rows, known by its products with S columns."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of rows, N."""
+
+    @abstractmethod
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """A right."""
+
+
+class Covariance(LinearOperator):
+    """The Gram matrix K of N rows, without noise."""
+
+    @abstractmethod
+    def diagonal(self) -> Float[Array, "N"]:
+        """The prior variance at every row."""
+
+    @abstractmethod
+    def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
+        """Covariances of all rows with some of them."""
+
+    @abstractmethod
+    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
+        """Covariances of some rows with each other."""
+
+    @abstractmethod
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        """Some rows of K right."""
+
+
+class Stored(Covariance):
+    """A Gram matrix that is kept: N^2 numbers.
+
+    Example:
+        >>> Stored(2 * jnp.eye(2)).times(jnp.ones((2, 1))).tolist()
+        [[2.0], [2.0]]
+    """
+
+    matrix: Float[Array, "N N"]
+
+    @property
+    def size(self) -> int:
+        return len(self.matrix)
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.matrix @ right
+
+    def diagonal(self) -> Float[Array, "N"]:
+        return jnp.diagonal(self.matrix)
+
+    def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
+        return jnp.asarray(self.matrix)[:, rows]
+
+    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
+        return jnp.asarray(self.matrix)[rows][:, rows]
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        return jnp.asarray(self.matrix)[rows] @ right
+
+
+class Tiled(Covariance):
+    """A Gram matrix that is made anew, tile by tile, at every product; nothing of N^2 is kept.
+
+    A tile serves its rows and, transposed, its columns, so half of the matrix is made.
+
+    Args:
+        kernel: the covariance function.
+        X: inputs, shape (N, D).
+        tile: rows and columns of a tile.
+
+    Example:
+        >>> from latentgp import RBF
+        >>> K = Tiled(RBF(), np.zeros((3, 1)), tile=2)
+        >>> K.times(jnp.ones((3, 1)))[:, 0].tolist()
+        [3.0, 3.0, 3.0]
+    """
+
+    kernel: Kernel
+    X: Float[Array, "N D"]
+    tile: int = eqx.field(static=True, default=_TILE)
+
+    @property
+    def size(self) -> int:
+        return len(self.X)
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        X, V = self._in_tiles(right)
+        tiles, width = X.shape[:2]
+
+        def on_diagonal(part: tuple[Array, Array]) -> Array:
+            return self.kernel.symmetric_gram(part[0]) @ part[1]
+
+        def above(total: Array, pair: Array) -> tuple[Array, None]:
+            i, j = pair
+            # The barrier keeps the kernel's loop out of the products (see numerics/sums.py).
+            K = jax.lax.optimization_barrier(self.kernel.gram(X[i], X[j]))
+            return total.at[i].add(K @ V[j]).at[j].add((V[i].T @ K).T), None
+
+        total = jax.lax.map(jax.checkpoint(on_diagonal), (X, V))
+        if tiles > 1:
+            pairs = np.stack(np.triu_indices(tiles, 1), axis=1)
+            total, _ = jax.lax.scan(jax.checkpoint(above), total, pairs)
+        return total.reshape(tiles * width, -1)[: self.size]
+
+    def diagonal(self) -> Float[Array, "N"]:
+        return self.kernel.diagonal(self.X)
+
+    def columns(self, rows: Int[Array, "M"]) -> Float[Array, "N M"]:
+        K = self.kernel.gram(self.X, self._at(rows))
+        return K.at[rows, jnp.arange(len(rows))].set(self.diagonal()[rows])
+
+    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
+        return self.kernel.symmetric_gram(self._at(rows))
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        def add(total: Array, tile: tuple[Array, Array]) -> tuple[Array, None]:
+            K = jax.lax.optimization_barrier(self.kernel.gram(self._at(rows), tile[0]))
+            return total + K @ tile[1], None
+
+        nothing = jnp.zeros((len(rows), right.shape[1]), right.dtype)
+        total, _ = jax.lax.scan(jax.checkpoint(add), nothing, self._in_tiles(right))
+        # The diagonal is free of the rounding of distances, as in `times`.
+        own = jax.vmap(lambda x: self.kernel.gram(x[None], x[None])[0, 0])(self._at(rows))
+        return total + (self.diagonal()[rows] - own)[:, None] * right[rows]
+
+    def _at(self, rows: Int[Array, "M"]) -> Float[Array, "M D"]:
+        return jnp.asarray(self.X)[rows]  # NumPy knows no traced rows
+
+    def _in_tiles(
+        self, right: Float[Array, "N S"]
+    ) -> tuple[Float[Array, "T B D"], Float[Array, "T B S"]]:
+        """Inputs and columns in tiles; rows that fill up the last one have zeros on the right."""
+        tiles = max(1, -(-self.size // self.tile))
+        width = -(-self.size // tiles)
+        fill = tiles * width - self.size
+        X = jnp.pad(self.X, ((0, fill), (0, 0)), mode="edge").reshape(tiles, width, -1)
+        return X, jnp.pad(right, ((0, fill), (0, 0))).reshape(tiles, width, -1)
+
+
+class System(LinearOperator):
+    """A = S K S + D with diagonal S and D > 0: the matrix that a Gaussian process solves with.
+
+    `noisy_system` and `site_system` make the two that occur.
+    """
+
+    covariance: Covariance
+    scale: Float[Array, "N"]
+    added: Float[Array, "N"]
+
+    @property
+    def size(self) -> int:
+        return self.covariance.size
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        inner = self.covariance.times(self.scale[:, None] * right)
+        return self.scale[:, None] * inner + self.added[:, None] * right
+
+    def block(self, rows: Int[Array, "M"]) -> Float[Array, "M M"]:
+        """Entries of A of some rows with each other."""
+        scale = self.scale[rows]
+        return scale[:, None] * self.covariance.block(rows) * scale + jnp.diag(self.added[rows])
+
+    def rows_times(self, rows: Int[Array, "M"], right: Float[Array, "N S"]) -> Float[Array, "M S"]:
+        """Some rows of A right."""
+        inner = self.covariance.rows_times(rows, self.scale[:, None] * right)
+        return self.scale[rows, None] * inner + self.added[rows, None] * right[rows]
+
+
+class Shifted(LinearOperator):
+    """A + shift I."""
+
+    operator: LinearOperator
+    shift: Float[Array, ""]
+
+    @property
+    def size(self) -> int:
+        return self.operator.size
+
+    def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return self.operator.times(right) + self.shift * right
+
+
+def noisy_system(
+    covariance: Covariance, noise_variance: Float[Array, "N"] | Float[Array, ""] | float
+) -> System:
+    """K + diag(noise variance), which regression solves with.
+
+    Args:
+        covariance: K.
+        noise_variance: positive; one number, or one a row.
+
+    Raises:
+        InputError: a noise variance that is not positive.
+
+    Example:
+        >>> A = noisy_system(Stored(jnp.eye(2)), 0.5)
+        >>> A.times(jnp.ones((2, 1))).tolist()
+        [[1.5], [1.5]]
+    """
+    _check("noise_variance", noise_variance, noise_variance > 0, "positive numbers")
+    dtype = covariance.diagonal().dtype
+    noise = jnp.broadcast_to(jnp.asarray(noise_variance, dtype), (covariance.size,))
+    return System(covariance, jnp.ones_like(noise), noise)
+
+
+def site_system(covariance: Covariance, precision: Float[Array, "N"]) -> System:
+    """B = I + W^1/2 K W^1/2 of sites with precisions W (Rasmussen & Williams 2006, eq. 3.26).
+
+    Args:
+        covariance: K.
+        precision: W, not negative; zero where a row says nothing.
+
+    Raises:
+        InputError: a negative precision.
+
+    Example:
+        >>> B = site_system(Stored(jnp.eye(2)), jnp.array([0.0, 3.0]))
+        >>> B.times(jnp.ones((2, 1)))[:, 0].tolist()
+        [1.0, 4.0]
+    """
+    _check("precision", precision, precision >= 0, "numbers that are not negative")
+    return System(covariance, jnp.sqrt(precision), jnp.ones_like(precision))
+
+
+def as_matrix(operator: LinearOperator) -> Float[Array, "N N"]:
+    """All entries, by N products: for few rows."""
+    like = jax.eval_shape(operator.times, jax.ShapeDtypeStruct((operator.size, 1), float))
+    return operator.times(jnp.eye(operator.size, dtype=like.dtype))
+
+
+def _check(name: str, value: Any, accepted: Any, wanted: str) -> None:
+    if not isinstance(accepted, Tracer) and not np.all(accepted):
+        raise InputError(f"{name} has a smallest value of {np.min(value):.4g}: give {wanted}")

@@ -1,0 +1,88 @@
+"""The interface of preconditioners, and the one that does nothing."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.typing import Array
+
+
+class Preconditioner(eqx.Module):
+    """A positive definite matrix P near a system's, P = R R', that is cheap to solve with.
+
+    `solve` is what conjugate gradients need. One that iterates inside overrides `is_fixed` and
+    `counted_solve`. The others override `log_determinant`, `solve_root` and `sample`, which are
+    refused otherwise.
+    """
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is the same matrix at every solve: not if an iteration inside is stopped."""
+        return True
+
+    @abstractmethod
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """P^-1 right."""
+
+    def counted_solve(
+        self, right: Float[Array, "N S"]
+    ) -> tuple[Float[Array, "N S"], Int[Array, ""]]:
+        """P^-1 right, and the number of products that an iteration inside took."""
+        return self.solve(right), jnp.asarray(0)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        """The logarithm of |P|."""
+        raise self._lacks("log-determinant")
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        """R^-1 right, or R^-T right."""
+        raise self._lacks("root")
+
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        """R right: a draw from N(0, P) where right is one from N(0, I)."""
+        raise self._lacks("root")
+
+    def _lacks(self, what: str) -> InputError:
+        return InputError(
+            f"{type(self).__name__} has no {what}, as it is solved by an iteration: take a "
+            "preconditioner of low rank plus diagonal, such as Nystrom or PivotedCholesky"
+        )
+
+
+class Identity(Preconditioner):
+    """P = I: no preconditioner."""
+
+    def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return right
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return jnp.zeros(())
+
+    def solve_root(
+        self, right: Float[Array, "N S"], *, transposed: bool = False
+    ) -> Float[Array, "N S"]:
+        return right
+
+    def times_root(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
+        return right
+
+
+def draws(
+    preconditioner: Preconditioner, key: Key[Array, ""], size: int, number: int, dtype: Any = None
+) -> Float[Array, "N S"]:
+    """Draws from N(0, P) of so many rows, one a column.
+
+    Example:
+        >>> draws(Identity(), jax.random.key(0), 3, 2).shape
+        (3, 2)
+    """
+    return preconditioner.times_root(jax.random.normal(key, (size, number), dtype))
