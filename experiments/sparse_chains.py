@@ -157,11 +157,16 @@ def cox_process(data, lengthscale):
     return model, {"mean.value": Normal(level, 1.0)}
 
 
-def coal(report, data_dir, quick):
+def disasters(data_dir):
+    """Years since the first, their span, and points evenly spaced over it."""
     with np.load(data_dir / "coal_mining.npz", allow_pickle=False) as file:
         years = (file["event_days"] - 0.5) / 365.25
     span = (0.0, 811 * 50 / 365.25)
-    points = lgp.Inducing(points=lgp.bin_points([], 30, span).X)
+    return years, span, lgp.Inducing(points=lgp.bin_points([], 30, span).X)
+
+
+def coal(report, data_dir, quick):
+    years, span, points = disasters(data_dir)
     splits, draws = (2, 100) if quick else (10, 1500)
     rng = np.random.default_rng(0)
     scores = {GAUSSIAN: [], CHAINS: []}
@@ -226,10 +231,7 @@ def coal(report, data_dir, quick):
 
 
 def tuning(report, data_dir, quick):
-    with np.load(data_dir / "coal_mining.npz", allow_pickle=False) as file:
-        years = (file["event_days"] - 0.5) / 365.25
-    span = (0.0, 811 * 50 / 365.25)
-    points = lgp.Inducing(points=lgp.bin_points([], 30, span).X)
+    years, span, points = disasters(data_dir)
     data = lgp.bin_points(years, 100, span)
     model, priors = cox_process(data, 10.0)
     size = {"chains": 2, "draws": 100 if quick else 1000, "warmup": 900}

@@ -200,16 +200,15 @@ class _Density:
         results: list[Evaluated | None] = []
         known = tuple(self._known)
         for result, sites in on_all_cores(lambda place: self._near(place, known), places):
-            if self._asked_to_end:
-                results.append(None)
-                continue
             self._count += 1
             if result is not None:
                 self._known.append((result.vector, sites))
             results.append(result)
             bound = np.nan if result is None else result.value
             self._report(ExplorationProgress(self._count, bound, self.run.seconds))
-        return results
+            if self._asked_to_end:  # what has not begun is not evaluated
+                break
+        return results + [None] * (len(places) - len(results))
 
     def _near(
         self, vector: Float[np.ndarray, "P"], known: Sequence[_Known]

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, PyTree
 
-from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.numerics.sums import sum_over_first
 from latentgp.typing import Array
 
@@ -67,6 +67,11 @@ def over_sharing(
 ) -> Float[Array, "#Q *S"]:
     """Derivatives in kernel blocks: summed over the latent functions that share a block."""
     return sum_over_first(values)[None] if len(like) == 1 else values
+
+
+def distinct_kernels(kernel: LatentKernel) -> tuple[Kernel, ...]:
+    """The kernel that all latent functions share, or that of each of them."""
+    return kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
 
 
 def latent_grams(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 import jax
@@ -31,7 +30,10 @@ def on_all_cores(
         parts: one argument each.
         alone: so many parts are done before the others: the first compiles what these use.
     """
-    function, parts = double_precision(function), iter(parts)
-    yield from map(function, islice(parts, alone))
-    with ThreadPoolExecutor(cores()) as pool:
-        yield from pool.map(function, parts)
+    function, parts = double_precision(function), list(parts)
+    if len(parts) - alone == 1:  # nothing to be done at the same time
+        alone += 1
+    yield from map(function, parts[:alone])
+    if len(parts) > alone:
+        with ThreadPoolExecutor(cores()) as pool:
+            yield from pool.map(function, parts[alone:])

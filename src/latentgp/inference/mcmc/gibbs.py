@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.augmentations import Automatic
-from latentgp.inference.mcmc.loop import Draw, collect, divided, groups_of, joined
+from latentgp.inference.mcmc.loop import Draw, collect, divide_chains, groups_of, join_chains
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.inference.mcmc.slow_rows import rows_at, slowest_rows, update_some_rows
 from latentgp.inference.sites.algorithm import prior_mean, rows_of
@@ -343,15 +343,19 @@ def run_gibbs(
             )
             return jax.block_until_ready(result)
 
-        members = divided(states, jax.random.fold_in(key_run, index), groups)
+        members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
         results = on_all_cores(run, members, alone=int(next(calls) == 0))
         after, kept, acceptance, sums = zip(*results, strict=True)
         if slow is not None and cold // 2 <= index < cold:  # chosen in the warm-up, then held
-            moments = moments + joined(sums)
+            moments = moments + join_chains(sums)
             sweeps = (index - cold // 2 + 1) * number * thin
             slow = jnp.asarray(slowest_rows(np.asarray(moments), sweeps, copies, len(slow)))
         draw = None if warming else Draw(*map(np.concatenate, zip(*kept, strict=True)))
-        return (joined(after), slow, moments), draw, {"acceptance_rate": np.concatenate(acceptance)}
+        return (
+            (join_chains(after), slow, moments),
+            draw,
+            {"acceptance_rate": np.concatenate(acceptance)},
+        )
 
     sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, control)
     columns, statistics = sampled.joined(draws)

@@ -287,9 +287,9 @@ def run_chains(
             result = _piece(sampler, group[0], watched, group[1], (number, thin))
             return jax.block_until_ready(result)
 
-        members = divided(states, jax.random.fold_in(key_run, index), groups)
+        members = divide_chains(states, jax.random.fold_in(key_run, index), groups)
         results = list(on_all_cores(run, members, alone=int(next(calls) == 0)))
-        after, kept, told = joined(results)
+        after, kept, told = join_chains(results)
         if index < cold:
             return sampler.tuned(after), None, told
         return after, kept, told
@@ -309,7 +309,9 @@ def run_chains(
 
 
 @partial(Program, static_argnums=(2,))
-def divided(states: Any, key: Key[Array, ""], groups: int) -> list[tuple[Any, Key[Array, "C"]]]:
+def divide_chains(
+    states: Any, key: Key[Array, ""], groups: int
+) -> list[tuple[Any, Key[Array, "C"]]]:
     """States of the chains of each group, and a key for each of them."""
     chains = len(jax.tree.leaves(states)[0])
     parts = states, jax.random.split(key, chains)
@@ -319,7 +321,7 @@ def divided(states: Any, key: Key[Array, ""], groups: int) -> list[tuple[Any, Ke
 
 
 @Program
-def joined(groups: Sequence[Any]) -> Any:
+def join_chains(groups: Sequence[Any]) -> Any:
     """What the groups give, along one axis of chains."""
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *groups)
 

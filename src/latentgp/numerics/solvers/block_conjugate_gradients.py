@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms
 from latentgp.numerics.solvers.split import Split
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.numerics.triangular import solve_lower
@@ -64,7 +64,7 @@ def block_conjugate_gradients(
     """
     P = Identity() if preconditioner is None else preconditioner
     split, goal = Split(operator, P), tolerance * norms(right)
-    residual = right if start is None else right - operator.times(start)
+    value, residual = first_residual(operator, right, start)
     basis, coordinates = jnp.linalg.qr(P.solve_root(residual))
 
     def finished(basis: Array, coordinates: Array) -> Array:
@@ -104,11 +104,10 @@ def block_conjugate_gradients(
         jnp.asarray(0),
     )
     end = jax.lax.while_loop(lambda state: state.active & (state.steps < max_steps), step, begun)
-    found = P.solve_root(end.value, transposed=True)
     return certified(
         operator,
         right,
-        found if start is None else start + found,
+        value + P.solve_root(end.value, transposed=True),
         tolerance=tolerance,
         broken=end.broken,
         stalled=~end.active,

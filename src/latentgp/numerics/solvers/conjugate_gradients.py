@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from latentgp.errors import InputError
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, norms, relative
+from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms, relative
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -142,8 +142,7 @@ def conjugate_gradients(
     P = Identity() if preconditioner is None else preconditioner
     check_fixed(P)
     goal = tolerance * norms(right)
-    value = jnp.zeros_like(right) if start is None else start
-    residual = right if start is None else right - operator.times(start)
+    value, residual = first_residual(operator, right, start)
     no = jnp.zeros(right.shape[1], bool)
     cycle = _Cycle(value, residual, relative(residual, right), no, no, jnp.asarray(0))
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.numerics.solvers.operators import System
+from latentgp.numerics.solvers.preconditioners.nystrom import random_rows
 from latentgp.numerics.solvers.solution import Solution, certified
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
@@ -58,7 +59,7 @@ def dual_descent(
 
     def step(number: Any, now: Any) -> Any:
         value, velocity, average = now
-        rows = jax.random.choice(jax.random.fold_in(key, number), size, (block,), replace=False)
+        rows = random_rows(jax.random.fold_in(key, number), size, block)
         ahead = value + _MOMENTUM * velocity
         slope = (size / block) * (system.rows_times(rows, ahead) - right[rows])
         velocity = (_MOMENTUM * velocity).at[rows].add(-step_size * slope)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -61,8 +61,7 @@ def flexible_conjugate_gradients(
         ([1.0, 0.25], ('converged',))
     """
     goal = tolerance * norms(right)
-    value = jnp.zeros_like(right) if start is None else start
-    residual = right if start is None else right - operator.times(start)
+    value, residual = first_residual(operator, right, start)
     none = jnp.zeros((kept, *right.shape), right.dtype)
     no = jnp.zeros(right.shape[1], bool)
     nought = jnp.zeros((kept, right.shape[1]), right.dtype)

@@ -79,8 +79,7 @@ def log_determinant(
         True
     """
     P = Identity() if preconditioner is None else preconditioner
-    like = jax.eval_shape(operator.times, jax.ShapeDtypeStruct((operator.size, 1), float))
-    right = draws(P, key, operator.size, probes, like.dtype)
+    right = draws(P, key, operator.size, probes, operator.dtype)
     recorded = recorded_conjugate_gradients(operator, right, P, tolerance, max_steps)
     return mean_of(P.log_determinant() + quadrature(recorded)), recorded.solution
 

@@ -32,6 +32,11 @@ class LinearOperator(eqx.Module):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         """A right."""
 
+    @property
+    def dtype(self) -> Any:
+        """Of its products with columns in the usual precision."""
+        return jax.eval_shape(self.times, jax.ShapeDtypeStruct((self.size, 1), float)).dtype
+
 
 class Covariance(LinearOperator):
     """The Gram matrix K of N rows, without noise."""
@@ -249,8 +254,7 @@ def site_system(covariance: Covariance, precision: Float[Array, "N"]) -> System:
 
 def as_matrix(operator: LinearOperator) -> Float[Array, "N N"]:
     """All entries, by N products: for few rows."""
-    like = jax.eval_shape(operator.times, jax.ShapeDtypeStruct((operator.size, 1), float))
-    return operator.times(jnp.eye(operator.size, dtype=like.dtype))
+    return operator.times(jnp.eye(operator.size, dtype=operator.dtype))
 
 
 def _check(name: str, value: Any, accepted: Any, wanted: str) -> None:

@@ -12,7 +12,14 @@ from jaxtyping import Bool, Float, PyTree
 from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
-from latentgp.numerics.solvers.solution import BREAKDOWN, Solution, certified, norms, relative
+from latentgp.numerics.solvers.solution import (
+    BREAKDOWN,
+    Solution,
+    certified,
+    first_residual,
+    norms,
+    relative,
+)
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -60,8 +67,7 @@ def refined_conjugate_gradients(
         ([[1.0], [0.25]], ('converged',))
     """
     single, P = in_single_precision(operator), in_single_precision(preconditioner)
-    value = jnp.zeros_like(right) if start is None else start
-    residual = right if start is None else right - operator.times(start)
+    value, residual = first_residual(operator, right, start)
     size = relative(residual, right)
     no = jnp.zeros(size.shape, bool)
 

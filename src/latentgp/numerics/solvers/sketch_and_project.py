@@ -12,8 +12,9 @@ from latentgp.errors import InputError
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.numerics.solvers.operators import System
 from latentgp.numerics.solvers.preconditioners.low_rank import LowRank, low_rank
+from latentgp.numerics.solvers.preconditioners.nystrom import random_rows
 from latentgp.numerics.solvers.preconditioners.roots import DiagonalRoot
-from latentgp.numerics.solvers.solution import Solution, certified, relative
+from latentgp.numerics.solvers.solution import Solution, certified, first_residual, relative
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -79,7 +80,7 @@ def sketch_and_project(
     def step(number: Any, now: Any) -> Any:
         Y, V = now
         key_rows, key_sketch = jax.random.split(jax.random.fold_in(key, number))
-        rows = jax.random.choice(key_rows, size, (block,), replace=False)
+        rows = random_rows(key_rows, size, block)
         residual = system.rows_times(rows, Y) - right[rows]
         A_b = system.block(rows)
         P = _near(A_b - jnp.diag(system.added[rows]), system.added[rows], rank, key_sketch)
@@ -98,11 +99,9 @@ def sketch_and_project(
         open_ = jnp.any(residual > tolerance) & jnp.all(residual < _DIVERGED)
         return open_ & (passes < max_passes)
 
-    first = jnp.zeros_like(right) if start is None else start
-    residual = relative(right - system.times(first), right)
-    Y, _, residual, passes = jax.lax.while_loop(
-        going, one_pass, (first, first, residual, jnp.asarray(0))
-    )
+    first, residual = first_residual(system, right, start)
+    begun = first, first, relative(residual, right), jnp.asarray(0)
+    Y, _, residual, passes = jax.lax.while_loop(going, one_pass, begun)
     return certified(
         system,
         right,

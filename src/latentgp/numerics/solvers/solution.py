@@ -59,6 +59,15 @@ class Solution(eqx.Module):
         )
 
 
+def first_residual(
+    operator: LinearOperator, right: Float[Array, "N S"], start: Float[Array, "N S"] | None
+) -> tuple[Float[Array, "N S"], Float[Array, "N S"]]:
+    """Where an iteration starts, zero unless given, and the residual there."""
+    if start is None:
+        return jnp.zeros_like(right), right
+    return start, right - operator.times(start)
+
+
 def norms(columns: Float[Array, "N S"]) -> Float[Array, "S"]:
     """Euclidean norm of every column."""
     return jnp.sqrt(jnp.sum(columns**2, axis=0))

@@ -14,7 +14,7 @@ from latentgp.modules import Module
 from latentgp.numerics.solvers.conjugate_gradients import advance, check_fixed, start_at
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import norms
+from latentgp.numerics.solvers.solution import first_residual, norms
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -102,8 +102,8 @@ def ulisse(
     P = Identity() if preconditioner is None else preconditioner
     check_fixed(P)
     goal = tolerance * norms(right)
-    value = jnp.zeros_like(right) if start is None else start
-    state = start_at(right if start is None else right - operator.times(value), value, P, goal)
+    value, residual = first_residual(operator, right, start)
+    state = start_at(residual, value, P, goal)
     shape = copies, right.shape[1]
     begun = (
         state,
@@ -163,8 +163,8 @@ def truncation_variance(
     P = Identity() if preconditioner is None else preconditioner
     check_fixed(P)
     goal = tolerance * norms(right)
-    value = jnp.zeros_like(right) if start is None else start
-    state = start_at(right if start is None else right - operator.times(value), value, P, goal)
+    value, residual = first_residual(operator, right, start)
+    state = start_at(residual, value, P, goal)
 
     def run(whole: Float[Array, "N S"]) -> tuple[Array, Array]:
         def step(now: Any) -> Any:

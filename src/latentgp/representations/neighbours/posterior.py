@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.errors import InputError
-from latentgp.kernels import LatentKernel, OwnKernels
+from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
 from latentgp.representations.neighbours.conditionals import (
     Block,
     Conditionals,
@@ -115,7 +115,7 @@ class NeighboursPosterior(LatentPosterior):
 
             return jax.lax.map(with_all, (points, rows, weights, in_g))
 
-        each = self.kernel.each if isinstance(self.kernel, OwnKernels) else (self.kernel,)
+        each = distinct_kernels(self.kernel)
         found = []
         for q, marginal in enumerate(variance):
             own = each[q % len(each)]
@@ -168,7 +168,7 @@ class NeighboursPosterior(LatentPosterior):
         self, X: Float[Array, "B D"]
     ) -> tuple[Block, Float[Array, "#Q B K"], Float[Array, "Q B"], Float[Array, "Q B"]]:
         """Nearest rows of new inputs, the weights of their targets, means and variances there."""
-        each = self.kernel.each if isinstance(self.kernel, OwnKernels) else (self.kernel,)
+        each = distinct_kernels(self.kernel)
         latents = self.neighbours.shape[1]
         absent = ~jnp.any(self.sites.root > 0, axis=0)
         nearest = jnp.stack([self._nearest(own, X, absent) for own in each[:latents]], axis=1)

@@ -16,6 +16,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, OwnKernels, is_tabulated
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation, SiteUpdate
+from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.neighbours.conditionals import ScaledSites, conditionals, slopes
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
 from latentgp.representations.neighbours.search import (
@@ -126,7 +127,7 @@ class Neighbours(Representation):
         X = np.asarray(X)
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
         columns = max(1, min(self.number, len(X) - 1))
-        each = kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
+        each = distinct_kernels(kernel)
         order = None if self.found is None else np.asarray(self.found.order)
         if order is None or len(order) != len(real):
             inputs = jnp.asarray(X[real])
