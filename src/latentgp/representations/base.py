@@ -70,6 +70,11 @@ class LatentPosterior(eqx.Module):
     jitter: eqx.AbstractVar[Float[Array, ""]]
     trace_term: eqx.AbstractVar[Float[Array, ""]]
 
+    @property
+    def evidence_error(self) -> Float[Array, ""]:
+        """Standard error of the log evidence, in nats: zero where nothing of it is estimated."""
+        return jnp.zeros_like(self.log_evidence)
+
     @abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         """Posterior means at new inputs: O(M) a row, no variance computed."""
