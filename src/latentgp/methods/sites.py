@@ -179,6 +179,8 @@ class SiteMethod(Method):
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, learned.sites)
         converged = converged_sites(final, model, rows, converged)
+        finished = final.representation.finished(converged.posterior)
+        converged = converged._replace(posterior=finished)
         return Searched(final, space, bounds, rows, model, learned, converged, search)
 
     def at(self, found: "Searched", problem: Problem) -> Fit:

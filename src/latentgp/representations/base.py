@@ -198,6 +198,18 @@ class Representation(Module):
             )
         return self
 
+    def of_latents(self) -> "Representation":
+        """The representation for sites that updates move, with one Gaussian posterior."""
+        return self
+
+    def for_means(self) -> "Representation":
+        """The representation for updates that read means alone; variances may be anything."""
+        return self
+
+    def finished(self, posterior: Any) -> LatentPosterior:
+        """A posterior of `condition` with what predictions need, such as draws."""
+        return posterior
+
     def sharing(self) -> "Representation":
         """The representation for sites whose precisions are shared by all latents of a row.
 

@@ -116,6 +116,10 @@ class SiteRule(eqx.Module):
         """Whether updates gain by secants through past ones."""
         return True
 
+    def reads_variances(self, likelihood: Likelihood) -> bool:
+        """Whether its updates depend on the posterior's variances; so unless overridden."""
+        return True
+
     def at_the_mode(self) -> "SiteRule | None":
         """The rule that expands log p(y | f) at the mode, where updates seek a mode; else None.
 

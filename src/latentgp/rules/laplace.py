@@ -92,6 +92,10 @@ class LaplaceRule(SiteRule):
             return not likelihood.is_jointly_log_concave
         return not likelihood.is_log_concave or likelihood.latent_size > 1
 
+    def reads_variances(self, likelihood: Likelihood) -> bool:
+        """Only secants do, whose lengths are told by the Fisher information."""
+        return self.accelerates(likelihood)
+
     def signed(self, likelihood: Likelihood) -> bool:
         return not self.held and super().signed(likelihood)
 

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
 from latentgp.inference.sites.anderson import Update, residual_norm
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.models import LatentGP
@@ -94,11 +93,8 @@ class SiteInference(eqx.Module):
             InputError: the rule cannot be used on the likelihood.
         """
         rule.check(model.likelihood)
-        if not (representation.is_one_gaussian or rule.sites_are_fixed(model.likelihood)):
-            raise InputError(
-                f"{type(representation).__name__} works with ExactGP alone, for Gaussian noise and "
-                "classes by least squares; use Inducing(...) or Dense() with other methods."
-            )
+        if not rule.sites_are_fixed(model.likelihood):
+            representation = representation.of_latents()
         signed = (rule.at_the_mode() or rule).signed(model.likelihood)
         configured = representation.configured_for(signed=signed, power=rule.power)
         if model.likelihood.latent_size > 1 and rule.shares_precisions(model.likelihood):

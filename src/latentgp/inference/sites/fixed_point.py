@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -57,6 +58,9 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     was a plain step that failed.
     """
     rule, likelihood = algorithm.rule, model.likelihood
+    if not rule.reads_variances(likelihood):
+        means = algorithm.representation.for_means()
+        algorithm = replace(algorithm, representation=means)
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 

@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, get_args
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, PyTree
 
 from latentgp.errors import InputError
-from latentgp.kernels import LatentKernel, OwnKernels, is_tabulated
+from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
-from latentgp.representations.base import Pullback, Representation, SiteUpdate
-from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.conditionals import ScaledSites, conditionals, slopes
+from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
-from latentgp.representations.neighbours.search import (
-    NOBODY,
-    Ordering,
-    SearchBy,
-    coordinates,
-    neighbours_of,
-    order_of,
-)
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
-_FEW_CHANGED = 0.05
 
 
-class Found(NamedTuple):
-    """Neighbours of rows.
-
-    Attributes:
-        rows: their numbers, shape (N, #Q, K); -1 where a row has fewer.
-        order: of the rows that have a weight.
-    """
-
-    rows: Int[Array, "N #Q K"]
-    order: Int[Array, "N"]
-
-
-class Neighbours(Representation):
+class Neighbours(NearestRows):
     """Each row given the nearest of those before it (Vecchia 1988): O(N m^3) time, O(N m) memory.
 
     The evidence is that of the targets themselves, prod_i p(y_i | y_c(i)), for Gaussian noise and
@@ -82,72 +59,15 @@ class Neighbours(Representation):
         -3.0033
     """
 
-    number: int = eqx.field(static=True, default=20)
-    number_predicted: int | None = eqx.field(static=True, default=None)
-    ordering: Ordering = eqx.field(static=True, default="random")
-    search: SearchBy = eqx.field(static=True, default="scaled")
     shared: bool = eqx.field(static=True, default=False)
-    found: Found | None = None
-
-    def __check_init__(self) -> None:
-        if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
-            raise InputError(
-                "Neighbours needs at least one neighbour a row and a new input, got "
-                f"number={self.number} and number_predicted={self.number_predicted}; give for "
-                "example Neighbours(20)."
-            )
-        for name, known in (("ordering", Ordering), ("search", SearchBy)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"Neighbours.{name} must be one of {', '.join(get_args(known))}, got "
-                    f"{getattr(self, name)!r}."
-                )
-
-    def initialise(
-        self,
-        X: Float[Array, "N D"],
-        weights: Float[Array, "N"] | None,
-        kernel: LatentKernel,
-        key: Key[Array, ""],
-    ) -> "Neighbours":
-        if is_tabulated(kernel):
-            raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
-        return self
-
-    def for_rows(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Neighbours":
-        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
-            if self.found is None or len(self.found.rows) != len(X):
-                raise InputError(
-                    "Neighbours cannot be found inside grad, jit or vmap; give the method a "
-                    "representation that has them, Neighbours(...).for_rows(X, None, kernel)."
-                )
-            return self
-        X = np.asarray(X)
-        real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
-        columns = max(1, min(self.number, len(X) - 1))
-        each = distinct_kernels(kernel)
-        order = None if self.found is None else np.asarray(self.found.order)
-        if order is None or len(order) != len(real):
-            inputs = jnp.asarray(X[real])
-            order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
-        rows = np.full((len(X), len(each), columns), NOBODY)
-        for q, own in enumerate(each):
-            near = neighbours_of(own, X[real], order, columns, self.search)
-            rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
-        return dataclasses.replace(self, found=Found(rows, order))
-
-    def renewed(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> "Neighbours | None":
-        again = self.for_rows(X, weights, kernel)
-        old, new = self._found(len(X)), again._found(len(X))
-        kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
-        return again if 1 - np.mean(kept) / new.shape[-1] > _FEW_CHANGED else None
 
     def configured_for(self, *, signed: bool, power: float) -> "Neighbours":
         return self
+
+    def of_latents(self) -> LatentNeighbours:
+        return LatentNeighbours(
+            self.number, self.number_predicted, self.ordering, self.search, self.found
+        )
 
     def sharing(self) -> "Neighbours":
         return dataclasses.replace(self, shared=True)
@@ -155,7 +75,7 @@ class Neighbours(Representation):
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> NeighboursPosterior:
-        neighbours = jnp.asarray(self._found(len(X)))
+        neighbours = jnp.asarray(self.rows_found(len(X)))
         scaled = self._scaled(kernel, sites)
         known, log_evidence = conditionals(kernel, X, neighbours, scaled)
         nothing = jnp.zeros((), X.dtype)
@@ -206,14 +126,6 @@ class Neighbours(Representation):
     @property
     def one_coefficient_a_row(self) -> bool:
         return True
-
-    def _found(self, rows: int) -> Any:
-        if self.found is None or len(self.found.rows) != rows:
-            raise InputError(
-                f"Neighbours have not been found for these {rows} rows; call "
-                "for_rows(X, weights, kernel) first."
-            )
-        return self.found.rows
 
     def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
         once = self.shared and not isinstance(kernel, OwnKernels)

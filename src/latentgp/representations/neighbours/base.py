@@ -1,0 +1,125 @@
+"""What representations by nearest rows have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple, Self, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel, is_tabulated
+from latentgp.representations.base import Representation
+from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.neighbours.search import (
+    NOBODY,
+    Ordering,
+    SearchBy,
+    coordinates,
+    neighbours_of,
+    order_of,
+)
+from latentgp.typing import Array
+
+_FEW_CHANGED = 0.05
+
+
+class Found(NamedTuple):
+    """Neighbours of rows.
+
+    Attributes:
+        rows: their numbers, shape (N, #Q, K); -1 where a row has fewer.
+        order: of the rows that have a weight.
+    """
+
+    rows: Int[Array, "N #Q K"]
+    order: Int[Array, "N"]
+
+
+class NearestRows(Representation):
+    """Representation in which a row sees the nearest of those before it, which it holds.
+
+    Args:
+        number: of neighbours m.
+        number_predicted: of the rows that a new input sees.
+        ordering: of the rows: "random", or "maximin".
+        search: "scaled" or "correlation".
+        found: neighbours of the rows; `for_rows` finds them.
+    """
+
+    number: int = eqx.field(static=True, default=20)
+    number_predicted: int | None = eqx.field(static=True, default=None)
+    ordering: Ordering = eqx.field(static=True, default="random")
+    search: SearchBy = eqx.field(static=True, default="scaled")
+    found: Found | None = None
+
+    def __check_init__(self) -> None:
+        if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
+            raise InputError(
+                f"{type(self).__name__} needs at least one neighbour a row and a new input, got "
+                f"number={self.number} and number_predicted={self.number_predicted}; give for "
+                "example Neighbours(20)."
+            )
+        for name, known in (("ordering", Ordering), ("search", SearchBy)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"{type(self).__name__}.{name} must be one of "
+                    f"{', '.join(get_args(known))}, got "
+                    f"{getattr(self, name)!r}."
+                )
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> Self:
+        if is_tabulated(kernel):
+            raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
+        return self
+
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> Self:
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
+            if self.found is None or len(self.found.rows) != len(X):
+                raise InputError(
+                    "Neighbours cannot be found inside grad, jit or vmap; give the method a "
+                    "representation that has them, Neighbours(...).for_rows(X, None, kernel)."
+                )
+            return self
+        X = np.asarray(X)
+        real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
+        columns = max(1, min(self.number, len(X) - 1))
+        each = distinct_kernels(kernel)
+        order = None if self.found is None else np.asarray(self.found.order)
+        if order is None or len(order) != len(real):
+            inputs = jnp.asarray(X[real])
+            order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
+        rows = np.full((len(X), len(each), columns), NOBODY)
+        for q, own in enumerate(each):
+            near = neighbours_of(own, X[real], order, columns, self.search)
+            rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
+        return dataclasses.replace(self, found=Found(rows, order))
+
+    def renewed(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> Self | None:
+        again = self.for_rows(X, weights, kernel)
+        old, new = self.rows_found(len(X)), again.rows_found(len(X))
+        kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
+        return again if 1 - np.mean(kept) / new.shape[-1] > _FEW_CHANGED else None
+
+    def rows_found(self, rows: int) -> Any:
+        if self.found is None or len(self.found.rows) != rows:
+            raise InputError(
+                f"Neighbours have not been found for these {rows} rows; call "
+                "for_rows(X, weights, kernel) first."
+            )
+        return self.found.rows

@@ -1,0 +1,164 @@
+"""Nearest neighbours of latents: one Gaussian posterior for any sites."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Key, PyTree
+
+from latentgp.kernels import LatentKernel
+from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.neighbours.base import NearestRows
+from latentgp.representations.neighbours.latent_posterior import (
+    LatentNeighboursPosterior,
+    slope_in_prior,
+    solved,
+    with_draws,
+)
+from latentgp.representations.neighbours.prior import (
+    Factor,
+    Regression,
+    nugget_of,
+    regression,
+    slope_of_regression,
+)
+from latentgp.representations.neighbours.sweeps import Sweeps, sweeps_of
+from latentgp.representations.whitening import Whitening
+from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.typing import Array
+
+
+class Kept(NamedTuple):
+    """The prior at the rows, under one kernel."""
+
+    X: Float[Array, "N D"]
+    prior: Regression
+    factor: Factor
+
+
+class LatentNeighbours(NearestRows):
+    """Each latent given the nearest of those before it (Datta et al. 2016; Vecchia 1988).
+
+    A Gaussian prior with a sparse precision, so that every rule for sites has one Gaussian
+    posterior. Solves with that posterior's precision are by conjugate gradients, its
+    log-determinant by Lanczos quadrature and its variances by simulation, unless there are few
+    latents. Methods whose sites move, such as `Laplace`, take it where they are given
+    `Neighbours(m)`.
+
+    Args:
+        probes: number of probe vectors of log-determinants, gradients and variances at the rows.
+        draws: number of draws that variances at new inputs are found by, at the end of a fit: with
+            S of them the part of a variance that the rows leave has a relative error of
+            sqrt(2 / S).
+        exact_up_to: number of latents up to which there is nothing stochastic, by a dense factor.
+    """
+
+    probes: int = eqx.field(static=True, default=16)
+    draws: int = eqx.field(static=True, default=128)
+    exact_up_to: int = eqx.field(static=True, default=500)
+    key: Key[Array, ""] | None = None
+    sweeps: tuple[Sweeps, ...] | None = None
+    real: Bool[Array, "N"] | None = None
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "LatentNeighbours":
+        ready: Any = super().initialise(X, weights, kernel, key)
+        return dataclasses.replace(ready, key=key)
+
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "LatentNeighbours":
+        ready: Any = super().for_rows(X, weights, kernel)
+        if ready is self:
+            return self
+        real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
+        order = np.flatnonzero(real)[ready.found.order]
+        each = np.moveaxis(ready.found.rows, 1, 0)
+        sweeps = tuple(sweeps_of(own, order) for own in each)
+        return dataclasses.replace(ready, sweeps=sweeps, real=real)
+
+    def for_means(self) -> "LatentNeighbours":
+        return dataclasses.replace(self, probes=0)
+
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
+        prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
+        assert self.sweeps is not None
+        return Kept(X, prior, Factor.of(prior.weights, self.sweeps))
+
+    def condition(
+        self, kernel: LatentKernel, X: Any, sites: GaussianSites
+    ) -> LatentNeighboursPosterior:
+        kept = X if isinstance(X, Kept) else self.kept(kernel, X, sites.linear.shape[1])
+        neighbours = jnp.asarray(self.rows_found(len(kept.X)))
+        exact = sites.linear.size <= self.exact_up_to
+        probes = self.probes
+        key = jax.random.key(0) if self.key is None else self.key
+        found = solved(kept.prior, kept.factor, neighbours, sites, key, probes, exact)
+        make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
+        return make(
+            kernel=kernel,
+            X=kept.X,
+            neighbours=neighbours,
+            prior=kept.prior,
+            factor=kept.factor,
+            real=jnp.asarray(self.real),
+            sites=sites,
+            solved=found,
+            jitter=jnp.max(nugget_of(kernel, kept.X)),
+            trace_term=jnp.zeros((), sites.linear.dtype),
+            number=self.number_predicted or 2 * self.number,
+        )
+
+    def update_sites(
+        self,
+        posterior: LatentNeighboursPosterior,
+        X: Any,
+        rows: Rows,
+        sites: GaussianSites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
+        kept = Kept(posterior.X, posterior.prior, posterior.factor)
+        sites, other = update(rows, posterior.at_rows, sites, offset)
+        return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
+
+    def pull_back(
+        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Pullback:
+        slope = slope_in_prior(posterior)
+        arguments = posterior.X, posterior.neighbours, posterior.prior
+        in_kernel = slope_of_regression(posterior.kernel, *arguments, slope)
+        return Pullback(in_kernel, None, posterior.at_rows)
+
+    def finished(self, posterior: LatentNeighboursPosterior) -> LatentNeighboursPosterior:
+        if posterior.solved.mean.size <= self.exact_up_to:
+            return posterior
+        key = jax.random.key(0) if self.key is None else self.key
+        return _with_draws(posterior, jax.random.fold_in(key, 1), self.draws)
+
+    def configured_for(self, *, signed: bool, power: float) -> "LatentNeighbours":
+        return self
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        raise NotImplementedError
+
+    @property
+    def evidence_is_exact(self) -> bool:
+        return False
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        return True
+
+
+_with_draws = eqx.filter_jit(with_draws)

@@ -1,0 +1,364 @@
+"""Posterior of latents that are conditioned on their neighbours, by solves with a sparse matrix.
+
+With the prior precision B' D^-1 B and site precisions W the posterior precision is A = B' D^-1 B +
+W. Solves go by M = T^-1 A T'^-1 for the root T = B' (D^-1 + W)^1/2 of the preconditioner "VADU"
+(Kündig & Sigrist 2024): M is the identity but for what W says through the correlations of the
+prior, and |B| = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
+from latentgp.numerics.cholesky import cholesky
+from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.numerics.solvers.log_determinant import quadrature, recorded_conjugate_gradients
+from latentgp.numerics.solvers.operators import LinearOperator
+from latentgp.numerics.solvers.preconditioners.base import Identity
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.neighbours.conditionals import Block, given
+from latentgp.representations.neighbours.near import NearPosterior, Sight
+from latentgp.representations.neighbours.posterior import with_diagonals
+from latentgp.representations.neighbours.prior import Factor, Regression, nugget_of
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_TOLERANCE, _MOST_STEPS = 1e-8, 1000  # of the mean
+_COLUMNS = 16  # of draws that are solved for together
+_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-4, 200  # errors of estimates are of its square
+
+
+class Whitened(LinearOperator):
+    """M = S + R B'^-1 W B^-1 R with S = 1 / (1 + D W) and R = (D S)^1/2, of all latents at once."""
+
+    factor: Factor
+    precision: Float[Array, "N Q"]
+    shrinkage: Float[Array, "N Q"]
+    root: Float[Array, "N Q"]
+
+    @classmethod
+    def of(
+        cls, factor: Factor, variance: Float[Array, "N Q"], precision: Float[Array, "N Q"]
+    ) -> "Whitened":
+        shrinkage = 1 / (1 + variance * jnp.maximum(precision, 0.0))
+        return cls(factor, precision, shrinkage, jnp.sqrt(variance * shrinkage))
+
+    @property
+    def size(self) -> int:
+        return self.precision.size
+
+    def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
+        cut = right.reshape(*self.precision.shape, -1)
+        inner = self.precision[..., None] * self.factor.solve(self.root[..., None] * cut)
+        through = self.root[..., None] * self.factor.transposed_solve(inner)
+        whole = self.shrinkage[..., None] * cut + through
+        return whole.reshape(right.shape)
+
+    def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
+        """T'^-1 white: a solution of A x = T b from one of M u = b."""
+        cut = white.reshape(*self.precision.shape, -1)
+        return self.factor.solve(self.root[..., None] * cut)
+
+    def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
+        """T^-1 right."""
+        turned = self.factor.transposed_solve(right)
+        return (self.root[..., None] * turned).reshape(self.size, -1)
+
+
+class Solved(NamedTuple):
+    """Solves with the posterior precision A.
+
+    Attributes:
+        mean: A^-1 l, shape (N, Q).
+        left: A^-1 z of probe vectors z with covariance P, shape (N, Q, S).
+        right: P^-1 z: the mean of left right' is A^-1.
+        variance: of the posterior at the rows, shape (N, Q).
+        log_determinant: of A.
+        standard_error: of the log-determinant.
+    """
+
+    mean: Float[Array, "N Q"]
+    left: Float[Array, "N Q S"]
+    right: Float[Array, "N Q S"]
+    variance: Float[Array, "N Q"]
+    log_determinant: Float[Array, ""]
+    standard_error: Float[Array, ""]
+
+
+def solved(
+    prior: Regression,
+    factor: Factor,
+    neighbours: Int[Array, "N #Q K"],
+    sites: GaussianSites,
+    key: Key[Array, ""],
+    probes: int,
+    exact: bool,
+) -> Solved:
+    """Mean, and all that probe vectors say; with `exact` there is one for each latent.
+
+    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii) p_i for x = A^-1 z and p = P^-1 z: of
+    the row given all others, which is known, and of its mean given these (Sidén, Lindgren, Bolin &
+    Villani 2018).
+    """
+    rows, latents = sites.linear.shape
+    variance = jnp.broadcast_to(prior.variance.T, (rows, latents))
+    M = Whitened.of(factor, variance, sites.precision)
+    right = M.to_white(sites.linear[..., None])
+    # |B| = 1, and T has the determinant of (D^-1 + W)^1/2.
+    log_root = -2 * jnp.sum(jnp.log(M.root))
+    if not probes:
+        none, nothing = jnp.zeros((rows, latents, 0)), jnp.zeros_like(variance)
+        mean = M.from_white(_solve(M, right))[..., 0]
+        return Solved(mean, none, none, nothing, jnp.asarray(jnp.nan), jnp.asarray(jnp.nan))
+    if exact:
+        size = rows * latents
+        units = jnp.eye(size, dtype=right.dtype)
+        whole = cholesky(M.times(units))
+        white = whole.inverse.T @ (whole.inverse @ right)
+        noise = jnp.sqrt(size) * units
+        left = whole.inverse.T @ (whole.inverse @ noise)
+        log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
+    else:
+        white = _solve(M, right)
+        noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
+        recorded = recorded_conjugate_gradients(
+            jax.lax.stop_gradient(M), noise, Identity(), _PROBE_TOLERANCE, _MOST_PROBE_STEPS
+        )
+        left, traces = recorded.solution.value, quadrature(recorded)
+        log_det = jnp.mean(traces)
+        error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
+    x, p = M.from_white(left), M.from_white(noise)
+    z = factor.transposed_times(noise.reshape(x.shape) / M.root[..., None])
+    diagonal = _diagonal(prior, neighbours, sites.precision)[..., None]
+    own = 1 / diagonal[..., 0] + jnp.mean((x - z / diagonal) * p, axis=2)
+    return Solved(M.from_white(white)[..., 0], x, p, own, log_root + log_det, error)
+
+
+def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
+    """By conjugate gradients; its derivative is another solve."""
+
+    def solve(times: Any, right: Array) -> Array:
+        found = conjugate_gradients(M, right, tolerance=_TOLERANCE, max_steps=_MOST_STEPS)
+        return found.value
+
+    return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
+
+
+def _diagonal(
+    prior: Regression, neighbours: Int[Array, "N #Q K"], precision: Float[Array, "N Q"]
+) -> Float[Array, "N Q"]:
+    """Of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
+    scaled = prior.weights**2 / prior.variance[..., None]
+    block = Block.of(jnp.arange(len(precision)), jnp.asarray(neighbours))
+    own = (1 / prior.variance)[..., None]
+    sums = block.add(jnp.zeros_like(prior.variance), jnp.concatenate([scaled, own], axis=2))
+    return sums.T + precision
+
+
+class LatentNeighboursPosterior(NearPosterior):
+    """Posterior of latents at the rows; a new one is conditioned on those at the nearest rows.
+
+    Attributes:
+        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        prior: each row given its neighbours.
+        factor: B, ready for solves.
+        real: rows that are not padding.
+        sites: as functions of g.
+        solved: mean, and solves with probe vectors.
+        number: of the rows that a new input sees.
+    """
+
+    kernel: LatentKernel
+    X: Float[Array, "N D"]
+    neighbours: Int[Array, "N #Q K"]
+    prior: Regression
+    factor: Factor
+    real: Bool[Array, "N"]
+    sites: GaussianSites
+    solved: Solved
+    jitter: Float[Array, ""]
+    trace_term: Float[Array, ""]
+    number: int = eqx.field(static=True)
+
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        pull = 0.5 * jnp.sum(self.sites.linear * self.solved.mean)
+        return pull - 0.5 * (self.solved.log_determinant + self._log_prior_determinant)
+
+    @property
+    def evidence_error(self) -> Float[Array, ""]:
+        return 0.5 * self.solved.standard_error
+
+    @property
+    def kl(self) -> Float[Array, ""]:
+        mean, variance = self.solved.mean, self.solved.variance
+        linear, precision, _ = self.sites
+        quadratic = jnp.sum(mean * (linear - precision * mean) - precision * variance)
+        determinants = self.solved.log_determinant + self._log_prior_determinant
+        return 0.5 * (quadratic + determinants)
+
+    @property
+    def _log_prior_determinant(self) -> Float[Array, ""]:
+        each = jnp.sum(jnp.log(self.prior.variance), axis=1)
+        shape = self.solved.mean.shape[1:]
+        return jnp.sum(jnp.broadcast_to(each, shape))
+
+    @property
+    def at_rows(self) -> Marginals:
+        """Marginals at the rows themselves."""
+        return Marginals(self.solved.mean, self.solved.variance)
+
+    @property
+    def absent(self) -> Bool[Array, "N"]:
+        return ~self.real
+
+    def seen_from(self, X: Float[Array, "B D"]) -> Sight:
+        near = self.near(X)
+        grams = self.grams_near(near, X)
+        there = jnp.moveaxis(near.there, 1, 0)
+        roots = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))
+        rows = near.rows.at[:, :, -1].set(0)
+
+        def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
+            scales = (root * there).at[:, -1].set(root)
+            weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
+            prior = grams[:, -1, -1]
+            return weights, jnp.clip(prior - less / root**2, 0.0, prior)
+
+        weights, left = vmap_latents(of_latent, grams, there, roots)
+        mean = self._at(weights, rows, self.solved.mean[..., None])[..., 0]
+        left = jnp.broadcast_to(left, mean.shape)
+        x, p = (self._at(weights, rows, a) for a in (self.solved.left, self.solved.right))
+        prior = jnp.broadcast_to(grams[:, :, -1, -1], mean.shape)
+        variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
+        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
+        return Sight(near, weights, jnp.concatenate([-weights, own], axis=2), mean, variance)
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """Of latents at the nearest rows, and of the errors of means given these."""
+        sight = self.seen_from(X)
+        rows = sight.near.rows.at[:, :, -1].set(0)
+        x, p = (self._at(sight.weights, rows, a) for a in (self.solved.left, self.solved.right))
+        through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
+        through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
+        return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
+        drawn = self.solved.mean + draws_of(self, key, 1)[..., 0]
+        moved = (drawn - prior_path(self.X))[..., None]
+        variance = self.prior.variance.T[..., None]
+        return self.factor.transposed_times(self.factor.times(moved) / variance)[..., 0].T
+
+    def _at(
+        self,
+        weights: Float[Array, "#Q B K"],
+        rows: Int[Array, "B #Q M"],
+        values: Float[Array, "N Q S"],
+    ) -> Float[Array, "Q B S"]:
+        """Weighted sums of what the nearest rows have."""
+        latents = values.shape[1]
+        weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
+        rows = jnp.broadcast_to(jnp.moveaxis(rows, 1, 0), (latents, *rows.shape[::2]))
+        each = jnp.arange(latents)[:, None]
+
+        def add(k: Any, total: Array) -> Array:
+            return total + weights[:, :, k, None] * values[rows[:, :, k], each]
+
+        none = jnp.zeros((latents, rows.shape[1], values.shape[2]), values.dtype)
+        return jax.lax.fori_loop(0, weights.shape[2], add, none)
+
+
+def draws_of(
+    posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
+) -> Float[Array, "N Q S"]:
+    """Draws of g at the rows less its mean, by solves with draws from N(0, A).
+
+    Where a precision is negative there is no such draw: it is one of the posterior in which that
+    row says nothing.
+    """
+    prior, precision = posterior.prior, jnp.maximum(posterior.sites.precision, 0.0)
+    rows, latents = precision.shape
+    variance = jnp.broadcast_to(prior.variance.T, (rows, latents))
+    M = Whitened.of(posterior.factor, variance, precision)
+    noise = jax.random.normal(key, (2, rows, latents, number), precision.dtype)
+    z = posterior.factor.transposed_times(noise[0] / jnp.sqrt(variance)[..., None])
+    z = z + jnp.sqrt(precision)[..., None] * noise[1]
+    found = conjugate_gradients(M, M.to_white(z), tolerance=_PROBE_TOLERANCE, max_steps=_MOST_STEPS)
+    return M.from_white(found.value)
+
+
+def with_draws(
+    posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
+) -> LatentNeighboursPosterior:
+    """The posterior with draws in place of probe vectors, for variances at new inputs.
+
+    A variance by S draws has a relative error of sqrt(2 / S) in what the rows leave of it.
+    """
+    parts = -(-number // _COLUMNS)
+    drawn = jax.lax.map(
+        lambda key: draws_of(posterior, key, _COLUMNS), jax.random.split(key, parts)
+    )
+    drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
+    return eqx.tree_at(lambda p: (p.solved.left, p.solved.right), posterior, (drawn, drawn))
+
+
+def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
+    """Derivatives of the log evidence in each row's weights and variance, the sites held.
+
+    With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D).
+    """
+    solved, prior = posterior.solved, posterior.prior
+    latents = solved.mean.shape[1]
+    neighbours = jnp.asarray(posterior.neighbours)
+
+    def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
+        rows, neighbours, weights, variance = chunk
+        block = Block.of(rows, neighbours)
+        numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
+        there = jnp.broadcast_to(block.there, numbers.shape)
+        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
+        b = jnp.concatenate([-weights, own], axis=2)
+        variance = jnp.broadcast_to(variance, numbers.shape[:2])
+        at = numbers, jnp.arange(latents)[:, None]
+
+        def along(values: Array) -> tuple[Array, Array]:
+            taken = jnp.where(there[..., None], values[at], 0.0)
+            return taken, jnp.sum(b[..., None] * taken, axis=2)
+
+        (mean, b_mean), (x, b_x), (p, b_p) = map(
+            along, (solved.mean[..., None], solved.left, solved.right)
+        )
+        cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
+        moment = mean[..., 0] * b_mean + 0.5 * cross
+        form = jnp.sum(b * moment, axis=2)
+        in_weights = moment[..., :-1] / variance[..., None]
+        in_variance = 0.5 * (form / variance - 1) / variance
+        keep = real[:, None]
+        return carry, Regression(
+            jnp.where(keep[..., None] & there[..., :-1], in_weights, 0.0),
+            jnp.where(keep, in_variance, 0.0),
+        )
+
+    each = (jnp.moveaxis(a, 0, 1) for a in prior)
+    rows = jnp.arange(len(posterior.X)), neighbours, *each
+    columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
+    _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
+    shared = len(prior.variance) == 1
+    return Regression(
+        *(
+            jnp.sum(a, axis=1, keepdims=True).swapaxes(0, 1) if shared else jnp.moveaxis(a, 1, 0)
+            for a in found
+        )
+    )

@@ -1,0 +1,171 @@
+"""Posteriors in which a new input sees the nearest rows."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Marginals
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.neighbours.conditionals import Block, grams_at
+from latentgp.representations.neighbours.search import NOBODY, coordinates
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.typing import Array
+
+# Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
+_IN_MEMORY = 16
+_GROUP = 16
+
+
+def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B K"]:
+    """Places of the largest values of each row, these first; exact.
+
+    They are in those groups of 16 whose own largest values are the largest: so a selection among
+    groups and one among the members of a few replace one among all.
+
+    Example:
+        >>> places_of_largest(jnp.array([[1.0, 3.0, 2.0]]), 2).tolist()
+        [[1, 2]]
+    """
+    groups = -(-values.shape[1] // _GROUP)
+    if groups <= number:
+        return jax.lax.top_k(values, number)[1]
+    more = ((0, 0), (0, groups * _GROUP - values.shape[1]))
+    values = jnp.pad(values, more, constant_values=-jnp.inf)
+    _, best = jax.lax.top_k(jnp.max(values.reshape(-1, _GROUP, groups), axis=1), number)
+    members = (best[:, None, :] + groups * jnp.arange(_GROUP)[:, None]).reshape(len(values), -1)
+    _, places = jax.lax.top_k(jnp.take_along_axis(values, members, axis=1), number)
+    return jnp.take_along_axis(members, places, axis=1)
+
+
+class Sight(NamedTuple):
+    """Nearest rows of new inputs, and what a latent there is given what these say.
+
+    Attributes:
+        near: the rows, the new input itself last.
+        weights: of what the rows say in the mean, shape (#Q, B, K).
+        in_g: what the error weighs of the latents at the rows and, last, at the input, (#Q, B, M).
+        mean: posterior mean, shape (Q, B).
+        variance: of the posterior, shape (Q, B).
+    """
+
+    near: Block
+    weights: Float[Array, "#Q B K"]
+    in_g: Float[Array, "#Q B M"]
+    mean: Float[Array, "Q B"]
+    variance: Float[Array, "Q B"]
+
+
+class NearPosterior(LatentPosterior):
+    """Posterior in which each new input sees the nearest of all rows, and those alone.
+
+    Attributes:
+        X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
+        neighbours: numbers of each row's neighbours, shape (N, #Q, K).
+        number: of the rows that a new input sees.
+    """
+
+    X: eqx.AbstractVar[Float[Array, "N D"]]
+    neighbours: eqx.AbstractVar[Int[Array, "N #Q K"]]
+    number: eqx.AbstractVar[int]
+
+    @property
+    @abstractmethod
+    def absent(self) -> Bool[Array, "N"]:
+        """Rows that say nothing."""
+
+    @abstractmethod
+    def seen_from(self, X: Float[Array, "B D"]) -> Sight:
+        """Nearest rows of new inputs, and marginals there."""
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return self.marginals(X).mean
+
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+        def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Marginals]:
+            sight = self.seen_from(x)
+            return carry, Marginals(sight.mean.T, sight.variance.T)
+
+        columns = max((self.number + 1) ** 2, len(self.X) // _IN_MEMORY)
+        return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
+
+    def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:
+        """Joint covariance of the errors of means, by the latents in them, under the prior.
+
+        It is a covariance whatever the rows are, and takes N^2 (number + 1)^2 kernel values.
+        """
+
+        def covariances(own: Any, points: Array, in_g: Array) -> Array:
+            every = points.reshape(-1, points.shape[-1])
+
+            def with_all(one: tuple[Array, ...]) -> Array:
+                those, coefficients = one
+                cross = (coefficients @ own.gram(those, every)).reshape(in_g.shape)
+                return jnp.sum(cross * in_g, axis=1)
+
+            return jax.lax.map(with_all, (points, in_g))
+
+        points = self.points_of(sight.near, X)
+        each = distinct_kernels(self.kernel)
+        found = []
+        for q, in_g in enumerate(sight.in_g):
+            full = covariances(each[q % len(each)], points[q % len(points)], in_g)
+            found.append(0.5 * (full + full.T))
+        return jnp.stack(found)
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.X
+
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        raise InputError(
+            "Neighbours(...) has no summary of the data that further rows could be added to; use "
+            "CollapsedVI(Inducing(...)) for streams, or fit all rows again."
+        )
+
+    def near(self, X: Float[Array, "B D"]) -> Block:
+        """Rows nearest to new inputs; a block's own row, the last, is that of the new input."""
+        each = distinct_kernels(self.kernel)[: self.neighbours.shape[1]]
+        absent = self.absent
+        nearest = jnp.stack([self._nearest(own, X, absent) for own in each], axis=1)
+        return Block.of(jnp.zeros(len(X), int), nearest)
+
+    def points_of(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M D"]:
+        """Inputs of the nearest rows, the new one last."""
+        rows = jnp.moveaxis(near.rows, 1, 0)
+        own = jnp.broadcast_to(X[:, None], (len(rows), len(X), 1, X.shape[1]))
+        return jnp.concatenate([jnp.asarray(self.X)[rows[..., :-1]], own], axis=2)
+
+    def grams_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M M"]:
+        """Gram matrices of the nearest rows with, last, the new input."""
+        return grams_at(self.kernel, self.points_of(near, X))
+
+    def _nearest(
+        self, kernel: Any, X: Float[Array, "B D"], absent: Bool[Array, "N"]
+    ) -> Int[Array, "B K"]:
+        """Numbers of the rows nearest to new inputs; rows of weight zero are nobody.
+
+        In single precision, of which XLA has a selection, twice as many as needed are found, and
+        the nearest of these in the precision of the inputs.
+        """
+        number = min(self.number, len(self.X))
+        fixed = jax.lax.stop_gradient((kernel, X, self.X))
+        new, rows = coordinates(*fixed[:2], fixed[2]), coordinates(fixed[0], fixed[2], fixed[2])
+        new_single, single = new.astype(jnp.float32), rows.astype(jnp.float32)
+        products = jnp.matmul(new_single, single.T, precision=jax.lax.Precision.HIGHEST)
+        nearness = 2 * products - jnp.sum(single**2, axis=1)
+        nearness = jnp.where(absent, -jnp.inf, nearness)
+        near = places_of_largest(nearness, min(2 * number, len(self.X)))
+        distance = jnp.sum((rows[near] - new[:, None]) ** 2, axis=2)
+        distance = jnp.where(absent[near], jnp.inf, distance)
+        places = jnp.argsort(distance, axis=1)[:, :number]
+        near = jnp.take_along_axis(near, places, axis=1)
+        return jnp.where(absent[near], NOBODY, near)
