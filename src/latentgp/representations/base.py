@@ -244,6 +244,10 @@ class Representation(Module):
     def condition(self, kernel: LatentKernel, X: Any, sites: Any) -> LatentPosterior:
         """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
+    def with_linear(self, posterior: Any, X: Any, sites: Any) -> LatentPosterior:
+        """Posterior given sites of which the linear terms alone differ from a posterior's."""
+        return self.condition(posterior.kernel, X, sites)
+
     @abstractmethod
     def update_sites(
         self,

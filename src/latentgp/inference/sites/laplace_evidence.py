@@ -77,12 +77,13 @@ def slope_at_mode(
     def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, AnyMarginals, Array]:
         sites = mode.sites._replace(linear=linear)
         own = sites.about(offset)
-        posterior = representation.condition(model.kernel, data.X, own)
+        posterior = representation.with_linear(mode.posterior, data.X, own)
         pullback = representation.pull_back(posterior, data.X, own)
         marginals = pullback.marginals.shifted(offset)
         return pullback.kernel, marginals, sites.slope(marginals.mean)
 
-    (_, marginals, _) = held = pulled_back(mode.sites.linear)
+    own = mode.sites.about(offset)
+    marginals = representation.pull_back(mode.posterior, data.X, own).marginals.shifted(offset)
     mean, variance = marginals  # covariances, where sites couple latents
 
     def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
@@ -93,7 +94,7 @@ def slope_at_mode(
     if mean.shape[1] > 1 and not rule.coupled:
         _, move = jax.linearize(lambda linear: pulled_back(linear)[1].mean, mode.sites.linear)
         along = _with_ties(exact, model, rows, mode.sites, mean, move, along)
-    moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))[1]
+    held, moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))
     through_kernel, (shifted, _), through_pull = jax.tree.map(jnp.add, held, moved)
     shift = shifted - mean
 

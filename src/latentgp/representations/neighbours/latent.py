@@ -16,6 +16,7 @@ from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.latent_posterior import (
     LatentNeighboursPosterior,
+    mean_given,
     slope_in_prior,
     solved,
     with_draws,
@@ -118,6 +119,13 @@ class LatentNeighbours(NearestRows):
             trace_term=jnp.zeros((), sites.linear.dtype),
             number=self.number_predicted or 2 * self.number,
         )
+
+    def with_linear(
+        self, posterior: LatentNeighboursPosterior, X: Any, sites: GaussianSites
+    ) -> LatentNeighboursPosterior:
+        mean = mean_given(posterior.prior, posterior.factor, sites)
+        solved = posterior.solved._replace(mean=mean)
+        return dataclasses.replace(posterior, sites=sites, solved=solved)
 
     def update_sites(
         self,

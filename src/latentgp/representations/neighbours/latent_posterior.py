@@ -19,10 +19,11 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import cholesky
-from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.numerics.solvers.conjugate_gradients import advance, start_at
 from latentgp.numerics.solvers.log_determinant import quadrature, recorded_conjugate_gradients
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity
+from latentgp.numerics.solvers.solution import norms
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.neighbours.conditionals import Block, given
 from latentgp.representations.neighbours.near import NearPosterior, Sight
@@ -32,9 +33,9 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
-_TOLERANCE, _MOST_STEPS = 1e-8, 1000  # of the mean
+_TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
 _COLUMNS = 16  # of draws that are solved for together
-_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-4, 200  # errors of estimates are of its square
+_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-3, 200  # errors of estimates are of its square
 
 
 class Whitened(LinearOperator):
@@ -105,9 +106,10 @@ def solved(
 ) -> Solved:
     """Mean, and all that probe vectors say; with `exact` there is one for each latent.
 
-    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii) p_i for x = A^-1 z and p = P^-1 z: of
-    the row given all others, which is known, and of its mean given these (Sidén, Lindgren, Bolin &
-    Villani 2018).
+    A variance is 1 / A_ii + the mean of (x_i - z_i / A_ii)^2 over draws x = A^-1 z, z ~ N(0, A):
+    of the row given all others, which is known, and of its mean given these (Sidén, Lindgren,
+    Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
+    z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i.
     """
     rows, latents = sites.linear.shape
     variance = jnp.broadcast_to(prior.variance.T, (rows, latents))
@@ -137,20 +139,69 @@ def solved(
         log_det = jnp.mean(traces)
         error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
     x, p = M.from_white(left), M.from_white(noise)
+    diagonal = _diagonal(prior, neighbours, sites.precision)
     z = factor.transposed_times(noise.reshape(x.shape) / M.root[..., None])
-    diagonal = _diagonal(prior, neighbours, sites.precision)[..., None]
-    own = 1 / diagonal[..., 0] + jnp.mean((x - z / diagonal) * p, axis=2)
+    spread = jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
+    if not exact:
+        signed = jnp.any(sites.precision < 0)
+        drawn = jax.lax.cond(
+            signed,
+            lambda: jnp.maximum(spread, 0.0),
+            lambda: _spread_of_draws(M, variance, diagonal, jax.random.fold_in(key, 1), probes),
+        )
+        spread = jax.lax.stop_gradient(drawn)
+    own = 1 / diagonal + spread
     return Solved(M.from_white(white)[..., 0], x, p, own, log_root + log_det, error)
+
+
+def _spread_of_draws(
+    M: Whitened,
+    variance: Float[Array, "N Q"],
+    diagonal: Float[Array, "N Q"],
+    key: Key[Array, ""],
+    number: int,
+) -> Float[Array, "N Q"]:
+    """Variance of each row's mean given all others, by draws."""
+    x, z = _draws(M, variance, key, number)
+    return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
+
+
+def _draws(
+    M: Whitened, variance: Float[Array, "N Q"], key: Key[Array, ""], number: int
+) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
+    """Draws x = A^-1 z with z ~ N(0, A), negative precisions taken as zero."""
+    noise = jax.random.normal(key, (2, *variance.shape, number), variance.dtype)
+    z = M.factor.transposed_times(noise[0] / jnp.sqrt(variance)[..., None])
+    z = z + jnp.sqrt(jnp.maximum(M.precision, 0.0))[..., None] * noise[1]
+    return M.from_white(_iterated(M, M.to_white(z), _PROBE_TOLERANCE)), z
+
+
+def mean_given(prior: Regression, factor: Factor, sites: GaussianSites) -> Float[Array, "N Q"]:
+    """The posterior mean A^-1 l alone."""
+    variance = jnp.broadcast_to(prior.variance.T, sites.linear.shape)
+    M = Whitened.of(factor, variance, sites.precision)
+    return M.from_white(_solve(M, M.to_white(sites.linear[..., None])))[..., 0]
 
 
 def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
     """By conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
-        found = conjugate_gradients(M, right, tolerance=_TOLERANCE, max_steps=_MOST_STEPS)
-        return found.value
+        return _iterated(M, right, _TOLERANCE)
 
     return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
+
+
+def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Float[Array, "M S"]:
+    """M^-1 right by conjugate gradients; not numbers where M is not positive definite."""
+    goal, none = tolerance * norms(right), Identity()
+    begun = start_at(right, jnp.zeros_like(right), none, goal), jnp.asarray(0)
+    state, _ = jax.lax.while_loop(
+        lambda now: jnp.any(now[0].active) & (now[1] < _MOST_STEPS),
+        lambda now: (advance(now[0], M, none, goal), now[1] + 1),
+        begun,
+    )
+    return jnp.where(state.broken, jnp.nan, state.value)
 
 
 def _diagonal(
@@ -288,15 +339,10 @@ def draws_of(
     Where a precision is negative there is no such draw: it is one of the posterior in which that
     row says nothing.
     """
-    prior, precision = posterior.prior, jnp.maximum(posterior.sites.precision, 0.0)
-    rows, latents = precision.shape
-    variance = jnp.broadcast_to(prior.variance.T, (rows, latents))
+    variance = jnp.broadcast_to(posterior.prior.variance.T, posterior.sites.linear.shape)
+    precision = jnp.maximum(posterior.sites.precision, 0.0)
     M = Whitened.of(posterior.factor, variance, precision)
-    noise = jax.random.normal(key, (2, rows, latents, number), precision.dtype)
-    z = posterior.factor.transposed_times(noise[0] / jnp.sqrt(variance)[..., None])
-    z = z + jnp.sqrt(precision)[..., None] * noise[1]
-    found = conjugate_gradients(M, M.to_white(z), tolerance=_PROBE_TOLERANCE, max_steps=_MOST_STEPS)
-    return M.from_white(found.value)
+    return _draws(M, variance, key, number)[0]
 
 
 def with_draws(
@@ -317,14 +363,16 @@ def with_draws(
 def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
     """Derivatives of the log evidence in each row's weights and variance, the sites held.
 
-    With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D).
+    With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
+    mean of (D^-1 + W) p p' b at the neighbours, which has expectation zero, makes the first less
+    noisy.
     """
     solved, prior = posterior.solved, posterior.prior
     latents = solved.mean.shape[1]
     neighbours = jnp.asarray(posterior.neighbours)
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
-        rows, neighbours, weights, variance = chunk
+        rows, neighbours, weights, variance, precision = chunk
         block = Block.of(rows, neighbours)
         numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
         there = jnp.broadcast_to(block.there, numbers.shape)
@@ -343,7 +391,9 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
         moment = mean[..., 0] * b_mean + 0.5 * cross
         form = jnp.sum(b * moment, axis=2)
-        in_weights = moment[..., :-1] / variance[..., None]
+        more = 1 / variance + jnp.maximum(precision, 0.0)
+        control = more[..., None] * jnp.mean(p * b_p[:, :, None], axis=3)
+        in_weights = (moment / variance[..., None] - control)[..., :-1]
         in_variance = 0.5 * (form / variance - 1) / variance
         keep = real[:, None]
         return carry, Regression(
@@ -352,7 +402,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
 
     each = (jnp.moveaxis(a, 0, 1) for a in prior)
-    rows = jnp.arange(len(posterior.X)), neighbours, *each
+    rows = jnp.arange(len(posterior.X)), neighbours, *each, posterior.sites.precision
     columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
     shared = len(prior.variance) == 1
