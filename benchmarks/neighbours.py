@@ -1,4 +1,6 @@
-"""Nearest neighbours: Matérn-3/2 ARD and Gaussian noise, each row given m of those before it.
+"""Nearest neighbours: Matérn-3/2 ARD, each row given m of those before it.
+
+Gaussian noise, and with Laplace's approximation classes (electricity) and counts (bikes).
 
 Random 90/10 split, standardised. The time is that of the fit, hyper-parameters learned from the
 given start; of ours compilation is in it. New inputs see as many rows as is each library's default
@@ -6,7 +8,7 @@ given start; of ours compilation is in it. New inputs see as many rows as is eac
 """
 
 import harness
-from data import regression
+from data import binary, counts, regression
 from harness import OURS, Contestant
 
 COLUMNS = (
@@ -15,17 +17,21 @@ COLUMNS = (
     "log_evidence",
     "rmse",
     "nlpd",
+    "accuracy",
     "coverage",
     "predict_seconds",
     "peak_MiB",
 )
 PEER = "gpboost"
+LIKELIHOODS = {"electricity": "bernoulli", "bike_counts": "poisson"}
+READERS = {"gaussian": regression, "bernoulli": binary, "poisson": counts}
 
 
 def main() -> None:
     parser = harness.parser(__doc__, peers=(PEER,), repeats=0)
     parser.add_argument("--sets", nargs="+", default=["kin40k_std_split", "kin8nm"])
     parser.add_argument("--neighbours", type=int, default=20)
+    parser.add_argument("--rows", type=int, help="to learn from; nine tenths unless given")
     arguments = parser.parse_args()
     number = arguments.neighbours
     contestants = [
@@ -35,13 +41,14 @@ def main() -> None:
     ]
     with harness.Session(arguments) as session:
         for name in arguments.sets:
-            split = regression(arguments.data_dir, name)
+            likelihood = LIKELIHOODS.get(name, "gaussian")
+            split = READERS[likelihood](arguments.data_dir, name, arguments.rows)
             session.compare(
                 f"{name}, {len(split.y)} x {split.X.shape[1]}, m = {number}",
                 "neighbours",
                 split._asdict(),
                 COLUMNS,
-                {"neighbours": number},
+                {"neighbours": number, "likelihood": likelihood},
                 contestants,
             )
 

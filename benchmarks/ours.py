@@ -89,26 +89,43 @@ def exact_regression(problem: Problem) -> Result:
 
 
 def neighbours(problem: Problem) -> Result:
-    """`ExactGP(Neighbours(...))`, maximum likelihood, the search's own tolerance."""
+    """`ExactGP` or `Laplace` of `Neighbours(...)`, maximum likelihood, its own tolerance."""
     options = problem.options
     own = lgp.Neighbours(options["neighbours"], number_predicted=options["predicted"])
+    name = options.get("likelihood", "gaussian")
+    if name == "gaussian":
+        likelihood, method = lgp.Gaussian(noise_variance=problem.noise_variance), lgp.ExactGP(own)
+    else:
+        likelihood, method = {"bernoulli": lgp.Bernoulli(), "poisson": lgp.Poisson()}[name], None
+    mean = lgp.ConstantMean() if name == "poisson" else lgp.ZeroMean()
     kernel = lgp.Matern32(lengthscale=problem.lengthscale, variance=problem.variance)
-    model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=problem.noise_variance))
+    model = lgp.LatentGP(kernel, likelihood, mean=mean)
     data = lgp.Data(problem.X, problem.y)
+    method = method or lgp.Laplace(own)
     started, cpu = perf_counter(), process_time()
-    fitted = lgp.fit(model, data, method=lgp.ExactGP(own), priors=None, key=KEY)
+    fitted = lgp.fit(model, data, method=method, priors=None, key=KEY)
     seconds, cpu = perf_counter() - started, process_time() - cpu
     started = perf_counter()
-    predictive = fitted.posterior.predict(problem.X_test)
-    mean, variance = np.asarray(predictive.mean), np.asarray(predictive.variance)
+    if name == "poisson":
+        law: Any = fitted.posterior.predict_f(problem.X_test)
+    else:
+        law = fitted.posterior.predict(problem.X_test)
+    mean, variance = np.asarray(law.mean).ravel(), np.asarray(law.variance).ravel()
+    predict_seconds = perf_counter() - started
+    if name == "gaussian":
+        own_scores = {"coverage": coverage(problem.y_test, mean, variance)}
+        own_scores |= gaussian_scores(problem.y_test, mean, variance)
+    elif name == "poisson":
+        own_scores = poisson_scores(problem.y_test, mean, variance)
+    else:
+        own_scores = bernoulli_scores(problem.y_test, mean)
     return {
         "seconds": seconds,
         "cpu_seconds": cpu,
-        "predict_seconds": perf_counter() - started,
+        "predict_seconds": predict_seconds,
         "evaluations": fitted.diagnostics.evaluations,
         "log_evidence": fitted.posterior.log_evidence.value,
-        "coverage": coverage(problem.y_test, mean, variance),
-        **gaussian_scores(problem.y_test, mean, variance),
+        **own_scores,
     }
 
 

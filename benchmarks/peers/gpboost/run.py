@@ -1,15 +1,29 @@
-"""GPBoost: Vecchia's approximation of the targets' law, in C++, with its own search."""
+"""GPBoost: Vecchia's approximation, in C++, with its own search.
+
+Of the targets' law with Gaussian noise, of the latents' with Laplace's approximation otherwise.
+"""
 
 from time import perf_counter, process_time
 
 import gpboost as gpb
 import numpy as np
 
-from contestant import Problem, Result, coverage, gaussian_scores, serve
+from contestant import (
+    Problem,
+    Result,
+    bernoulli_scores,
+    coverage,
+    gaussian_scores,
+    poisson_scores,
+    serve,
+)
 
 
 def neighbours(problem: Problem) -> Result:
     """Its defaults but for kernel and neighbours: random order, its own start and stopping."""
+    likelihood = problem.options.get("likelihood", "gaussian")
+    constant = np.ones((len(problem.y), 1)) if likelihood == "poisson" else None
+    constant_new = np.ones((len(problem.y_test), 1)) if likelihood == "poisson" else None
     started, cpu = perf_counter(), process_time()
     model = gpb.GPModel(
         gp_coords=problem.X,
@@ -17,22 +31,35 @@ def neighbours(problem: Problem) -> Result:
         cov_fct_shape=1.5,
         gp_approx="vecchia",
         num_neighbors=problem.options["neighbours"],
-        likelihood="gaussian",
+        likelihood="bernoulli_logit" if likelihood == "bernoulli" else likelihood,
     )
-    model.fit(y=problem.y)
+    model.fit(y=problem.y, X=constant)
     seconds, cpu = perf_counter() - started, process_time() - cpu
     started = perf_counter()
     model.set_prediction_data(num_neighbors_pred=problem.options["predicted"])
-    law = model.predict(gp_coords_pred=problem.X_test, predict_var=True, predict_response=True)
+    law = model.predict(
+        gp_coords_pred=problem.X_test,
+        X_pred=constant_new,
+        predict_var=True,
+        predict_response=likelihood != "poisson",
+    )
     mean, variance = np.asarray(law["mu"]), np.asarray(law["var"])
     return {
         "seconds": seconds,
         "cpu_seconds": cpu,
         "predict_seconds": perf_counter() - started,
         "log_evidence": -float(model.get_current_neg_log_likelihood()),
-        "coverage": coverage(problem.y_test, mean, variance),
-        **gaussian_scores(problem.y_test, mean, variance),
+        **scores(likelihood, problem.y_test, mean, variance),
     }
+
+
+def scores(likelihood: str, y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
+    """Of targets or probabilities, of counts of the latents."""
+    if likelihood == "bernoulli":
+        return bernoulli_scores(y, mean)
+    if likelihood == "poisson":
+        return poisson_scores(y, mean, variance)
+    return {"coverage": coverage(y, mean, variance), **gaussian_scores(y, mean, variance)}
 
 
 if __name__ == "__main__":

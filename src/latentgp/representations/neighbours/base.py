@@ -96,17 +96,29 @@ class NearestRows(Representation):
             return self
         X = np.asarray(X)
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)
-        columns = max(1, min(self.number, len(X) - 1))
         each = distinct_kernels(kernel)
         order = None if self.found is None else np.asarray(self.found.order)
         if order is None or len(order) != len(real):
             inputs = jnp.asarray(X[real])
             order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
+        rows = self.near_rows(X, real, kernel, order)
+        return dataclasses.replace(self, found=Found(rows, order))
+
+    def near_rows(
+        self,
+        X: Float[np.ndarray, "N D"],
+        real: Int[np.ndarray, "M"],
+        kernel: LatentKernel,
+        order: Int[np.ndarray, "M"],
+    ) -> Int[np.ndarray, "N #Q K"]:
+        """Numbers of the nearest of the rows earlier in an order, for those that are real."""
+        X, each = np.asarray(X), distinct_kernels(kernel)
+        columns = max(1, min(self.number, len(X) - 1))
         rows = np.full((len(X), len(each), columns), NOBODY)
         for q, own in enumerate(each):
             near = neighbours_of(own, X[real], order, columns, self.search)
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
-        return dataclasses.replace(self, found=Found(rows, order))
+        return rows
 
     def renewed(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel

@@ -9,18 +9,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Key, PyTree
+from jaxtyping import Bool, Float, Int, Key, PyTree
 
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.latent_posterior import (
     LatentNeighboursPosterior,
+    Whitened,
+    diagonal_of,
     mean_given,
     slope_in_prior,
     solved,
     with_draws,
 )
+from latentgp.representations.neighbours.preconditioner import posterior_regression
 from latentgp.representations.neighbours.prior import (
     Factor,
     Regression,
@@ -63,6 +66,7 @@ class LatentNeighbours(NearestRows):
     draws: int = eqx.field(static=True, default=128)
     exact_up_to: int = eqx.field(static=True, default=500)
     key: Key[Array, ""] | None = None
+    later: Int[Array, "N #Q L"] | None = None
     sweeps: tuple[Sweeps, ...] | None = None
     real: Bool[Array, "N"] | None = None
 
@@ -83,35 +87,40 @@ class LatentNeighbours(NearestRows):
         if ready is self:
             return self
         real = np.ones(len(X), bool) if weights is None else np.asarray(weights) > 0
-        order = np.flatnonzero(real)[ready.found.order]
+        numbers = np.flatnonzero(real)
+        order = numbers[ready.found.order]
         each = np.moveaxis(ready.found.rows, 1, 0)
         sweeps = tuple(sweeps_of(own, order) for own in each)
-        return dataclasses.replace(ready, sweeps=sweeps, real=real)
+        later = self.near_rows(X, numbers, kernel, ready.found.order[::-1])
+        return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
 
     def for_means(self) -> "LatentNeighbours":
         return dataclasses.replace(self, probes=0)
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
-        assert self.sweeps is not None
-        return Kept(X, prior, Factor.of(prior.weights, self.sweeps))
+        return Kept(X, prior, Factor.of(prior.weights, self._sweeps))
 
     def condition(
         self, kernel: LatentKernel, X: Any, sites: GaussianSites
     ) -> LatentNeighboursPosterior:
-        kept = X if isinstance(X, Kept) else self.kept(kernel, X, sites.linear.shape[1])
+        latents = sites.linear.shape[1]
+        kept = X if isinstance(X, Kept) else self.kept(kernel, X, latents)
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
+        own, root = self._preconditioner(kernel, kept.X, sites)
+        variance = jnp.broadcast_to(kept.prior.variance.T, sites.linear.shape)
+        M = Whitened(kept.factor, variance, sites.precision, own, root)
         exact = sites.linear.size <= self.exact_up_to
-        probes = self.probes
         key = jax.random.key(0) if self.key is None else self.key
-        found = solved(kept.prior, kept.factor, neighbours, sites, key, probes, exact)
+        diagonal = diagonal_of(kept.prior, neighbours, sites.precision)
+        found = solved(M, diagonal, sites.linear, key, self.probes, exact)
         make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
         return make(
             kernel=kernel,
             X=kept.X,
             neighbours=neighbours,
             prior=kept.prior,
-            factor=kept.factor,
+            operator=M,
             real=jnp.asarray(self.real),
             sites=sites,
             solved=found,
@@ -120,10 +129,23 @@ class LatentNeighbours(NearestRows):
             number=self.number_predicted or 2 * self.number,
         )
 
+    def _preconditioner(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> tuple[Factor, Float[Array, "N Q"]]:
+        arguments = jnp.asarray(self.rows_found(len(X))), jnp.asarray(self.later)
+        own = posterior_regression(kernel, X, *arguments, sites.precision)
+        sweeps = self._sweeps * (len(own.weights) // len(self._sweeps))
+        return Factor.of(own.weights, sweeps), jnp.sqrt(own.variance.T)
+
+    @property
+    def _sweeps(self) -> tuple[Sweeps, ...]:
+        assert self.sweeps is not None
+        return self.sweeps
+
     def with_linear(
         self, posterior: LatentNeighboursPosterior, X: Any, sites: GaussianSites
     ) -> LatentNeighboursPosterior:
-        mean = mean_given(posterior.prior, posterior.factor, sites)
+        mean = mean_given(posterior.operator, sites.linear)
         solved = posterior.solved._replace(mean=mean)
         return dataclasses.replace(posterior, sites=sites, solved=solved)
 
@@ -136,7 +158,10 @@ class LatentNeighbours(NearestRows):
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
     ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
-        kept = Kept(posterior.X, posterior.prior, posterior.factor)
+        M = posterior.operator
+        kept = (
+            X if isinstance(X, Kept) else Kept(posterior.X, posterior.prior, M.factor, None, None)
+        )
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 

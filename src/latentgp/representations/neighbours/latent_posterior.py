@@ -1,9 +1,8 @@
 """Posterior of latents that are conditioned on their neighbours, by solves with a sparse matrix.
 
 With the prior precision B' D^-1 B and site precisions W the posterior precision is A = B' D^-1 B +
-W. Solves go by M = T^-1 A T'^-1 for the root T = B' (D^-1 + W)^1/2 of the preconditioner "VADU"
-(Kündig & Sigrist 2024): M is the identity but for what W says through the correlations of the
-prior, and |B| = 1.
+W. Solves go by M = T^-1 A T'^-1 for the root T of a preconditioner P = T T' of the same sparsity,
+whose determinant is known.
 """
 
 from __future__ import annotations
@@ -33,46 +32,59 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
-_TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
+_TOLERANCE, _MOST_STEPS = 1e-6, 300  # of the mean
 _COLUMNS = 16  # of draws that are solved for together
-_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-3, 200  # errors of estimates are of its square
+_PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
 
 
 class Whitened(LinearOperator):
-    """M = S + R B'^-1 W B^-1 R with S = 1 / (1 + D W) and R = (D S)^1/2, of all latents at once."""
+    """M = R C'^-1 (B' D^-1 B + W) C^-1 R of all latents at once, for P = C' R^-2 C.
+
+    Attributes:
+        factor: B.
+        variance: D, shape (N, Q).
+        precision: W.
+        own: C, ones on its diagonal as B has.
+        root: R.
+    """
 
     factor: Factor
+    variance: Float[Array, "N Q"]
     precision: Float[Array, "N Q"]
-    shrinkage: Float[Array, "N Q"]
+    own: Factor
     root: Float[Array, "N Q"]
-
-    @classmethod
-    def of(
-        cls, factor: Factor, variance: Float[Array, "N Q"], precision: Float[Array, "N Q"]
-    ) -> "Whitened":
-        shrinkage = 1 / (1 + variance * jnp.maximum(precision, 0.0))
-        return cls(factor, precision, shrinkage, jnp.sqrt(variance * shrinkage))
 
     @property
     def size(self) -> int:
         return self.precision.size
 
+    @property
+    def log_determinant_of_preconditioner(self) -> Float[Array, ""]:
+        """Of P; those of B and C are one."""
+        return -2 * jnp.sum(jnp.log(self.root))
+
     def times(self, right: Float[Array, "M S"]) -> Float[Array, "M S"]:
-        cut = right.reshape(*self.precision.shape, -1)
-        inner = self.precision[..., None] * self.factor.solve(self.root[..., None] * cut)
-        through = self.root[..., None] * self.factor.transposed_solve(inner)
-        whole = self.shrinkage[..., None] * cut + through
-        return whole.reshape(right.shape)
+        return self.to_white(self.sparse_times(self.from_white(right)))
+
+    def sparse_times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
+        """A right."""
+        through = self.factor.times(right) / self.variance[..., None]
+        return self.factor.transposed_times(through) + self.precision[..., None] * right
 
     def from_white(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
         """T'^-1 white: a solution of A x = T b from one of M u = b."""
         cut = white.reshape(*self.precision.shape, -1)
-        return self.factor.solve(self.root[..., None] * cut)
+        return self.own.solve(self.root[..., None] * cut)
 
     def to_white(self, right: Float[Array, "N Q S"]) -> Float[Array, "M S"]:
         """T^-1 right."""
-        turned = self.factor.transposed_solve(right)
+        turned = self.own.transposed_solve(right)
         return (self.root[..., None] * turned).reshape(self.size, -1)
+
+    def from_preconditioner(self, white: Float[Array, "M S"]) -> Float[Array, "N Q S"]:
+        """T white: of noise, a draw with covariance P."""
+        cut = white.reshape(*self.precision.shape, -1)
+        return self.own.transposed_times(cut / self.root[..., None])
 
 
 class Solved(NamedTuple):
@@ -96,10 +108,9 @@ class Solved(NamedTuple):
 
 
 def solved(
-    prior: Regression,
-    factor: Factor,
-    neighbours: Int[Array, "N #Q K"],
-    sites: GaussianSites,
+    M: Whitened,
+    diagonal: Float[Array, "N Q"],
+    linear: Float[Array, "N Q"],
     key: Key[Array, ""],
     probes: int,
     exact: bool,
@@ -111,22 +122,16 @@ def solved(
     Bolin & Villani 2018). Where a precision is negative there are no such draws, and with x = A^-1
     z and p = P^-1 z of probe vectors the square is (x_i - z_i / A_ii) p_i.
     """
-    rows, latents = sites.linear.shape
-    variance = jnp.broadcast_to(prior.variance.T, (rows, latents))
-    M = Whitened.of(factor, variance, sites.precision)
-    right = M.to_white(sites.linear[..., None])
-    # |B| = 1, and T has the determinant of (D^-1 + W)^1/2.
-    log_root = -2 * jnp.sum(jnp.log(M.root))
+    right = M.to_white(linear[..., None])
     if not probes:
-        none, nothing = jnp.zeros((rows, latents, 0)), jnp.zeros_like(variance)
+        none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
         mean = M.from_white(_solve(M, right))[..., 0]
-        return Solved(mean, none, none, nothing, jnp.asarray(jnp.nan), jnp.asarray(jnp.nan))
+        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan)
     if exact:
-        size = rows * latents
-        units = jnp.eye(size, dtype=right.dtype)
+        units = jnp.eye(M.size, dtype=right.dtype)
         whole = cholesky(M.times(units))
         white = whole.inverse.T @ (whole.inverse @ right)
-        noise = jnp.sqrt(size) * units
+        noise = jnp.sqrt(M.size) * units
         left = whole.inverse.T @ (whole.inverse @ noise)
         log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
     else:
@@ -139,48 +144,45 @@ def solved(
         log_det = jnp.mean(traces)
         error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
     x, p = M.from_white(left), M.from_white(noise)
-    diagonal = _diagonal(prior, neighbours, sites.precision)
-    z = factor.transposed_times(noise.reshape(x.shape) / M.root[..., None])
-    spread = jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
+    own = (x - M.from_preconditioner(noise) / diagonal[..., None]) * p
+    spread = jnp.mean(own, axis=2)
     if not exact:
-        signed = jnp.any(sites.precision < 0)
         drawn = jax.lax.cond(
-            signed,
+            jnp.any(M.precision < 0),
             lambda: jnp.maximum(spread, 0.0),
-            lambda: _spread_of_draws(M, variance, diagonal, jax.random.fold_in(key, 1), probes),
+            lambda: _spread_of_draws(M, diagonal, jax.random.fold_in(key, 1), probes),
         )
         spread = jax.lax.stop_gradient(drawn)
-    own = 1 / diagonal + spread
-    return Solved(M.from_white(white)[..., 0], x, p, own, log_root + log_det, error)
+    log_det = M.log_determinant_of_preconditioner + log_det
+    return Solved(M.from_white(white)[..., 0], x, p, 1 / diagonal + spread, log_det, error)
 
 
 def _spread_of_draws(
-    M: Whitened,
-    variance: Float[Array, "N Q"],
-    diagonal: Float[Array, "N Q"],
-    key: Key[Array, ""],
-    number: int,
+    M: Whitened, diagonal: Float[Array, "N Q"], key: Key[Array, ""], number: int
 ) -> Float[Array, "N Q"]:
     """Variance of each row's mean given all others, by draws."""
-    x, z = _draws(M, variance, key, number)
+    x, z = draws_of(M, key, number)
     return jnp.mean((x - z / diagonal[..., None]) ** 2, axis=2)
 
 
-def _draws(
-    M: Whitened, variance: Float[Array, "N Q"], key: Key[Array, ""], number: int
+def draws_of(
+    M: Whitened, key: Key[Array, ""], number: int
 ) -> tuple[Float[Array, "N Q S"], Float[Array, "N Q S"]]:
-    """Draws x = A^-1 z with z ~ N(0, A), negative precisions taken as zero."""
-    noise = jax.random.normal(key, (2, *variance.shape, number), variance.dtype)
-    z = M.factor.transposed_times(noise[0] / jnp.sqrt(variance)[..., None])
-    z = z + jnp.sqrt(jnp.maximum(M.precision, 0.0))[..., None] * noise[1]
-    return M.from_white(_iterated(M, M.to_white(z), _PROBE_TOLERANCE)), z
+    """Draws x = A^-1 z, of latents less their mean, with z ~ N(0, A).
+
+    Where a precision is negative there is no such z: it counts as zero.
+    """
+    noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
+    precision = jnp.maximum(M.precision, 0.0)
+    z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
+    z = z + jnp.sqrt(precision)[..., None] * noise[1]
+    held = eqx.tree_at(lambda M: M.precision, M, precision)
+    return M.from_white(_iterated(held, M.to_white(z), _PROBE_TOLERANCE)), z
 
 
-def mean_given(prior: Regression, factor: Factor, sites: GaussianSites) -> Float[Array, "N Q"]:
+def mean_given(M: Whitened, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
     """The posterior mean A^-1 l alone."""
-    variance = jnp.broadcast_to(prior.variance.T, sites.linear.shape)
-    M = Whitened.of(factor, variance, sites.precision)
-    return M.from_white(_solve(M, M.to_white(sites.linear[..., None])))[..., 0]
+    return M.from_white(_solve(M, M.to_white(linear[..., None])))[..., 0]
 
 
 def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
@@ -204,7 +206,7 @@ def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Floa
     return jnp.where(state.broken, jnp.nan, state.value)
 
 
-def _diagonal(
+def diagonal_of(
     prior: Regression, neighbours: Int[Array, "N #Q K"], precision: Float[Array, "N Q"]
 ) -> Float[Array, "N Q"]:
     """Of A: 1 / D_i + W_i + the sum of A_ji^2 / D_j over those whose neighbour i is."""
@@ -221,7 +223,7 @@ class LatentNeighboursPosterior(NearPosterior):
     Attributes:
         neighbours: numbers of each row's neighbours, shape (N, #Q, K).
         prior: each row given its neighbours.
-        factor: B, ready for solves.
+        operator: the posterior precision with its preconditioner.
         real: rows that are not padding.
         sites: as functions of g.
         solved: mean, and solves with probe vectors.
@@ -232,7 +234,7 @@ class LatentNeighboursPosterior(NearPosterior):
     X: Float[Array, "N D"]
     neighbours: Int[Array, "N #Q K"]
     prior: Regression
-    factor: Factor
+    operator: Whitened
     real: Bool[Array, "N"]
     sites: GaussianSites
     solved: Solved
@@ -307,10 +309,11 @@ class LatentNeighboursPosterior(NearPosterior):
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
         """Weights B' D^-1 B (draw - prior path) at the rows: K^-1 as the neighbours say it."""
-        drawn = self.solved.mean + draws_of(self, key, 1)[..., 0]
+        M = self.operator
+        drawn = self.solved.mean + draws_of(M, key, 1)[0][..., 0]
         moved = (drawn - prior_path(self.X))[..., None]
-        variance = self.prior.variance.T[..., None]
-        return self.factor.transposed_times(self.factor.times(moved) / variance)[..., 0].T
+        through = M.factor.times(moved) / M.variance[..., None]
+        return M.factor.transposed_times(through)[..., 0].T
 
     def _at(
         self,
@@ -331,20 +334,6 @@ class LatentNeighboursPosterior(NearPosterior):
         return jax.lax.fori_loop(0, weights.shape[2], add, none)
 
 
-def draws_of(
-    posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
-) -> Float[Array, "N Q S"]:
-    """Draws of g at the rows less its mean, by solves with draws from N(0, A).
-
-    Where a precision is negative there is no such draw: it is one of the posterior in which that
-    row says nothing.
-    """
-    variance = jnp.broadcast_to(posterior.prior.variance.T, posterior.sites.linear.shape)
-    precision = jnp.maximum(posterior.sites.precision, 0.0)
-    M = Whitened.of(posterior.factor, variance, precision)
-    return _draws(M, variance, key, number)[0]
-
-
 def with_draws(
     posterior: LatentNeighboursPosterior, key: Key[Array, ""], number: int
 ) -> LatentNeighboursPosterior:
@@ -354,7 +343,7 @@ def with_draws(
     """
     parts = -(-number // _COLUMNS)
     drawn = jax.lax.map(
-        lambda key: draws_of(posterior, key, _COLUMNS), jax.random.split(key, parts)
+        lambda key: draws_of(posterior.operator, key, _COLUMNS)[0], jax.random.split(key, parts)
     )
     drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
     return eqx.tree_at(lambda p: (p.solved.left, p.solved.right), posterior, (drawn, drawn))
@@ -364,15 +353,15 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
     """Derivatives of the log evidence in each row's weights and variance, the sites held.
 
     With R = m m' + A^-1 and b = (1, -A_i) they are (R b)_c / D and (b' R b / D - 1) / (2 D). The
-    mean of (D^-1 + W) p p' b at the neighbours, which has expectation zero, makes the first less
-    noisy.
+    mean of p p' C' R^-2, which is zero at the neighbours, makes the first less noisy.
     """
     solved, prior = posterior.solved, posterior.prior
     latents = solved.mean.shape[1]
-    neighbours = jnp.asarray(posterior.neighbours)
+    neighbours, M = jnp.asarray(posterior.neighbours), posterior.operator
+    noise = M.own.times(solved.right) / M.root[..., None] ** 2
 
     def step(carry: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, Regression]:
-        rows, neighbours, weights, variance, precision = chunk
+        rows, neighbours, weights, variance, noise = chunk
         block = Block.of(rows, neighbours)
         numbers = jnp.broadcast_to(block.rows, (len(rows), latents, block.rows.shape[2]))
         there = jnp.broadcast_to(block.there, numbers.shape)
@@ -391,8 +380,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         cross = jnp.mean(x * b_p[:, :, None] + p * b_x[:, :, None], axis=3)
         moment = mean[..., 0] * b_mean + 0.5 * cross
         form = jnp.sum(b * moment, axis=2)
-        more = 1 / variance + jnp.maximum(precision, 0.0)
-        control = more[..., None] * jnp.mean(p * b_p[:, :, None], axis=3)
+        control = jnp.mean(p * noise[:, :, None], axis=3)
         in_weights = (moment / variance[..., None] - control)[..., :-1]
         in_variance = 0.5 * (form / variance - 1) / variance
         keep = real[:, None]
@@ -402,7 +390,7 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
         )
 
     each = (jnp.moveaxis(a, 0, 1) for a in prior)
-    rows = jnp.arange(len(posterior.X)), neighbours, *each, posterior.sites.precision
+    rows = jnp.arange(len(posterior.X)), neighbours, *each, noise
     columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
     shared = len(prior.variance) == 1
