@@ -296,6 +296,11 @@ class Representation(Module):
         """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
 
     @property
+    def estimates_evidence(self) -> bool:
+        """Whether evidence and gradient are estimates, alike in error from call to call."""
+        return False
+
+    @property
     def is_one_gaussian(self) -> bool:
         """Whether evidence and marginals are those of one Gaussian posterior.
 

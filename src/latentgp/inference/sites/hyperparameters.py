@@ -30,6 +30,8 @@ _THINNED_TOLERANCE = 1e-4
 THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
 _MOST_RENEWALS = 5
+# An estimated gradient is not that of the estimate: at the end no step along it helps.
+_ESTIMATED_TOLERANCE, _ESTIMATED_STEPS = 1e-4, 5
 # Two starts: a short run from each on few rows, numbered from here downwards.
 _OPENING_EVALUATIONS = 8
 _CLEARLY = 1.0  # nats
@@ -231,6 +233,8 @@ class _Runs:
         """
         from scipy.optimize import minimize  # takes long to import
 
+        estimated = self._algorithm.representation.estimates_evidence
+        tolerance = max(tolerance, _ESTIMATED_TOLERANCE) if estimated else tolerance
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
@@ -259,12 +263,20 @@ class _Runs:
                 method="L-BFGS-B",
                 bounds=np.stack([self._lower, self._upper], axis=1),
                 callback=stand_still,
-                options={"ftol": 0.0, "gtol": 1e-9, "maxfun": 100_000, "maxiter": 100_000},
+                options={
+                    "ftol": 0.0,
+                    "gtol": 1e-9,
+                    "maxfun": 100_000,
+                    "maxiter": 100_000,
+                    "maxls": _ESTIMATED_STEPS if estimated else 20,
+                },
             )
             if rise <= enough:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
             elif found.success:
                 self.endings[run] = True, "the gradient vanished"
+            elif estimated:
+                self.endings[run] = True, "no step raised the estimated bound any more"
             else:
                 gain = self._likely_gain(run) / data.total_weight
                 self.endings[run] = gain <= _LITTLE_GAIN * enough, NO_STEP

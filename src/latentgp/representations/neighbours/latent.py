@@ -92,6 +92,7 @@ class LatentNeighbours(NearestRows):
         each = np.moveaxis(ready.found.rows, 1, 0)
         sweeps = tuple(sweeps_of(own, order) for own in each)
         later = self.near_rows(X, numbers, kernel, ready.found.order[::-1])
+        later = later[:, :, : max(1, later.shape[2] // 2)]
         return dataclasses.replace(ready, sweeps=sweeps, real=real, later=later)
 
     def for_means(self) -> "LatentNeighbours":
@@ -158,10 +159,7 @@ class LatentNeighbours(NearestRows):
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
     ) -> tuple[GaussianSites, LatentNeighboursPosterior, PyTree]:
-        M = posterior.operator
-        kept = (
-            X if isinstance(X, Kept) else Kept(posterior.X, posterior.prior, M.factor, None, None)
-        )
+        kept = Kept(posterior.X, posterior.prior, posterior.operator.factor)
         sites, other = update(rows, posterior.at_rows, sites, offset)
         return sites, self.condition(posterior.kernel, kept, sites.about(offset)), other
 
@@ -184,6 +182,10 @@ class LatentNeighbours(NearestRows):
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         raise NotImplementedError
+
+    @property
+    def estimates_evidence(self) -> bool:
+        return self.found is None or len(self.found.rows) > self.exact_up_to
 
     @property
     def evidence_is_exact(self) -> bool:
