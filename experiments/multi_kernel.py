@@ -91,9 +91,9 @@ def simulated(rows: int, sources: int, weights: np.ndarray, seed: int):
     return kernel, y
 
 
-def recovery(report: Report, quick: bool):
+def recovery(report: Report, quick: bool, sets: int):
     """True weights inside their intervals over simulated data sets, under both priors."""
-    rows, sources, sets = (40, 3, 2) if quick else (100, 4, 10)
+    rows, sources, sets = (40, 3, 2) if quick else (100, 4, sets)
     draws, warmup = (200, 200) if quick else (1000, 600)
     rng = np.random.default_rng(0)
     laws = {
@@ -133,6 +133,7 @@ def recovery(report: Report, quick: bool):
                 concentrations.append(np.quantile(alpha, [0.25, 0.5, 0.75]))
         correlation = np.corrcoef(np.concatenate(known), np.concatenate(found))[0, 1]
         table.append([name, np.mean(held), np.size(held), correlation, np.mean(largest), worst])
+        print(f"  {name}: {np.mean(held):.3f} of {np.size(held)} held", flush=True)
         if concentrations:
             quartiles = np.mean(concentrations, axis=0)
             report.note(
@@ -164,7 +165,7 @@ def share(ess: np.ndarray, draws: int) -> str:
 def schemes(report: Report, quick: bool) -> None:
     """Effective draws of the six schemes and of the default."""
     rows, sources = (10, 2) if quick else (60, 5)
-    draws, warmup = (100, 100) if quick else (5000, 2000)
+    draws, warmup = (100, 100) if quick else (1500, 700)
     weights = np.random.default_rng(1).gamma(2.0, 0.5, (CLASSES, sources))
     kernel, y = simulated(rows, sources, weights, 100)
     arviz, table = import_arviz(), []
@@ -259,6 +260,7 @@ def digits(report: Report, data_dir, quick: bool):
 
 def main() -> None:
     arguments = parser(__doc__)
+    arguments.add_argument("--sets", type=int, default=10, help="simulated, of each law")
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = arguments.parse_args()
     report = Report("multi_kernel", arguments)
@@ -267,7 +269,7 @@ def main() -> None:
     left.set_visible("recovery" in arguments.parts)
     right.set_visible("digits" in arguments.parts)
     if "recovery" in arguments.parts:
-        weights, true = recovery(report, arguments.quick)
+        weights, true = recovery(report, arguments.quick, arguments.sets)
         plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")
     if "schemes" in arguments.parts:
         schemes(report, arguments.quick)

@@ -19,6 +19,8 @@ REPRESENTATIONS = {
     "inducing, diagonal": (lgp.Inducing(number=4, covariance="diagonal"), False),
     "neighbours, every row": (lgp.Neighbours(len(X) - 1), True),
     "neighbours, few": (lgp.Neighbours(3), False),
+    "neighbours of latents, every row": (lgp.LatentNeighbours(len(X) - 1), True),
+    "neighbours of latents, few": (lgp.LatentNeighbours(3), False),
 }
 KERNELS = {
     "shared": KERNEL,
@@ -34,6 +36,8 @@ QUICK = {
     ("inducing, diagonal", "shared"),
     ("neighbours, every row", "shared"),
     ("neighbours, few", "own, different"),
+    ("neighbours of latents, every row", "own, different"),
+    ("neighbours of latents, few", "shared"),
 }
 PAIRS = [
     pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK))

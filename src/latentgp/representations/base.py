@@ -304,9 +304,19 @@ class Representation(Module):
     def is_one_gaussian(self) -> bool:
         """Whether evidence and marginals are those of one Gaussian posterior.
 
-        The evidence is then exact or a lower bound, and its derivatives in the sites are the
-        marginals, which site updates rest on.
+        The derivatives of the evidence in the sites are then the marginals, which site updates
+        rest on.
         """
+        return True
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        """Whether the evidence of Gaussian sites is exact or a lower bound."""
+        return True
+
+    @property
+    def has_coefficients(self) -> bool:
+        """Whether there are white coefficients, which chains move and streams remember."""
         return True
 
     @property

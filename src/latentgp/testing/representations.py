@@ -72,12 +72,12 @@ def check_representation(
         f"{name} says that it has one coefficient a row, but its centres are not the rows.",
     )
     _check_agreement(posterior, kernel, X, sites, name)
-    _check_against_dense(posterior, kernel, X, sites, exact, name, ready.is_one_gaussian)
+    _check_against_dense(posterior, kernel, X, sites, exact, name, ready.evidence_is_bound)
     _check_derivatives(ready, kernel, X, sites, name, whole)
     _check_update(ready, kernel, X, sites, name)
     _check_sharing(ready, kernel, X, sites, name)
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
-    if ready.is_one_gaussian:
+    if ready.has_coefficients:
         _check_white(ready, kernel, X, exact, name)
     if whole:
         _check_paths(posterior, kernel, X, name)
@@ -332,7 +332,7 @@ def _check_sharing(
             jax.random.key(4), lambda centres: jnp.tile(centres[:, :1], _LATENTS)
         )
         views = posterior.marginals(new), posterior.covariance(new), path
-        seen = posterior.remembered(0.0) if representation.is_one_gaussian else None
+        seen = posterior.remembered(0.0) if representation.has_coefficients else None
         return posterior.log_evidence, posterior.kl, pullback, views, seen
 
     once, each = (jax.tree.leaves(run(r)) for r in (representation.sharing(), representation))

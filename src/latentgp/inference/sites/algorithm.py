@@ -193,7 +193,7 @@ class SiteInference(eqx.Module):
             return "exact"
         is_bound = (
             self.rule.is_bound(model.likelihood)
-            and self.representation.is_one_gaussian
+            and self.representation.evidence_is_bound
             and self.representation.streaming_prior is None
         )
         return "lower bound" if is_bound else "approximation"

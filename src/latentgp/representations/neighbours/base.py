@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ from latentgp.representations.neighbours.search import (
     neighbours_of,
     order_of,
 )
+from latentgp.representations.whitening import Whitening
 from latentgp.typing import Array
 
 _FEW_CHANGED = 0.05
@@ -79,14 +80,14 @@ class NearestRows(Representation):
         weights: Float[Array, "N"] | None,
         kernel: LatentKernel,
         key: Key[Array, ""],
-    ) -> Self:
+    ) -> "NearestRows":
         if is_tabulated(kernel):
             raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
         return self
 
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> Self:
+    ) -> "NearestRows":
         if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((X, weights, kernel))):
             if self.found is None or len(self.found.rows) != len(X):
                 raise InputError(
@@ -106,7 +107,7 @@ class NearestRows(Representation):
 
     def near_rows(
         self,
-        X: Float[np.ndarray, "N D"],
+        X: Float[Array, "N D"],
         real: Int[np.ndarray, "M"],
         kernel: LatentKernel,
         order: Int[np.ndarray, "M"],
@@ -122,7 +123,7 @@ class NearestRows(Representation):
 
     def renewed(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
-    ) -> Self | None:
+    ) -> "NearestRows | None":
         again = self.for_rows(X, weights, kernel)
         old, new = self.rows_found(len(X)), again.rows_found(len(X))
         kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
@@ -135,3 +136,25 @@ class NearestRows(Representation):
                 "for_rows(X, weights, kernel) first."
             )
         return self.found.rows
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        raise InputError(
+            f"{type(self).__name__}(...) has no white coefficients; use Dense() or Inducing(...) "
+            "for sampling."
+        )
+
+    @property
+    def evidence_is_exact(self) -> bool:
+        return False
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        return False
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        return True
+
+    @property
+    def has_coefficients(self) -> bool:
+        return False

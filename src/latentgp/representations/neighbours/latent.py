@@ -32,7 +32,6 @@ from latentgp.representations.neighbours.prior import (
     slope_of_regression,
 )
 from latentgp.representations.neighbours.sweeps import Sweeps, sweeps_of
-from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -180,20 +179,9 @@ class LatentNeighbours(NearestRows):
     def configured_for(self, *, signed: bool, power: float) -> "LatentNeighbours":
         return self
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        raise NotImplementedError
-
     @property
     def estimates_evidence(self) -> bool:
         return self.found is None or len(self.found.rows) > self.exact_up_to
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
 
 
 _with_draws = eqx.filter_jit(with_draws)

@@ -18,7 +18,7 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
 # Of the prior variance: neighbours so near that one says all of the other.
-_NUGGET = {jnp.dtype("float64"): 1e-8, jnp.dtype("float32"): 1e-4}
+_NUGGET = {jnp.dtype("float64"): 1e-9, jnp.dtype("float32"): 1e-4}
 
 
 class Regression(NamedTuple):

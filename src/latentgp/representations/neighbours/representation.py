@@ -9,7 +9,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Float, PyTree
 
-from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, SiteUpdate
@@ -17,7 +16,6 @@ from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.conditionals import ScaledSites, conditionals, slopes
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
-from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -81,7 +79,17 @@ class Neighbours(NearestRows):
         nothing = jnp.zeros((), X.dtype)
         number = self.number_predicted or _MORE_PREDICTED * self.number
         make: Any = NeighboursPosterior  # whose KL is found when it is asked for
-        return make(kernel, X, scaled, neighbours, known, log_evidence, nothing, nothing, number)
+        return make(
+            kernel=kernel,
+            X=X,
+            sites=scaled,
+            neighbours=neighbours,
+            known=known,
+            log_evidence=log_evidence,
+            jitter=nothing,
+            trace_term=nothing,
+            number=number,
+        )
 
     def update_sites(
         self,
@@ -109,23 +117,9 @@ class Neighbours(NearestRows):
         variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
         return Pullback(slope.kernel, None, Marginals(mean.T, variance.T))
 
-    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        raise InputError(
-            "Neighbours(...) has no white coefficients, as its evidence is that of targets with "
-            "Gaussian noise; use Dense() or Inducing(...) for sampling."
-        )
-
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
-
     @property
     def is_one_gaussian(self) -> bool:
         return False
-
-    @property
-    def one_coefficient_a_row(self) -> bool:
-        return True
 
     def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
         once = self.shared and not isinstance(kernel, OwnKernels)
