@@ -4,6 +4,15 @@ from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.dense import Dense
 from latentgp.representations.evidence import log_evidence
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.matrix_free.representation import MatrixFree
 from latentgp.representations.neighbours.representation import Neighbours
 
-__all__ = ["Dense", "Inducing", "LatentPosterior", "Neighbours", "Representation", "log_evidence"]
+__all__ = [
+    "Dense",
+    "Inducing",
+    "LatentPosterior",
+    "MatrixFree",
+    "Neighbours",
+    "Representation",
+    "log_evidence",
+]

@@ -75,6 +75,16 @@ class LatentPosterior(eqx.Module):
         """Standard error of the log evidence, in nats: zero where nothing of it is estimated."""
         return jnp.zeros_like(self.log_evidence)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how it was computed, for the user; none unless overridden. In NumPy."""
+        return ()
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Sentences on what went wrong and what to do, such as a solve; likewise."""
+        return ()
+
     @abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         """Posterior means at new inputs: O(M) a row, no variance computed."""
@@ -216,6 +226,10 @@ class Representation(Module):
             "or coupled=False."
         )
 
+    def for_means(self) -> "Representation":
+        """The representation for updates that read nothing but means, such as Newton's."""
+        return self
+
     def coarse(self) -> "Representation":
         """Cheaper representation, for initial hyper-parameters."""
         return self
@@ -260,6 +274,24 @@ class Representation(Module):
     def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: Any) -> Pullback:
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
 
+    def linearised(
+        self, posterior: Any, X: Float[Array, "N D"], sites: Any
+    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms.
+
+        Args:
+            posterior: what `condition` gave for these X and sites.
+            X: inputs of the rows.
+            sites: the sites, as functions of g.
+        """
+
+        def pulled(linear: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+            own = sites._replace(linear=linear)
+            pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
+            return pullback.kernel, pullback.marginals.mean
+
+        return jax.linearize(pulled, sites.linear)[1]
+
     @abstractmethod
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         """The map from white coefficients to g at the rows; differentiable in the kernel."""
@@ -287,6 +319,11 @@ class Representation(Module):
         marginals, which site updates rest on.
         """
         return True
+
+    @property
+    def estimates_variances(self) -> bool:
+        """Whether variances at the rows are estimates, which no sites can be made of."""
+        return False
 
     @property
     def spreads_rows(self) -> bool:

@@ -94,7 +94,15 @@ class SiteInference(eqx.Module):
             InputError: the rule cannot be used on the likelihood.
         """
         rule.check(model.likelihood)
-        if not (representation.is_one_gaussian or rule.sites_are_fixed(model.likelihood)):
+        fixed = rule.sites_are_fixed(model.likelihood)
+        if representation.estimates_variances:
+            if not fixed and rule.at_the_mode() is None:
+                raise InputError(
+                    f"{type(representation).__name__} knows the variances at the rows by noisy "
+                    "estimates, which this method would make sites of; use Laplace with it, or "
+                    "Inducing(...) with this method."
+                )
+        elif not (representation.is_one_gaussian or fixed):
             raise InputError(
                 f"{type(representation).__name__} works with ExactGP alone, for Gaussian noise and "
                 "classes by least squares; use Inducing(...) or Dense() with other methods."

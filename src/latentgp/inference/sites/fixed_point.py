@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -57,6 +58,9 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     was a plain step that failed.
     """
     rule, likelihood = algorithm.rule, model.likelihood
+    if rule.at_the_mode() is not None:  # until there only means are read
+        representation = algorithm.representation.for_means()
+        algorithm = dataclasses.replace(algorithm, representation=representation)
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 
