@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
@@ -60,7 +60,7 @@ def ascend(algorithm: SiteInference, model: LatentGP, data: Data, sites: Sites) 
     rule, likelihood = algorithm.rule, model.likelihood
     if rule.at_the_mode() is not None:  # until there only means are read
         representation = algorithm.representation.for_means()
-        algorithm = dataclasses.replace(algorithm, representation=representation)
+        algorithm = eqx.tree_at(lambda a: a.representation, algorithm, representation)
     full, dtype = rule.step_size, data.X.dtype
     kept = algorithm.representation.kept(model.kernel, data.X, likelihood.latent_size)
 

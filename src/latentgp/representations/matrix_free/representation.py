@@ -81,8 +81,8 @@ class MatrixFree(Representation):
     preconditioner: PreconditionerName = eqx.field(static=True, default="nystrom")
     rank: int | None = eqx.field(static=True, default=None)
     probes: int = eqx.field(static=True, default=16)
-    tolerance: float = eqx.field(static=True, default=1e-6)
-    max_steps: int = eqx.field(static=True, default=500)
+    tolerance: float = eqx.field(static=True, default=1e-5)
+    max_steps: int = eqx.field(static=True, default=200)
     store: bool = eqx.field(static=True, default=False)
     structured: bool = eqx.field(static=True, default=True)
     shared: bool = eqx.field(static=True, default=False)
@@ -228,7 +228,7 @@ class MatrixFree(Representation):
         key = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
         return Solves(
             grid=self.grid,
-            key=jnp.asarray(key),
+            key=jax.lax.optimization_barrier(jnp.asarray(key)),  # or XLA draws when it compiles
             preconditioner=self.preconditioner,
             solver=self.solver,
             rank=self.rank,
@@ -296,7 +296,8 @@ def _conditioned(
     """
     system, near = solves.prepared(kernel, X, root)
     K = system.covariance
-    ratio, rest = split_linear(linear, root, 1 + root**2 * K.diagonal())
+    diagonal = 1 + root**2 * K.diagonal()
+    ratio, rest = jax.vmap(lambda own: split_linear(own, root, diagonal))(linear)
     none = jnp.zeros_like(linear.T)
     K_rest = jax.lax.cond(jnp.any(rest != 0), lambda: K.times(rest.T), lambda: none)
     scale = root[:, None]
