@@ -258,8 +258,9 @@ def test_no_matrix_is_kept():
         (lgp.VariationalInference(PRECISE), lgp.Bernoulli(), "noisy estimates"),
         (lgp.ExpectationPropagation(PRECISE), lgp.Bernoulli(), "noisy estimates"),
         (lgp.Laplace(PRECISE), lgp.StudentT(), "not log-concave"),
+        (lgp.Laplace(PRECISE), lgp.Softmax(2), "of one latent function"),
     ],
-    ids=["variational", "moments", "laplace"],
+    ids=["variational", "moments", "no mode", "two latents"],
 )
 def test_what_it_cannot_do_is_refused(method, model, complaint):
     with pytest.raises(lgp.InputError, match=complaint):

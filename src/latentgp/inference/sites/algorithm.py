@@ -96,11 +96,11 @@ class SiteInference(eqx.Module):
         rule.check(model.likelihood)
         fixed = rule.sites_are_fixed(model.likelihood)
         if representation.estimates_variances:
-            if not fixed and rule.at_the_mode() is None:
+            if not fixed and (rule.at_the_mode() is None or model.likelihood.latent_size > 1):
                 raise InputError(
                     f"{type(representation).__name__} knows the variances at the rows by noisy "
-                    "estimates, which this method would make sites of; use Laplace with it, or "
-                    "Inducing(...) with this method."
+                    "estimates, and works with ExactGP, and with Laplace for likelihoods of one "
+                    "latent function; use Inducing(...) or Dense()."
                 )
         elif not (representation.is_one_gaussian or fixed):
             raise InputError(

@@ -20,7 +20,7 @@ from latentgp.numerics.solvers.solution import Solution, norms
 from latentgp.numerics.solvers.split import Split
 from latentgp.typing import Array
 
-# The band matrix of the quadrature has as many blocks as there were steps, rounded up to one of a few
+# The quadrature's band matrix has as many blocks as there were steps, rounded up to one of a few
 # numbers, but at most so many rows.
 _FEWEST_BLOCKS, _MORE = 8, 2
 _MOST_ROWS = 2048

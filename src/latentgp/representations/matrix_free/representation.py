@@ -44,8 +44,8 @@ class MatrixFree(Representation):
     kernel that allows it products are by Fourier transforms or Kronecker factors; cells may be
     empty. With up to 128 rows nothing is estimated.
 
-    It works with `ExactGP`, and with `Laplace` of one latent function or independent ones: other
-    rules need the variances at all rows, which are known by noisy estimates only.
+    It works with `ExactGP`, and with `Laplace` for log-concave likelihoods of one latent function:
+    other rules need the variances at all rows, which are known by noisy estimates only.
 
     Args:
         solver: "block" lets right-hand sides share their directions, which takes fewest steps;
