@@ -290,7 +290,7 @@ class Representation(Module):
             pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
             return pullback.kernel, pullback.marginals.mean
 
-        return jax.linearize(pulled, sites.linear)[1]
+        return lambda along: jax.jvp(pulled, (sites.linear,), (along,))[1]
 
     @abstractmethod
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:

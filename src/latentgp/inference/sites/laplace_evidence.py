@@ -85,7 +85,8 @@ def slope_at_mode(
 
     along = jax.grad(half_weighted_curvature)(mean)
     if mean.shape[1] > 1 and not rule.coupled:
-        along = _with_ties(exact, model, rows, mode.sites, mean, lambda s: move(s)[1], along)
+        _, shifted = jax.linearize(lambda s: move(s)[1], along)  # the rest is done once
+        along = _with_ties(exact, model, rows, mode.sites, mean, shifted, along)
     in_kernel, shift = move(along)
     through_kernel = jax.tree.map(jnp.add, pullback.kernel, in_kernel)
 
