@@ -151,7 +151,7 @@ class Lattice(Grid):
     Example:
         >>> line = Lattice(jnp.zeros(1), jnp.ones(1), (3,))
         >>> K = line.covariance(RBF(), jnp.array([[0.0], [2.0]]))
-        >>> [round(float(v), 4) for v in K.times(jnp.ones((2, 1)))]
+        >>> [round(float(v), 4) for v in K.times(jnp.ones((2, 1)))[:, 0]]
         [1.1353, 1.1353]
     """
 
