@@ -104,7 +104,7 @@ from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws, sample_prior
-from latentgp.representations import Dense, Inducing, LatentNeighbours, Neighbours
+from latentgp.representations import Dense, Inducing, LatentNeighbours, MatrixFree, Neighbours
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
@@ -212,6 +212,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternNoise",
+    "MatrixFree",
     "Mean",
     "Method",
     "NegativeBinomial",

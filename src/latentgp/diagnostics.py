@@ -152,6 +152,8 @@ class Diagnostics:
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
         integration: how hyper-parameters were integrated over; None where they were not.
+        evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
+        notes: sentences on how solves ended that the result rests on, if there are any.
     """
 
     converged: bool
@@ -166,6 +168,8 @@ class Diagnostics:
     seconds: float
     warnings: tuple[str, ...]
     integration: Integration | None = None
+    evidence_error: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def _coupling(self) -> str:
@@ -180,6 +184,7 @@ class Diagnostics:
             f"{state} after {self.evaluations} evaluations and {self.seconds:.1f} s "
             f"with {type(self.method).__name__}{self._coupling} ({self.reason})."
         ]
+        lines += self.notes
         lines += [] if self.integration is None else [self.integration.verdict]
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 
@@ -354,6 +359,8 @@ def diagnose(
     """Diagnose a finished fit by sites or batches."""
     warnings = []
     astray = []
+    latent = converged.posterior
+    error, complaints = float(latent.evidence_error), latent.complaints
     if method.reads_batches and records:
         astray = _went_astray(records, float(converged.bound), data.total_weight)
     if learned is not None and not learned.converged and not astray:
@@ -361,7 +368,13 @@ def diagnose(
         advice = "raise the limit, or continue from the fitted model"
         if learned.reason == NO_STEP:
             advice = "check kernel and likelihood for kinks, or start from other values"
+        if learned.reason == NO_STEP and error > 0:
+            advice = (
+                "bound and gradient are estimates, which agree to their standard errors only: "
+                "raise probes or rank of the representation, or tolerance of the fit"
+            )
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
+    warnings += complaints
     updates = int(converged.updates)
     if passed_over > _PASSED_OVER * updates:
         warnings.append(
@@ -413,7 +426,7 @@ def diagnose(
     return Diagnostics(
         converged=(learned is None or learned.converged)
         and change <= _CONVERGED
-        and not (improper or astray),
+        and not (improper or astray or complaints),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
@@ -424,6 +437,8 @@ def diagnose(
         trace_term=trace_term,
         seconds=seconds,
         warnings=tuple(warnings),
+        evidence_error=error,
+        notes=latent.notes,
     )
 
 

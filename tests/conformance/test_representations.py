@@ -17,6 +17,7 @@ REPRESENTATIONS = {
     "inducing, every row": (lgp.Inducing(points=X), True),
     "inducing, chosen": (lgp.Inducing(number=4), False),
     "inducing, diagonal": (lgp.Inducing(number=4, covariance="diagonal"), False),
+    "matrix-free, few rows": (lgp.MatrixFree(tolerance=1e-12), True),
     "neighbours, every row": (lgp.Neighbours(len(X) - 1), True),
     "neighbours, few": (lgp.Neighbours(3), False),
     "neighbours of latents, every row": (lgp.LatentNeighbours(len(X) - 1), True),

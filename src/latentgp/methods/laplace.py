@@ -19,10 +19,11 @@ class Laplace(CouplingMethod):
     at a mode for likelihoods that are not log-concave too. The gradient of the evidence has the
     implicit term of the mode. With coupled sites the curvature of a row is the whole matrix (the
     same, 3.5); else its diagonal, and what ties the latents of a row together at the mode is left
-    out of the covariance. With `Inducing` the prior is that of FITC.
+    out of the covariance. With `Inducing` the prior is that of FITC, with `MatrixFree` all is by
+    solves (Cutajar et al. 2016, appendix B), for log-concave likelihoods.
 
     Args:
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Inducing(...)` or `MatrixFree()`.
         coupled: whether sites couple the latents of a row; None where it pays: of targets that are
             no classes, with `Dense()` and at most 1,500 rows times latents.
         tolerance: relative change of the log density below which Newton's method stops.

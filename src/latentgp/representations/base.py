@@ -75,6 +75,16 @@ class LatentPosterior(eqx.Module):
         """Standard error of the log evidence, in nats: zero where nothing of it is estimated."""
         return jnp.zeros_like(self.log_evidence)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how it was computed, for the user; none unless overridden. In NumPy."""
+        return ()
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """Sentences on what went wrong and what to do, such as a solve; likewise."""
+        return ()
+
     @abstractmethod
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         """Posterior means at new inputs: O(M) a row, no variance computed."""
@@ -244,10 +254,6 @@ class Representation(Module):
     def condition(self, kernel: LatentKernel, X: Any, sites: Any) -> LatentPosterior:
         """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
-    def with_linear(self, posterior: Any, X: Any, sites: Any) -> LatentPosterior:
-        """Posterior given sites of which the linear terms alone differ from a posterior's."""
-        return self.condition(posterior.kernel, X, sites)
-
     @abstractmethod
     def update_sites(
         self,
@@ -275,6 +281,24 @@ class Representation(Module):
     @abstractmethod
     def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: Any) -> Pullback:
         """Derivatives of `condition(kernel, X, sites).log_evidence`."""
+
+    def linearised(
+        self, posterior: Any, X: Float[Array, "N D"], sites: Any
+    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        """Derivatives of `pull_back`'s kernel part and means along a direction of linear terms.
+
+        Args:
+            posterior: what `condition` gave for these X and sites.
+            X: inputs of the rows.
+            sites: the sites, as functions of g.
+        """
+
+        def pulled(linear: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+            own = sites._replace(linear=linear)
+            pullback = self.pull_back(self.condition(posterior.kernel, X, own), X, own)
+            return pullback.kernel, pullback.marginals.mean
+
+        return lambda along: jax.jvp(pulled, (sites.linear,), (along,))[1]
 
     @abstractmethod
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
@@ -318,6 +342,11 @@ class Representation(Module):
     def has_coefficients(self) -> bool:
         """Whether there are white coefficients, which chains move and streams remember."""
         return True
+
+    @property
+    def estimates_variances(self) -> bool:
+        """Whether variances at the rows are estimates, which no sites can be made of."""
+        return False
 
     @property
     def spreads_rows(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -33,7 +35,9 @@ def log_evidence_and_posterior(
     sites: Sites,
 ) -> tuple[Float[Array, ""], LatentPosterior]:
     """The log evidence as `log_evidence` gives it, and the posterior, which has no derivative."""
-    posterior = jax.lax.stop_gradient(representation.condition(kernel, X, sites))
+    # Stopped before, so that nothing in there is ever differentiated.
+    held: Any = jax.lax.stop_gradient((representation, kernel, X, sites))
+    posterior = held[0].condition(*held[1:])
     return _log_evidence_of(posterior, representation, kernel, X, sites), posterior
 
 

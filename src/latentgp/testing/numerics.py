@@ -35,6 +35,8 @@ def require_equal(
         f"{what}: the shape is {actual.shape} where {expected.shape} is expected.",
     )
     require(np.all(np.isfinite(actual)), f"{what}: not all values are finite: {actual}.")
+    if actual.dtype == bool:
+        actual, expected = actual.astype(int), expected.astype(int)
     excess = np.abs(actual - expected) - (atol + rtol * np.abs(expected))
     if excess.size and excess.max() > 0:
         worst = np.unravel_index(np.argmax(excess), excess.shape)

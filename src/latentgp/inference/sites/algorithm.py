@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key
 
+from latentgp.errors import InputError
 from latentgp.inference.sites.anderson import Update, residual_norm
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
 from latentgp.models import LatentGP
@@ -94,6 +95,14 @@ class SiteInference(eqx.Module):
         """
         rule.check(model.likelihood)
         if not rule.sites_are_fixed(model.likelihood):
+            if representation.estimates_variances and (
+                rule.at_the_mode() is None or model.likelihood.latent_size > 1
+            ):
+                raise InputError(
+                    f"{type(representation).__name__} knows the variances at the rows by noisy "
+                    "estimates, and works with ExactGP, and with Laplace for likelihoods of one "
+                    "latent function; use Inducing(...) or Dense()."
+                )
             representation = representation.of_latents()
         signed = (rule.at_the_mode() or rule).signed(model.likelihood)
         configured = representation.configured_for(signed=signed, power=rule.power)

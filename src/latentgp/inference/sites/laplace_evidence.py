@@ -13,7 +13,7 @@ from jaxtyping import Float
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.fixed_point import Ascended
 from latentgp.inference.sites.gradients import slope_of_rows, with_kernel
-from latentgp.likelihoods.base import AnyMarginals, Marginals
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
@@ -73,18 +73,11 @@ def slope_at_mode(
     exact = eqx.tree_at(lambda a: a.rule, algorithm, rule)
     offset, pull_offset = jax.vjp(lambda mean: prior_mean(mean, data), model)
     rows, representation = rows_of(data), algorithm.representation
-
-    def pulled_back(linear: Float[Array, "N Q"]) -> tuple[Any, AnyMarginals, Array]:
-        sites = mode.sites._replace(linear=linear)
-        own = sites.about(offset)
-        posterior = representation.with_linear(mode.posterior, data.X, own)
-        pullback = representation.pull_back(posterior, data.X, own)
-        marginals = pullback.marginals.shifted(offset)
-        return pullback.kernel, marginals, sites.slope(marginals.mean)
-
     own = mode.sites.about(offset)
-    marginals = representation.pull_back(mode.posterior, data.X, own).marginals.shifted(offset)
+    pullback = representation.pull_back(mode.posterior, data.X, own)
+    marginals = pullback.marginals.shifted(offset)
     mean, variance = marginals  # covariances, where sites couple latents
+    move = representation.linearised(mode.posterior, data.X, own)
 
     def half_weighted_curvature(f: Float[Array, "N Q"]) -> Float[Array, ""]:
         own = exact.new_sites(model, rows, type(marginals)(f, variance), mode.sites)
@@ -92,11 +85,15 @@ def slope_at_mode(
 
     along = jax.grad(half_weighted_curvature)(mean)
     if mean.shape[1] > 1 and not rule.coupled:
-        _, move = jax.linearize(lambda linear: pulled_back(linear)[1].mean, mode.sites.linear)
-        along = _with_ties(exact, model, rows, mode.sites, mean, move, along)
-    held, moved = jax.jvp(pulled_back, (mode.sites.linear,), (along,))
-    through_kernel, (shifted, _), through_pull = jax.tree.map(jnp.add, held, moved)
-    shift = shifted - mean
+        _, shifted = jax.linearize(lambda s: move(s)[1], along)  # the rest is done once
+        along = _with_ties(exact, model, rows, mode.sites, mean, shifted, along)
+    in_kernel, shift = move(along)
+    through_kernel = jax.tree.map(jnp.add, pullback.kernel, in_kernel)
+
+    def pull(linear: Float[Array, "N Q"], mean: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return mode.sites._replace(linear=linear).slope(mean)
+
+    held, moved = jax.jvp(pull, (mode.sites.linear, mean), (along, shift))
 
     def terms(model: LatentGP, rows: Any) -> Float[Array, "B"]:
         rows, marginals, shift, sites = rows
@@ -105,7 +102,7 @@ def slope_at_mode(
         return target.expected(marginals) + moved
 
     in_model = slope_of_rows(terms, model, (rows, marginals, shift, mode.sites))
-    (through_mean,) = pull_offset(through_pull)
+    (through_mean,) = pull_offset(held + moved)
     in_model = jax.tree.map(jnp.add, in_model, through_mean)
     return mode.evidence, with_kernel(in_model, through_kernel)
 

@@ -18,7 +18,9 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """An iteration: right-hand sides with their directions in common."""
+
     value: Float[Array, "N S"]
     basis: Float[Array, "N S"]  # orthonormal; the residual is basis @ coordinates
     coordinates: Float[Array, "S S"]
@@ -26,6 +28,8 @@ class _State(NamedTuple):
     broken: Bool[Array, ""]
     active: Bool[Array, ""]
     steps: Int[Array, ""]
+    curvature: Float[Array, "S S"]  # S' A S of the last step's directions S
+    turn: Float[Array, "S S"]  # the last residual is the new basis times it, in the old one
 
 
 @compiled("tolerance", "max_steps")
@@ -65,51 +69,84 @@ def block_conjugate_gradients(
     P = Identity() if preconditioner is None else preconditioner
     split, goal = Split(operator, P), tolerance * norms(right)
     value, residual = first_residual(operator, right, start)
-    basis, coordinates = jnp.linalg.qr(P.solve_root(residual))
+    end = jax.lax.while_loop(
+        lambda state: state.active & (state.steps < max_steps),
+        lambda state: advance_block(state, split, goal),
+        start_block(split, residual, goal),
+    )
+    return solution_of(operator, right, value, P, end, tolerance)
 
-    def finished(basis: Array, coordinates: Array) -> Array:
-        return jnp.all(norms(P.times_root(basis @ coordinates)) <= goal)
 
-    def step(state: _State) -> _State:
-        product = split.times(state.directions)
-        lower = lower_cholesky(state.directions.T @ product)
-        sound = jnp.all(jnp.isfinite(lower))
-        lower = jnp.where(sound, lower, jnp.eye(len(lower), dtype=lower.dtype))
-
-        def over(columns: Array) -> Array:
-            """The columns times (S' A S)^-1, S the directions."""
-            return solve_lower(lower, solve_lower(lower, columns.T), transposed=True).T
-
-        basis, turn = jnp.linalg.qr(state.basis - over(product))
-        coordinates = turn @ state.coordinates
-        after = _State(
-            state.value + over(state.directions) @ state.coordinates,
-            basis,
-            coordinates,
-            basis + state.directions @ turn.T,
-            jnp.asarray(False),
-            ~finished(basis, coordinates),
-            state.steps + 1,
-        )
-        stopped = state._replace(broken=~sound, active=jnp.asarray(False), steps=after.steps)
-        return jax.tree.map(lambda a, b: jnp.where(sound, a, b), after, stopped)
-
-    begun = _State(
-        jnp.zeros_like(right),
+def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, "S"]) -> State:
+    """The state before the first step, at a residual of A."""
+    basis, coordinates = jnp.linalg.qr(split.preconditioner.solve_root(residual))
+    nothing = jnp.zeros_like(coordinates)
+    return State(
+        jnp.zeros_like(residual),
         basis,
         coordinates,
         basis,
         jnp.asarray(False),
-        ~finished(basis, coordinates),
+        ~_finished(split, basis, coordinates, goal),
         jnp.asarray(0),
+        nothing,
+        nothing,
     )
-    end = jax.lax.while_loop(lambda state: state.active & (state.steps < max_steps), step, begun)
+
+
+def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
+    """One step; one that breaks down leaves the solution as it was."""
+    product = split.times(state.directions)
+    curvature = state.directions.T @ product
+    lower = lower_cholesky(curvature)
+    sound = jnp.all(jnp.isfinite(lower))
+    lower = jnp.where(sound, lower, jnp.eye(len(lower), dtype=lower.dtype))
+
+    def over(columns: Array) -> Array:
+        """The columns times (S' A S)^-1, S the directions."""
+        return solve_lower(lower, solve_lower(lower, columns.T), transposed=True).T
+
+    basis, turn = jnp.linalg.qr(state.basis - over(product))
+    coordinates = turn @ state.coordinates
+    after = State(
+        state.value + over(state.directions) @ state.coordinates,
+        basis,
+        coordinates,
+        basis + state.directions @ turn.T,
+        jnp.asarray(False),
+        ~_finished(split, basis, coordinates, goal),
+        state.steps + 1,
+        curvature,
+        turn,
+    )
+    stopped = state._replace(broken=~sound, active=jnp.asarray(False), steps=after.steps)
+    return jax.tree.map(lambda a, b: jnp.where(sound, a, b), after, stopped)
+
+
+def solution_of(
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    start: Float[Array, "N S"],
+    preconditioner: Preconditioner,
+    end: State,
+    tolerance: Any,
+) -> Solution:
+    """The certified solution where an iteration from a start has ended."""
     return certified(
         operator,
         right,
-        value + P.solve_root(end.value, transposed=True),
+        start + preconditioner.solve_root(end.value, transposed=True),
         tolerance=tolerance,
         broken=end.broken,
         stalled=~end.active,
         steps=end.steps,
     )
+
+
+def _finished(
+    split: Split,
+    basis: Float[Array, "N S"],
+    coordinates: Float[Array, "S S"],
+    goal: Float[Array, "S"],
+) -> Bool[Array, ""]:
+    return jnp.all(norms(split.preconditioner.times_root(basis @ coordinates)) <= goal)

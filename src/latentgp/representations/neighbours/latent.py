@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -142,13 +143,6 @@ class LatentNeighbours(NearestRows):
         assert self.sweeps is not None
         return self.sweeps
 
-    def with_linear(
-        self, posterior: LatentNeighboursPosterior, X: Any, sites: GaussianSites
-    ) -> LatentNeighboursPosterior:
-        mean = mean_given(posterior.operator, sites.linear)
-        solved = posterior.solved._replace(mean=mean)
-        return dataclasses.replace(posterior, sites=sites, solved=solved)
-
     def update_sites(
         self,
         posterior: LatentNeighboursPosterior,
@@ -169,6 +163,22 @@ class LatentNeighbours(NearestRows):
         arguments = posterior.X, posterior.neighbours, posterior.prior
         in_kernel = slope_of_regression(posterior.kernel, *arguments, slope)
         return Pullback(in_kernel, None, posterior.at_rows)
+
+    def linearised(
+        self, posterior: LatentNeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites
+    ) -> Callable[[Float[Array, "N Q"]], tuple[LatentKernel, Float[Array, "N Q"]]]:
+        """By one more solve: along s the mean moves by A^-1 s, and nothing else does."""
+
+        def in_kernel(mean: Float[Array, "N Q"]) -> LatentKernel:
+            moved = eqx.tree_at(lambda p: p.solved.mean, posterior, mean)
+            arguments = posterior.X, posterior.neighbours, posterior.prior
+            return slope_of_regression(posterior.kernel, *arguments, slope_in_prior(moved))
+
+        def move(along: Float[Array, "N Q"]) -> tuple[LatentKernel, Float[Array, "N Q"]]:
+            shift = mean_given(posterior.operator, along)
+            return jax.jvp(in_kernel, (posterior.solved.mean,), (shift,))[1], shift
+
+        return move
 
     def finished(self, posterior: LatentNeighboursPosterior) -> LatentNeighboursPosterior:
         if posterior.solved.mean.size <= self.exact_up_to:

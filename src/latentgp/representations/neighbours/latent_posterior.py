@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.kernels import LatentKernel
@@ -33,6 +34,7 @@ from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 _TOLERANCE, _MOST_STEPS = 1e-6, 300  # of the mean
+_POOR = 1e-3  # residual of the mean that is worth a warning
 _COLUMNS = 16  # of draws that are solved for together
 _PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
 
@@ -97,6 +99,7 @@ class Solved(NamedTuple):
         variance: of the posterior at the rows, shape (N, Q).
         log_determinant: of A.
         standard_error: of the log-determinant.
+        residual: relative one of the mean; zero until a fit is finished.
     """
 
     mean: Float[Array, "N Q"]
@@ -105,6 +108,7 @@ class Solved(NamedTuple):
     variance: Float[Array, "N Q"]
     log_determinant: Float[Array, ""]
     standard_error: Float[Array, ""]
+    residual: Float[Array, ""]
 
 
 def solved(
@@ -126,7 +130,7 @@ def solved(
     if not probes:
         none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
         mean = M.from_white(_solve(M, right))[..., 0]
-        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan)
+        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole = cholesky(M.times(units))
@@ -154,7 +158,8 @@ def solved(
         )
         spread = jax.lax.stop_gradient(drawn)
     log_det = M.log_determinant_of_preconditioner + log_det
-    return Solved(M.from_white(white)[..., 0], x, p, 1 / diagonal + spread, log_det, error)
+    mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
+    return Solved(mean, x, p, 1 / diagonal + spread, log_det, error, unknown)
 
 
 def _spread_of_draws(
@@ -252,6 +257,28 @@ class LatentNeighboursPosterior(NearPosterior):
         return 0.5 * self.solved.standard_error
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        residual, draws = float(self.solved.residual), self.solved.left.shape[2]
+        if residual == 0:
+            return ()
+        return (
+            f"Each latent sees {self.neighbours.shape[2]} neighbours; solves left a relative "
+            f"residual of {residual:.1e}, the log evidence has a standard error of "
+            f"{float(self.evidence_error):.2g} nats, and variances at new inputs, by {draws} "
+            f"draws, one of {np.sqrt(2 / draws):.0%} in what the rows leave of them.",
+        )
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        residual = float(self.solved.residual)
+        if residual <= _POOR:
+            return ()
+        return (
+            f"Solves with the posterior precision left a relative residual of {residual:.1e}; "
+            "add noise or priors against huge variances, or use Inducing(...).",
+        )
+
+    @property
     def kl(self) -> Float[Array, ""]:
         mean, variance = self.solved.mean, self.solved.variance
         linear, precision, _ = self.sites
@@ -346,7 +373,11 @@ def with_draws(
         lambda key: draws_of(posterior.operator, key, _COLUMNS)[0], jax.random.split(key, parts)
     )
     drawn = jnp.moveaxis(drawn, 0, -1).reshape(*drawn.shape[1:3], -1)
-    return eqx.tree_at(lambda p: (p.solved.left, p.solved.right), posterior, (drawn, drawn))
+    linear = posterior.sites.linear
+    left = linear - posterior.operator.sparse_times(posterior.solved.mean[..., None])[..., 0]
+    residual = jnp.sqrt(jnp.sum(left**2) / jnp.maximum(jnp.sum(linear**2), 1e-300))
+    finished = posterior.solved._replace(left=drawn, right=drawn, residual=residual)
+    return eqx.tree_at(lambda p: p.solved, posterior, finished)
 
 
 def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:

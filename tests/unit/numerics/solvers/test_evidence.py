@@ -7,6 +7,10 @@ import pytest
 
 import latentgp as lgp
 import linear_systems as cases
+from latentgp.numerics.solvers.block_quadrature import (
+    block_quadrature,
+    recorded_block_conjugate_gradients,
+)
 from latentgp.numerics.solvers.evidence import log_evidence_by_solves
 from latentgp.numerics.solvers.log_determinant import log_determinant
 from latentgp.numerics.solvers.operators import Stored, Tiled, noisy_system
@@ -87,3 +91,20 @@ def test_breakdown_is_no_number(x64):
     found, solution = log_determinant(A, jax.random.key(0), probes=3, max_steps=4)
     assert np.isnan(found.value)
     assert "breakdown" in solution.outcomes
+
+
+@pytest.mark.parametrize(("columns", "max_steps"), [(1, 40), (5, 30)])
+def test_block_quadrature_is_the_logarithm(columns, max_steps):
+    """Of forms u' log(R^-1 A R^-T) u, where directions are shared, with a preconditioner."""
+    with jax.enable_x64(True):
+        A = cases.systems()["sites"]
+        P = Nystrom(ROWS)(A)
+        right = jnp.asarray(np.random.default_rng(5).normal(size=(cases.SIZE, columns)))
+        recorded = recorded_block_conjugate_gradients(A, right, P, 1e-9, max_steps)
+        assert recorded.solution.complaint is None
+        found = block_quadrature(recorded)
+        whole = P.solve_root(cases.matrix(A))
+        whole = P.solve_root(whole.T)
+        values, vectors = np.linalg.eigh(np.asarray(0.5 * (whole + whole.T)))
+        exact = np.log(values) @ (vectors.T @ np.asarray(P.solve_root(right))) ** 2
+    np.testing.assert_allclose(found, exact, rtol=1e-7)

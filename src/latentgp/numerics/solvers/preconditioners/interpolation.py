@@ -8,15 +8,18 @@ from math import prod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
-from latentgp.kernels.stationary import Stationary
+from latentgp.kernels.base import Kernel
 from latentgp.modules import Module
 from latentgp.numerics.solvers.operators import Covariance, System, Tiled
 from latentgp.numerics.solvers.preconditioners.regularised import Iterated
+from latentgp.numerics.solvers.structured import (
+    is_stationary,
+    toeplitz_spectrum,
+    toeplitz_times,
+)
 from latentgp.typing import Array
 
 
@@ -45,7 +48,7 @@ class Interpolation(Module):
     def __call__(self, system: System) -> Iterated:
         """The preconditioner of a system."""
         covariance = system.covariance
-        if not (isinstance(covariance, Tiled) and _is_stationary(covariance.kernel)):
+        if not (isinstance(covariance, Tiled) and is_stationary(covariance.kernel)):
             raise InputError(
                 "Interpolation needs a Tiled covariance with a stationary kernel, got "
                 f"{type(covariance).__name__}: take Nystrom or PivotedCholesky"
@@ -83,10 +86,7 @@ class Interpolated(Covariance):
     def times(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
         spread = self.weights[:, :, None] * right[:, None, :]
         onto = jnp.zeros((prod(self.grid), right.shape[1]), right.dtype).at[self.points].add(spread)
-        axes, twice = tuple(range(len(self.grid))), [2 * g for g in self.grid]
-        waves = jnp.fft.rfftn(onto.reshape(*self.grid, -1), s=twice, axes=axes)
-        whole = jnp.fft.irfftn(self.spectrum[..., None] * waves, s=twice, axes=axes)
-        on_grid = whole[tuple(slice(g) for g in self.grid)].reshape(prod(self.grid), -1)
+        on_grid = toeplitz_times(self.spectrum, self.grid, onto)
         return jnp.sum(self.weights[:, :, None] * on_grid[self.points], axis=1)
 
     def diagonal(self) -> Float[Array, "N"]:
@@ -122,17 +122,5 @@ def interpolated(
         weights = jnp.prod(jnp.where(corners == 1, along, 1 - along), axis=-1)
     strides = jnp.asarray([prod(grid[d + 1 :]) for d in range(len(grid))])
     points = jnp.sum((below[:, None, :] + corners) * strides, axis=-1)
-    # Shifts 0 .. g - 1, the one that is never used, and -(g - 1) .. -1.
-    shifts = [np.concatenate([np.arange(g), [0], np.arange(1 - g, 0)]) for g in grid]
-    offsets = jnp.asarray(np.stack(np.meshgrid(*shifts, indexing="ij"), -1).reshape(-1, len(grid)))
-    values = kernel.gram(jnp.zeros((1, len(grid)), X.dtype), offsets * step)[0]
-    spectrum = jnp.fft.rfftn(values.reshape([2 * g for g in grid]))
+    spectrum = toeplitz_spectrum(kernel, step, grid)
     return Interpolated(points, weights, spectrum, grid)
-
-
-def _is_stationary(kernel: Kernel) -> bool:
-    if isinstance(kernel, Sum | Product):
-        return all(map(_is_stationary, kernel.parts))
-    if isinstance(kernel, Scaled | ActiveDimensions):
-        return _is_stationary(kernel.kernel)
-    return isinstance(kernel, Stationary | Constant)

@@ -1,0 +1,196 @@
+"""Solves with B = I + W^1/2 K W^1/2 and probe vectors, as a representation sets them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Int, UInt32
+
+from latentgp.kernels import Kernel
+from latentgp.numerics.solvers.block_conjugate_gradients import block_conjugate_gradients
+from latentgp.numerics.solvers.block_quadrature import (
+    block_quadrature,
+    recorded_block_conjugate_gradients,
+)
+from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
+from latentgp.numerics.solvers.log_determinant import (
+    Estimate,
+    mean_of,
+    quadrature,
+    recorded_conjugate_gradients,
+)
+from latentgp.numerics.solvers.operators import Covariance, Stored, System, Tiled, site_system
+from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner, draws
+from latentgp.numerics.solvers.preconditioners.fitc import Fitc
+from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom
+from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
+from latentgp.numerics.solvers.preconditioners.randomised_svd import RandomisedSVD
+from latentgp.numerics.solvers.solution import Solution
+from latentgp.numerics.solvers.structured import Grid
+from latentgp.typing import Array
+
+SolverName = Literal["block", "conjugate-gradients"]
+PreconditionerName = Literal["nystrom", "fitc", "pivoted-cholesky", "randomised-svd", "none"]
+
+# With so few rows all unit vectors are probe vectors, so that nothing is estimated.
+FEW_ROWS = 128
+_MORE_STEPS = 8
+_RANK_OF_ROOT = 4  # times the root of the number of rows (Cutajar et al. 2016, 5)
+_OF_ROWS = (1 << 32) - 1  # number by which the key of random rows differs from those of systems
+
+
+class Probed(NamedTuple):
+    """Solves of one system with probe vectors z ~ N(0, P).
+
+    Attributes:
+        solved: B^-1 z, shape (N, S).
+        near: P^-1 z, shape (N, S).
+        log_determinant: of B, with its standard error.
+        solution: of the probe vectors, and of right-hand sides solved with them.
+    """
+
+    solved: Float[Array, "N S"]
+    near: Float[Array, "N S"]
+    log_determinant: Estimate
+    solution: Solution
+
+
+class Solves(eqx.Module):
+    """Settings of solves, and what is known of the rows.
+
+    Attributes:
+        grid: that the rows are on; None where they are on none.
+        key: data of a random key, of probe vectors and random rows: the same in every evaluation.
+        rank: of the preconditioner; None is four times the root of the number of rows.
+    """
+
+    grid: Grid | None
+    key: UInt32[Array, "2"]
+    solver: SolverName = eqx.field(static=True)
+    preconditioner: PreconditionerName = eqx.field(static=True)
+    rank: int | None = eqx.field(static=True)
+    probes: int = eqx.field(static=True)
+    tolerance: float = eqx.field(static=True)
+    max_steps: int = eqx.field(static=True)
+    store: bool = eqx.field(static=True)
+
+    def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Covariance:
+        """The Gram matrix of rows as an operator."""
+        if self.grid is not None:
+            return self.grid.covariance(kernel, X)
+        return Stored(kernel.symmetric_gram(X)) if self.store else Tiled(kernel, X)
+
+    def slope(
+        self,
+        kernel: Kernel,
+        X: Float[Array, "N D"],
+        left: Float[Array, "N S"],
+        right: Float[Array, "N S"],
+    ) -> Kernel:
+        """Derivative of the sum of left * (K right) in the kernel."""
+        if self.grid is not None:
+            return self.grid.slope(kernel, X, left, right)
+        return Tiled(kernel, X).slope(left, right)
+
+    def prepared(
+        self, kernel: Kernel, X: Float[Array, "N D"], root: Float[Array, "N"]
+    ) -> tuple[System, Preconditioner]:
+        """B of rows whose sites have precisions root^2, and what it is preconditioned by."""
+        system = site_system(self.covariance(kernel, X), root**2)
+        return system, self._preconditioner(system)
+
+    def solve(
+        self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
+    ) -> Solution:
+        """B^-1 right; right-hand sides share their directions where that is the solver."""
+        shared = self.solver == "block" and 1 < right.shape[1] <= system.size
+        solver = block_conjugate_gradients if shared else conjugate_gradients
+        return self._by(solver, system, preconditioner, right)
+
+    def solve_apart(
+        self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
+    ) -> Solution:
+        """B^-1 right with directions of each right-hand side's own, which can be vectorised."""
+        return self._by(conjugate_gradients, system, preconditioner, right)
+
+    def with_probes(
+        self,
+        system: System,
+        preconditioner: Preconditioner,
+        right: Float[Array, "N C"],
+        number: Any,
+    ) -> tuple[Float[Array, "N C"], Probed]:
+        """B^-1 right, and with the same products solves of probe vectors and the log-determinant.
+
+        Args:
+            system: B.
+            preconditioner: P with its root.
+            right: right-hand sides.
+            number: of the system, which has probe vectors of its own.
+        """
+        size, columns = right.shape
+        few = size <= FEW_ROWS
+        if few:
+            units = jnp.sqrt(size) * jnp.eye(size, dtype=right.dtype)
+            z, first = preconditioner.times_root(units), right[:, :0]
+        else:
+            key = jax.random.fold_in(jax.random.wrap_key_data(self.key), number)
+            z, first = draws(preconditioner, key, size, self.probes, right.dtype), right
+        every = jnp.concatenate([first, z], axis=1)
+        if self.solver == "block" and every.shape[1] <= size:
+            # Far more steps than exhaust the space help no more.
+            most = min(self.max_steps, _MORE_STEPS + _MORE_STEPS * size // (2 * every.shape[1]))
+            block = recorded_block_conjugate_gradients(
+                system, every, preconditioner, self.tolerance, most
+            )
+            solution, forms = block.solution, block_quadrature(block)
+        else:
+            recorded = recorded_conjugate_gradients(
+                system, every, preconditioner, self.tolerance, self.max_steps
+            )
+            solution, forms = recorded.solution, quadrature(recorded)
+        estimate = mean_of(preconditioner.log_determinant() + forms[first.shape[1] :])
+        if few:
+            estimate = Estimate(estimate.value, jnp.zeros_like(estimate.value))
+            own = self.solve(system, preconditioner, right).value
+        else:
+            own = solution.value[:, :columns]
+        solved = solution.value[:, first.shape[1] :]
+        return own, Probed(solved, preconditioner.solve(z), estimate, solution)
+
+    def _by(
+        self, solver: Any, system: System, preconditioner: Preconditioner, right: Array
+    ) -> Solution:
+        return solver(
+            system,
+            right,
+            preconditioner=preconditioner,
+            tolerance=self.tolerance,
+            max_steps=self.max_steps,
+        )
+
+    def _preconditioner(self, system: System) -> Preconditioner:
+        size = system.size
+        rank = self.rank or int(_RANK_OF_ROOT * size**0.5)
+        rank = max(1, min(rank, size // 2))
+        key = jax.random.fold_in(jax.random.wrap_key_data(self.key), _OF_ROWS)
+        match self.preconditioner:
+            case "nystrom":
+                return Nystrom(_saying_rows(key, system, rank))(system)
+            case "fitc":
+                return Fitc(_saying_rows(key, system, rank))(system)
+            case "pivoted-cholesky":
+                return PivotedCholesky(rank)(system)
+            case "randomised-svd":
+                return RandomisedSVD(key, rank)(system)
+            case _:
+                return Identity()
+
+
+def _saying_rows(key: Any, system: System, number: int) -> Int[Array, "M"]:
+    """Random rows, those without weight last."""
+    order = jax.random.uniform(key, (system.size,)) + (system.scale > 0)
+    return jax.lax.top_k(order, number)[1]
