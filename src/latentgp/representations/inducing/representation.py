@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import equinox as eqx
 import jax
@@ -71,6 +71,7 @@ class KeptBlocks(NamedTuple):
     variances: Float[Array, "#Q N"]
 
 
+Conditional = Literal["vfe", "fitc"]
 RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
 
 
@@ -133,6 +134,10 @@ class Inducing(Representation):
         resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
+        conditional: how the prior variance that the points leave open counts, for Gaussian noise
+            and classes by least squares: "vfe", the variational bound (Titsias 2009), or "fitc",
+            an independent latent a row, whose evidence is no bound (Snelson & Ghahramani 2006).
+            None is what the method does, the bound but for `ExpectationPropagation`.
         remembered: summary of the data seen so far, `Posterior.remembered()`, for streaming
             updates. Use selection="greedy-variance" or "oips", which take the old inducing
             points into account.
@@ -152,6 +157,7 @@ class Inducing(Representation):
     selection: Selection = eqx.field(static=True, default="k-means++")
     resemblance: float = eqx.field(static=True, default=0.95)
     covariance: Covariance = eqx.field(static=True, default="full")
+    conditional: Conditional | None = eqx.field(static=True, default=None, kw_only=True)
     remembered: StreamingPrior | None = None
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
@@ -169,10 +175,14 @@ class Inducing(Representation):
             )
         if not 0 < self.resemblance < 1:
             raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
-        for name, known in (("selection", Selection), ("covariance", Covariance)):
-            if getattr(self, name) not in get_args(known):
+        for name, known in (
+            ("selection", get_args(Selection)),
+            ("covariance", get_args(Covariance)),
+            ("conditional", (None, *get_args(Conditional))),
+        ):
+            if getattr(self, name) not in known:
                 raise InputError(
-                    f"Inducing.{name} must be one of {', '.join(get_args(known))}, "
+                    f"Inducing.{name} must be one of {', '.join(map(str, known))}, "
                     f"got {getattr(self, name)!r}."
                 )
 
@@ -208,6 +218,20 @@ class Inducing(Representation):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
+        if power and self.conditional == "vfe":
+            raise InputError(
+                'Inducing(conditional="vfe") is a variational bound, which Laplace and '
+                "ExpectationPropagation do not work with; leave conditional out, or use "
+                "VariationalInference."
+            )
+        if self.conditional == "fitc":
+            if self.remembered is not None or self.covariance == "diagonal":
+                raise InputError(
+                    'Inducing(conditional="fitc") takes neither remembered data nor '
+                    'covariance="diagonal", which rest on the variational bound; leave one of '
+                    "them out."
+                )
+            power = 1.0
         if power and self.remembered is not None:
             raise InputError(
                 "Laplace and ExpectationPropagation have no streaming updates; use "
@@ -489,13 +513,13 @@ class Inducing(Representation):
         return scan_rows(step, start, rows, columns=len(posterior.points))
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        self._check_forgets()
+        self._check_samples()
         return whitening_from(kernel, self._points(), X)
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
-        self._check_forgets()
+        self._check_samples()
         if self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
@@ -505,6 +529,11 @@ class Inducing(Representation):
     @property
     def evidence_is_exact(self) -> bool:
         return False
+
+    @property
+    def is_one_gaussian(self) -> bool:
+        """Not of FITC: updates of sites that are not fixed need the method's own power."""
+        return self.conditional != "fitc"
 
     @property
     def streaming_prior(self) -> StreamingPrior | None:
@@ -518,7 +547,12 @@ class Inducing(Representation):
     def needs_rows(self) -> bool:
         return self.points is None
 
-    def _check_forgets(self) -> None:
+    def _check_samples(self) -> None:
+        if not self.is_one_gaussian:
+            raise InputError(
+                f'Inducing(conditional="{self.conditional}") is for ExactGP and CollapsedVI; leave '
+                "conditional out for sampling (GibbsSampling has a power of its own)."
+            )
         if self.remembered is not None:
             raise InputError(
                 "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "

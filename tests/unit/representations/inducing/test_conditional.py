@@ -1,0 +1,131 @@
+"""What inducing points leave open, in its three treatments, against dense formulas."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+
+_rng = np.random.default_rng(0)
+X = _rng.uniform(-2, 2, (23, 2))
+Y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * _rng.normal(size=23)
+NEW = _rng.uniform(-2, 2, (5, 2))
+POINTS = _rng.uniform(-2, 2, (6, 2))
+MODEL = lgp.LatentGP(lgp.Matern32(lengthscale=[0.8, 2.0], variance=1.5), lgp.Gaussian(0.05))
+KEY = jax.random.key(0)
+
+_slope = eqx.filter_jit(jax.grad(lgp.log_evidence))
+
+
+def grams(model=MODEL):
+    kernel = model.kernel
+    with jax.enable_x64(True):
+        K = {
+            name: np.asarray(kernel.gram(a, b))
+            for name, (a, b) in {
+                "uu": (POINTS, POINTS),
+                "uf": (POINTS, X),
+                "us": (POINTS, NEW),
+                "ff": (X, X),
+                "ss": (NEW, NEW),
+            }.items()
+        }
+    Q = {
+        pair: K["u" + pair[0]].T @ np.linalg.solve(K["uu"], K["u" + pair[1]])
+        for pair in ("ff", "sf", "ss")
+    }
+    return K, Q
+
+
+def dense(conditional, model=MODEL, noise=0.05):
+    """Evidence and predictions of f by dense formulas (Quinonero-Candela & Rasmussen 2005)."""
+    K, Q = grams(model)
+    open_ = K["ff"] - Q["ff"]
+    D = noise * np.eye(len(X))
+    if conditional == "fitc":
+        D = D + np.diag(np.diag(open_))
+    A = Q["ff"] + D
+    solved = np.linalg.solve(A, Y)
+    evidence = -0.5 * (Y @ solved + np.linalg.slogdet(A)[1] + len(Y) * np.log(2 * np.pi))
+    if conditional == "vfe":
+        evidence -= 0.5 * np.trace(open_) / noise
+    mean = Q["sf"] @ solved
+    variance = np.diag(K["ss"] - Q["sf"] @ np.linalg.solve(A, Q["sf"].T))
+    return evidence, mean, variance
+
+
+def method_of(conditional, **settings):
+    return lgp.CollapsedVI(lgp.Inducing(points=POINTS, conditional=conditional, **settings))
+
+
+def fitted(method, data=None, **settings):
+    return lgp.fit(MODEL, data or lgp.Data(X, Y), method=method, key=KEY, **settings)
+
+
+@pytest.mark.parametrize("conditional", ["vfe", "fitc"])
+def test_evidence_and_predictions_are_those_of_dense_formulas(conditional):
+    fit = fitted(method_of(conditional), learn_hyperparameters=False)
+    evidence, mean, variance = dense(conditional)
+    assert float(fit.posterior.log_evidence) == pytest.approx(evidence, rel=1e-9)
+    assert fit.posterior.log_evidence.kind == (
+        "lower bound" if conditional == "vfe" else "approximation"
+    )
+    found = fit.posterior.predict_f(NEW)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-7)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-7)
+
+
+@pytest.mark.parametrize("conditional", ["fitc"])
+def test_its_gradient_is_that_of_dense_formulas(conditional):
+    method = method_of(conditional)
+    with jax.enable_x64(True):
+        ready = eqx.tree_at(
+            lambda m: m.representation,
+            method,
+            method.representation.for_rows(X, None, MODEL.kernel),
+        )
+        slope = _slope(MODEL, lgp.Data(X, Y), ready)
+    step = 1e-5
+    for path, found in (
+        ("kernel.lengthscale", np.asarray(slope.kernel.lengthscale)),
+        ("kernel.variance", float(slope.kernel.variance)),
+        ("likelihood.noise_variance", float(slope.likelihood.noise_variance)),
+    ):
+        value = np.asarray(lgp.parameters(MODEL)[path].value, float)
+        for place in np.ndindex(value.shape):
+            shift = np.zeros(value.shape)
+            shift[place] = step
+            ends = []
+            for sign in (1, -1):
+                model = lgp.replace(MODEL, {path: value + sign * shift})
+                ends.append(dense(conditional, model, float(model.likelihood.noise_variance))[0])
+            assert np.asarray(found)[place] == pytest.approx(
+                (ends[0] - ends[1]) / (2 * step), rel=1e-5
+            )
+
+
+def test_hyperparameters_are_learned_by_name():
+    fit = fitted(lgp.CollapsedVI(lgp.Inducing(8, conditional="fitc")))
+    assert fit.diagnostics.converged
+    assert "fitc" in repr(fit.diagnostics.method)
+
+
+def test_what_it_cannot_do_is_refused():
+    fitc = lgp.Inducing(4, conditional="fitc")
+    counts, poisson = lgp.Data(X, np.arange(23.0)), lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+    for method in (lgp.VariationalInference, lgp.ExpectationPropagation):
+        with pytest.raises(lgp.InputError, match="conditional='fitc'.* works with ExactGP"):
+            lgp.fit(poisson, counts, method=method(fitc), key=KEY)
+    with pytest.raises(lgp.InputError, match="is a variational bound"):
+        vfe = lgp.ExpectationPropagation(lgp.Inducing(4, conditional="vfe"))
+        lgp.fit(poisson, counts, method=vfe, key=KEY)
+    with pytest.raises(lgp.InputError, match="climbs a variational bound"):
+        lgp.Stochastic(lgp.CollapsedVI(fitc))
+    with pytest.raises(lgp.InputError, match="ExactGP and CollapsedVI"):
+        binary = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+        lgp.fit(binary, lgp.Data(X, Y > 0), method=lgp.GibbsSampling(fitc), key=KEY)
+    with pytest.raises(lgp.InputError, match='covariance="diagonal"'):
+        fitted(lgp.CollapsedVI(lgp.Inducing(4, conditional="fitc", covariance="diagonal")))
+    with pytest.raises(lgp.InputError, match="Inducing.conditional must be one of"):
+        lgp.Inducing(4, conditional="sor")
