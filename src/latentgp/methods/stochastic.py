@@ -150,7 +150,7 @@ class Stochastic(Method):
         if not self.method.representation.is_one_gaussian:
             raise InputError(
                 f"Stochastic climbs a variational bound, which {self.method.representation!r} has "
-                "none of; leave conditional out."
+                "none of; leave approximation out."
             )
 
     @classmethod

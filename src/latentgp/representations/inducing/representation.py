@@ -71,7 +71,7 @@ class KeptBlocks(NamedTuple):
     variances: Float[Array, "#Q N"]
 
 
-Conditional = Literal["vfe", "fitc"]
+Approximation = Literal["vfe", "fitc"]
 RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
 
 
@@ -134,7 +134,7 @@ class Inducing(Representation):
         resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
-        conditional: how the prior variance that the points leave open counts, for Gaussian noise
+        approximation: how the prior variance that the points leave open counts, for Gaussian noise
             and classes by least squares: "vfe", the variational bound (Titsias 2009), or "fitc",
             an independent latent a row, whose evidence is no bound (Snelson & Ghahramani 2006).
             None is what the method does, the bound but for `ExpectationPropagation`.
@@ -157,7 +157,7 @@ class Inducing(Representation):
     selection: Selection = eqx.field(static=True, default="k-means++")
     resemblance: float = eqx.field(static=True, default=0.95)
     covariance: Covariance = eqx.field(static=True, default="full")
-    conditional: Conditional | None = eqx.field(static=True, default=None, kw_only=True)
+    approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
     remembered: StreamingPrior | None = None
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
@@ -178,7 +178,7 @@ class Inducing(Representation):
         for name, known in (
             ("selection", get_args(Selection)),
             ("covariance", get_args(Covariance)),
-            ("conditional", (None, *get_args(Conditional))),
+            ("approximation", (None, *get_args(Approximation))),
         ):
             if getattr(self, name) not in known:
                 raise InputError(
@@ -218,16 +218,16 @@ class Inducing(Representation):
         return dataclasses.replace(self, number=len(points), points=points)
 
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
-        if power and self.conditional == "vfe":
+        if power and self.approximation == "vfe":
             raise InputError(
-                'Inducing(conditional="vfe") is a variational bound, which Laplace and '
-                "ExpectationPropagation do not work with; leave conditional out, or use "
+                'Inducing(approximation="vfe") is a variational bound, which Laplace and '
+                "ExpectationPropagation do not work with; leave approximation out, or use "
                 "VariationalInference."
             )
-        if self.conditional == "fitc":
+        if self.approximation == "fitc":
             if self.remembered is not None or self.covariance == "diagonal":
                 raise InputError(
-                    'Inducing(conditional="fitc") takes neither remembered data nor '
+                    'Inducing(approximation="fitc") takes neither remembered data nor '
                     'covariance="diagonal", which rest on the variational bound; leave one of '
                     "them out."
                 )
@@ -533,7 +533,7 @@ class Inducing(Representation):
     @property
     def is_one_gaussian(self) -> bool:
         """Not of FITC: updates of sites that are not fixed need the method's own power."""
-        return self.conditional != "fitc"
+        return self.approximation != "fitc"
 
     @property
     def streaming_prior(self) -> StreamingPrior | None:
@@ -550,8 +550,8 @@ class Inducing(Representation):
     def _check_samples(self) -> None:
         if not self.is_one_gaussian:
             raise InputError(
-                f'Inducing(conditional="{self.conditional}") is for ExactGP and CollapsedVI; leave '
-                "conditional out for sampling (GibbsSampling has a power of its own)."
+                f'Inducing(approximation="{self.approximation}") is for ExactGP and CollapsedVI; '
+                "leave approximation out for sampling (GibbsSampling has a power of its own)."
             )
         if self.remembered is not None:
             raise InputError(
