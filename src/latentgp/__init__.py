@@ -18,6 +18,7 @@ from latentgp.differentiable import log_evidence
 from latentgp.errors import InputError, ProcessLost
 from latentgp.fit import fit
 from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
+from latentgp.inference.solves.settings import Solves
 from latentgp.kernels import (
     RBF,
     ArcCosine,
@@ -90,6 +91,7 @@ from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.result import Fit
 from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sgld import SGLD
 from latentgp.methods.sites import ShortSearch, SiteMethod
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
@@ -150,6 +152,7 @@ __all__ = [
     "MCMC",
     "NUTS",
     "RBF",
+    "SGLD",
     "Adaptive",
     "ArcCosine",
     "Augmentation",
@@ -241,6 +244,7 @@ __all__ = [
     "ShortSearch",
     "SiteMethod",
     "Softmax",
+    "Solves",
     "Stationary",
     "Stochastic",
     "StochasticVolatility",

@@ -21,6 +21,7 @@ from latentgp.methods.hmc import HMC
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
+from latentgp.methods.sgld import SGLD
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Neighbours, Representation
@@ -123,6 +124,7 @@ METHODS: dict[str, Entry] = {
     "nuts": Entry(
         NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
     ),
+    "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
 }
 
 
