@@ -235,9 +235,9 @@ def _drawn(
     space: ParameterSpace, chains: Chains
 ) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *P"]]]:
     """Model of the mean draw, of every draw, and draws by path."""
-    flat = chains.vector.reshape(-1, chains.vector.shape[-1])
     if not space.size:
         return space.model, space.model, {}
+    flat = chains.vector.reshape(-1, space.size)
     models = stacked_models(space, flat)
     known = parameters(models)
     named = {path: np.asarray(known[path].value) for path in space.paths}
