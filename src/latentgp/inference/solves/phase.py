@@ -57,11 +57,15 @@ class LangevinPhase(NamedTuple):
     def verdict(self) -> str:
         """What the steps were, in a sentence."""
         low, high = self.step_size
+        noise = "the monitor has not looked at the noise of gradients yet"
+        if np.isfinite(self.ratio):
+            noise = (
+                f"noise of gradients adds {self.ratio:.2g} of a variance (at most "
+                f"{self.redraw * self.ratio:.2g}, as {self.redraw} iterations share probes)"
+            )
         return (
             f"Langevin steps of {low:.2g} to {high:.2g}, frozen in {self.frozen} of {self.chains} "
-            f"chains before the first draw; noise of gradients adds {self.ratio:.2g} of a variance "
-            f"(at most {self.redraw * self.ratio:.2g}, as {self.redraw} iterations share probes); "
-            f"{self.solver_steps:.1f} products an iteration."
+            f"chains before the first draw; {noise}; {self.solver_steps:.1f} products an iteration."
         )
 
     @property
