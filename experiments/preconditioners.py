@@ -2,16 +2,16 @@
 
 Cutajar, Osborne, Cunningham & Filippone (2016), "Preconditioning kernel matrices", section 4: (K +
 noise) z = y by preconditioned conjugate gradients on concrete, power and protein, an isotropic RBF
-kernel of variance one over a grid of length-scales and noise variances, until the squared residual is
-below N 1e-10. Shown is log10 of the products with K over those of plain conjugate gradients, those
-inside a preconditioner counted: below zero is a gain. Rows of the low-rank ones, and of a block, are
-as many as the root of N; the regularised one adds 100 noise variances; SKI has about N grid points and
-takes the nearest; the spectral one has as many cosines as the others have rows, and as many sines. The
-source has no figures in its text, only a heat map.
+kernel of variance one over a grid of length-scales and noise variances, until the squared residual
+is below N 1e-10. Shown is log10 of the products with K over those of plain conjugate gradients,
+those inside a preconditioner counted: below zero is a gain. Rows of the low-rank ones, and of a
+block, are as many as the root of N; the regularised one adds 100 noise variances; SKI has about N
+grid points and takes the nearest; the spectral one has as many cosines as the others have rows,
+and as many sines. The source has no figures in its text, only a heat map.
 
 Here at most --rows rows, drawn at random (the source has all: 1,030, 9,568 and 45,730), inputs and
-targets standardised, and at most --cap products where the source has 100,000; SKI on power alone, as
-a grid over more than four inputs is coarse or large (the source leaves it out on protein).
+targets standardised, and at most --cap products where the source has 100,000; SKI on power alone,
+as a grid over more than four inputs is coarse or large (the source leaves it out on protein).
 """
 
 import math

@@ -1,22 +1,22 @@
 """The unbiased solver, and Langevin dynamics on covariance parameters, on concrete.
 
 Filippone & Engler (2015), "Enabling scalable stochastic gradient-based inference for Gaussian
-processes by employing the unbiased linear system solver (ULISSE)", sections 4 and 5, an isotropic RBF
-kernel with noise, 1,030 rows of 8 inputs.
+processes by employing the unbiased linear system solver (ULISSE)", sections 4 and 5, an isotropic
+RBF kernel with noise, 1,030 rows of 8 inputs.
 
-Study: relative squared error of the gradient of the log evidence, and products with the covariance,
-over 100 repetitions with one probe vector, by conjugate gradients to the end and stopped early with q =
-0.1 and 1 and beta = 1 and 100, at three places (the mode, and with a tenth and ten times its noise
-variance). Published: "orders of magnitude improvements in the number of iterations" at the cost of
-larger variance (figures only). The targets here are in units of their noise, so that q sqrt(N) is a
-residual of as many of its deviations.
+Study: relative squared error of the gradient of the log evidence, and products with the
+covariance, over 100 repetitions with one probe vector, by conjugate gradients to the end and
+stopped early with q = 0.1 and 1 and beta = 1 and 100, at three places (the mode, and with a tenth
+and ten times its noise variance). Published: "orders of magnitude improvements in the number of
+iterations" at the cost of larger variance (figures only). The targets here are in units of their
+noise, so that q sqrt(N) is a residual of as many of its deviations.
 
-Chains: Langevin steps as published (q = 1, beta = 1, four probes, step sizes falling from 0.1 by 4 / (40
-+ t)) and as the library has them by default (a Nyström preconditioner that is a control variate too,
-solves to a tolerance, step sizes frozen once the monitor allows), beside Metropolis on the exact
-evidence. Published: SGLD's posterior a "striking match" with Metropolis, an effective sample size of
-0.1 % of 40,000 iterations, an independent sample every 27 seconds. What is not said, weak priors and
-logarithms of hyper-parameters, is the library's.
+Chains: Langevin steps as published (q = 1, beta = 1, four probes, step sizes falling from 0.1 by 4
+/ (40 + t)) and as the library has them by default (a Nyström preconditioner that is a control
+variate too, solves to a tolerance, step sizes frozen once the monitor allows), beside Metropolis
+on the exact evidence. Published: SGLD's posterior a "striking match" with Metropolis, an effective
+sample size of 0.1 % of 40,000 iterations, an independent sample every 27 seconds. What is not
+said, weak priors and logarithms of hyper-parameters, is the library's.
 """
 
 import time
