@@ -156,7 +156,12 @@ def chains_of(report, space, data, mode, sizes):
     found["Metropolis"] = vectors
     report.note(f"Metropolis: {accepted:.0%} accepted")
     rows.append(_row("Metropolis", vectors, seconds, 1.0))
-    for name, options in (("SGLD as published", published), ("SGLD, the library's", {})):
+    variants = {
+        "SGLD as published": published,
+        "SGLD, the library's": {},
+        "SGLD, rank N / 4": {"solves": lgp.Solves(rank=data.size // 4)},
+    }
+    for name, options in variants.items():
         vectors, fit = langevin(data, options, sizes["langevin"])
         report.note(f"{name}: {fit.diagnostics.verdict}")
         found[name] = vectors
@@ -186,14 +191,17 @@ def drawn(study_rows, found, paths):
     axes = picture.subplots(1, 1 + len(paths))
     for color, name in zip(COLORS, SOLVERS, strict=False):
         own = [row for row in study_rows if row[1] == name]
+        if not own:
+            continue
         axes[0].plot([r[4] for r in own], [r[2] for r in own], "o", color=color, label=name)
-    axes[0].set(xscale="log", yscale="log")
-    tidy(axes[0], "Gradient", "products", "relative squared error", legend=True)
+    if study_rows:
+        axes[0].set(xscale="log", yscale="log")
+    tidy(axes[0], "Gradient", "products", "relative squared error", legend=bool(study_rows))
     for place, (ax, path) in enumerate(zip(axes[1:], paths, strict=True)):
         for color, (name, vectors) in zip(COLORS, found.items(), strict=False):
             values = vectors[..., place].ravel()
             ax.hist(values, 30, density=True, histtype="step", color=color, label=name)
-        tidy(ax, path, "logarithm", "density", legend=place == 0)
+        tidy(ax, path, "logarithm", "density", legend=bool(found) and place == 0)
     return picture
 
 

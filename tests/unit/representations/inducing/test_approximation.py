@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.numerics.solvers.preconditioners.roots import blocks_of_rows
 
 _rng = np.random.default_rng(0)
 X = _rng.uniform(-2, 2, (23, 2))
@@ -43,6 +44,10 @@ def dense(approximation, model=MODEL, noise=0.05):
     D = noise * np.eye(len(X))
     if approximation == "fitc":
         D = D + np.diag(np.diag(open_))
+    if approximation == "pitc":
+        for rows in blocks_of_rows(X / X.std(axis=0), 5):
+            own = np.ix_(rows[rows < 23], rows[rows < 23])
+            D[own] += open_[own]
     A = Q["ff"] + D
     solved = np.linalg.solve(A, Y)
     evidence = -0.5 * (Y @ solved + np.linalg.slogdet(A)[1] + len(Y) * np.log(2 * np.pi))
@@ -54,6 +59,8 @@ def dense(approximation, model=MODEL, noise=0.05):
 
 
 def method_of(approximation, **settings):
+    if approximation == "pitc":
+        settings["block_size"] = 5
     return lgp.CollapsedVI(lgp.Inducing(points=POINTS, approximation=approximation, **settings))
 
 
@@ -61,7 +68,7 @@ def fitted(method, **settings):
     return lgp.fit(MODEL, DATA, method=method, key=KEY, **settings)
 
 
-@pytest.mark.parametrize("approximation", ["vfe", "fitc"])
+@pytest.mark.parametrize("approximation", ["vfe", "fitc", "pitc"])
 def test_evidence_and_predictions_are_those_of_dense_formulas(approximation):
     fit = fitted(method_of(approximation), learn_hyperparameters=False)
     evidence, mean, variance = dense(approximation)
@@ -74,10 +81,12 @@ def test_evidence_and_predictions_are_those_of_dense_formulas(approximation):
     np.testing.assert_allclose(found.variance, variance, rtol=1e-7)
 
 
-@pytest.mark.parametrize("approximation", ["fitc"])
+@pytest.mark.parametrize("approximation", ["fitc", "pitc"])
 def test_its_gradient_is_that_of_dense_formulas(approximation):
     method = method_of(approximation)
     with jax.enable_x64(True):
+        ready = method.representation.for_rows(X, None, MODEL.kernel)
+        method = lgp.CollapsedVI(ready)
         slope = jax.jit(jax.grad(lambda model: lgp.log_evidence(model, DATA, method)))(MODEL)
     step = 1e-5
     for path, found in (
@@ -98,10 +107,21 @@ def test_its_gradient_is_that_of_dense_formulas(approximation):
             )
 
 
-def test_hyperparameters_are_learned_by_name():
-    fit = fitted(lgp.CollapsedVI(lgp.Inducing(8, approximation="fitc")))
+@pytest.mark.parametrize("approximation", ["fitc", "pitc"])
+def test_hyperparameters_are_learned_by_name(approximation, tmp_path):
+    fit = fitted(lgp.CollapsedVI(lgp.Inducing(8, approximation=approximation)))
     assert fit.diagnostics.converged
-    assert "fitc" in repr(fit.diagnostics.method)
+    assert approximation in repr(fit.diagnostics.method)
+    again = lgp.load(lgp.save(fit, tmp_path / "fit"))
+    before, after = (f.posterior.predict_f(NEW).mean for f in (fit, again))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_one_block_is_the_exact_process():
+    pitc = lgp.Inducing(points=POINTS, approximation="pitc", block_size=23)
+    exact = fitted(lgp.ExactGP(), learn_hyperparameters=False).posterior
+    found = fitted(lgp.CollapsedVI(pitc), learn_hyperparameters=False).posterior
+    assert float(found.log_evidence) == pytest.approx(float(exact.log_evidence), rel=1e-9)
 
 
 def test_what_it_cannot_do_is_refused():
@@ -120,3 +140,11 @@ def test_what_it_cannot_do_is_refused():
         lgp.fit(binary, lgp.Data(X, Y > 0), method=lgp.GibbsSampling(fitc), key=KEY)
     with pytest.raises(lgp.InputError, match='covariance="diagonal"'):
         fitted(lgp.CollapsedVI(lgp.Inducing(4, approximation="fitc", covariance="diagonal")))
+    with pytest.raises(lgp.InputError, match="block_size"):
+        lgp.Inducing(4, block_size=3)
+    with pytest.raises(lgp.InputError, match="cannot be found inside grad"):
+        jax.jit(
+            lambda x: lgp.Inducing(points=POINTS, approximation="pitc").for_rows(
+                x, None, MODEL.kernel
+            )
+        )(X)
