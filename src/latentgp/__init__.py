@@ -93,6 +93,7 @@ from latentgp.methods.result import Fit
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sgld import SGLD
 from latentgp.methods.sites import ShortSearch, SiteMethod
+from latentgp.methods.solves import SolvesGP
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
@@ -245,6 +246,7 @@ __all__ = [
     "SiteMethod",
     "Softmax",
     "Solves",
+    "SolvesGP",
     "Stationary",
     "Stochastic",
     "StochasticVolatility",

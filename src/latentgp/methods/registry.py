@@ -22,6 +22,7 @@ from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.sgld import SGLD
+from latentgp.methods.solves import SolvesGP
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Neighbours, Representation
@@ -86,6 +87,9 @@ METHODS: dict[str, Entry] = {
     "collapsed": Entry(CollapsedVI, "closed-form bound", _GAUSSIAN, inducing_points),
     "neighbours": Entry(
         ExactGP, "closed form, each row given its nearest neighbours", _GAUSSIAN, _neighbours
+    ),
+    "solves": Entry(
+        SolvesGP, "closed form; hyper-parameters by stochastic gradients, from solves", "Gaussian"
     ),
     "augmented": Entry(
         AugmentedVI,

@@ -33,7 +33,7 @@ from latentgp.methods.base import Method, usual_method
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.methods.sites import learned_model, start_of_search
+from latentgp.methods.sites import SiteMethod, learned_model, start_of_search
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains
@@ -271,8 +271,11 @@ def check_noise(method: Method, model: LatentGP) -> None:
         )
 
 
+def site_method(representation: Representation) -> SiteMethod:
+    """The method by the likelihood's own sites."""
+    dense = representation.one_coefficient_a_row
+    return ExactGP(representation) if dense else CollapsedVI(representation)
+
+
 def _algorithm(model: LatentGP, representation: Representation) -> SiteInference:
-    """Inference by the likelihood's own sites."""
-    if representation.one_coefficient_a_row:
-        return ExactGP(representation).algorithm(model)
-    return CollapsedVI(representation).algorithm(model)
+    return site_method(representation).algorithm(model)
