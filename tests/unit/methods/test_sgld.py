@@ -82,9 +82,8 @@ def test_its_law_is_the_posterior():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("solver", ["conjugate-gradients", "ulisse"])
-def test_its_law_is_the_posterior_of_more_rows(solver):
-    solves = lgp.Solves(solver=solver, rank=60, threshold=0.5, rate=0.5)
+def test_its_law_is_the_posterior_of_more_rows():
+    solves = lgp.Solves(rank=60)
     method = lgp.SGLD(chains=2, draws=1000, warmup=1000, scale=4.0, solves=solves)
     fit = check_law(150, method, 0.25, 0.15)
     assert fit.diagnostics.summary.r_hat < 1.03
