@@ -96,8 +96,8 @@ class SiteInference(eqx.Module):
         rule.check(model.likelihood)
         if not (representation.is_one_gaussian or rule.sites_are_fixed(model.likelihood)):
             raise InputError(
-                f"{representation!r} works with ExactGP and CollapsedVI alone, for Gaussian noise "
-                "and classes by least squares; use Inducing(number=...) or Dense() otherwise."
+                f"{type(representation).__name__} works with ExactGP alone, for Gaussian noise and "
+                "classes by least squares; use Inducing(...) or Dense() with other methods."
             )
         signed = (rule.at_the_mode() or rule).signed(model.likelihood)
         configured = representation.configured_for(signed=signed, power=rule.power)

@@ -565,6 +565,16 @@ class Inducing(Representation):
     def evidence_is_exact(self) -> bool:
         return False
 
+    def of_latents(self) -> "Inducing":
+        """The same, for sites that updates move; refused of FITC and PITC."""
+        if not self.is_one_gaussian:
+            raise InputError(
+                f"{self!r} works with ExactGP and CollapsedVI alone, for Gaussian noise and "
+                "classes by least squares; leave approximation out (ExpectationPropagation has "
+                "FITC's prior)."
+            )
+        return self
+
     @property
     def is_one_gaussian(self) -> bool:
         """Not of FITC and PITC: updates of sites that move need the method's own power."""

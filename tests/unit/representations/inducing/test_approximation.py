@@ -129,14 +129,14 @@ def test_what_it_cannot_do_is_refused():
     counts, poisson = lgp.Data(X, np.arange(23.0)), lgp.LatentGP(lgp.RBF(), lgp.Poisson())
     binary = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
     for method in (lgp.VariationalInference, lgp.ExpectationPropagation):
-        with pytest.raises(lgp.InputError, match=r"approximation='fitc'.* works with ExactGP"):
+        with pytest.raises(lgp.InputError, match="works with ExactGP"):
             lgp.fit(poisson, counts, method=method(fitc), key=KEY)
     vfe = lgp.ExpectationPropagation(lgp.Inducing(4, approximation="vfe"))
     with pytest.raises(lgp.InputError, match="is a variational bound"):
         lgp.fit(poisson, counts, method=vfe, key=KEY)
     with pytest.raises(lgp.InputError, match="climbs a variational bound"):
         lgp.Stochastic(lgp.CollapsedVI(fitc))
-    with pytest.raises(lgp.InputError, match="ExactGP and CollapsedVI"):
+    with pytest.raises(lgp.InputError, match="ExactGP"):
         lgp.fit(binary, lgp.Data(X, Y > 0), method=lgp.GibbsSampling(fitc), key=KEY)
     with pytest.raises(lgp.InputError, match='covariance="diagonal"'):
         fitted(lgp.CollapsedVI(lgp.Inducing(4, approximation="fitc", covariance="diagonal")))
