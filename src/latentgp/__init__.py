@@ -18,6 +18,7 @@ from latentgp.differentiable import log_evidence
 from latentgp.errors import InputError, ProcessLost
 from latentgp.fit import fit
 from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
+from latentgp.inference.solves.settings import Solves
 from latentgp.kernels import (
     RBF,
     ArcCosine,
@@ -90,7 +91,9 @@ from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
 from latentgp.methods.result import Fit
 from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sgld import SGLD
 from latentgp.methods.sites import ShortSearch, SiteMethod
+from latentgp.methods.solves import SolvesGP
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
@@ -150,6 +153,7 @@ __all__ = [
     "MCMC",
     "NUTS",
     "RBF",
+    "SGLD",
     "Adaptive",
     "ArcCosine",
     "Augmentation",
@@ -243,6 +247,8 @@ __all__ = [
     "ShortSearch",
     "SiteMethod",
     "Softmax",
+    "Solves",
+    "SolvesGP",
     "Stationary",
     "Stochastic",
     "StochasticVolatility",

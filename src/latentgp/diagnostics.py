@@ -13,6 +13,7 @@ from jaxtyping import Float
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
 from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
 from latentgp.inference.sites.profiled_bound import Converged
+from latentgp.inference.solves.phase import LangevinPhase
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
@@ -218,6 +219,7 @@ class ChainDiagnostics:
         jitter: added to the diagonal of the prior covariance; units of f squared.
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
+        langevin: how the steps of stochastic gradient Langevin dynamics went; None of others.
     """
 
     converged: bool
@@ -230,6 +232,7 @@ class ChainDiagnostics:
     seconds: float
     warnings: tuple[str, ...]
     operations: int | None = None
+    langevin: LangevinPhase | None = None
 
     @property
     def effective_an_operation(self) -> float:
@@ -253,7 +256,19 @@ class ChainDiagnostics:
             f"{self.summary.ess_bulk:.0f} effective draws of the bulk and "
             f"{self.summary.ess_tail:.0f} of the tails, {self.effective_a_second:.2g} a second."
         ]
+        if self.langevin is not None:
+            lines.append(self.langevin.verdict)
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
+
+
+def with_phase(diagnostics: ChainDiagnostics, phase: LangevinPhase) -> ChainDiagnostics:
+    """Diagnostics of chains, completed by those of their Langevin steps."""
+    return dataclasses.replace(
+        diagnostics,
+        converged=diagnostics.converged and not phase.warnings,
+        warnings=(*diagnostics.warnings, *phase.warnings),
+        langevin=phase,
+    )
 
 
 def diagnose_chains(

@@ -42,6 +42,7 @@ _INTERNAL = {
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
     "latentgp.evaluation.comparison": "Compared Comparison",
     "latentgp.evaluation.metrics": "ReliabilityCurve",
+    "latentgp.inference.solves.phase": "LangevinPhase",
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
     "latentgp.kernels.per_latent": "KernelGroup",

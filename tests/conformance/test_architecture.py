@@ -36,7 +36,7 @@ LEVELS = {
             ["posteriors"],
             ["inference.setup"],
             ["inference.sites"],
-            ["inference.batches", "inference.integration", "inference.mcmc"],
+            ["inference.batches", "inference.integration", "inference.mcmc", "inference.solves"],
             ["diagnostics"],
             ["methods"],
             ["fit", "differentiable", "prior"],

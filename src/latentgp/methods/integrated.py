@@ -238,7 +238,8 @@ class _Density:
 
         def posterior(place: Array) -> LatentPosterior:
             own = sites[np.asarray(place).tobytes()]
-            return converge_at(self._algorithm, self._space, place, found.rows, own).posterior
+            at = converge_at(self._algorithm, self._space, place, found.rows, own)
+            return self._algorithm.representation.finished(at.posterior)
 
         latents = list(on_all_cores(posterior, places, alone=1))
         models = [model_at(self._space, place) for place in places]

@@ -21,6 +21,8 @@ from latentgp.methods.hmc import HMC
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
+from latentgp.methods.sgld import SGLD
+from latentgp.methods.solves import SolvesGP
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Neighbours, Representation
@@ -86,6 +88,9 @@ METHODS: dict[str, Entry] = {
     "neighbours": Entry(
         ExactGP, "closed form, each row given its nearest neighbours", _GAUSSIAN, _neighbours
     ),
+    "solves": Entry(
+        SolvesGP, "closed form; hyper-parameters by stochastic gradients, from solves", "Gaussian"
+    ),
     "augmented": Entry(
         AugmentedVI,
         "expected sites of an augmentation",
@@ -123,6 +128,7 @@ METHODS: dict[str, Entry] = {
     "nuts": Entry(
         NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
     ),
+    "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
 }
 
 

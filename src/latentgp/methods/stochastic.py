@@ -147,6 +147,11 @@ class Stochastic(Method):
                 "Stochastic needs a method through inducing points, such as "
                 "Stochastic(VariationalInference(Inducing(number=200)))."
             )
+        if not self.method.representation.is_one_gaussian:
+            raise InputError(
+                f"Stochastic climbs a variational bound, which {self.method.representation!r} has "
+                "none of; leave approximation out."
+            )
 
     @classmethod
     def of(cls, method: Method, **settings: Any) -> "Stochastic":

@@ -23,7 +23,8 @@ class Chains(eqx.Module):
     Attributes:
         vector: unconstrained hyper-parameters, shape (C, S, P); P = 0 if they are fixed.
         white: white coefficients, shape (C, S, Q, M).
-        f: latent functions at the watched rows, shape (C, S, W, Q).
+        f: latent functions at the watched rows, shape (C, S, W, Q); W = 0 of chains of
+            hyper-parameters alone.
         centres: where the coefficients belong, shape (M, D).
         statistics: of the sampler at every draw, by ArviZ's names, shape (C, S); among them
             "acceptance_rate", of accept-reject steps, one where every step is exact, and
@@ -118,7 +119,7 @@ def _worst(
     **settings: Any,
 ) -> float:
     """A diagnostic of ArviZ, the worst over all series."""
-    series = {"f": f.reshape(*f.shape[:2], -1)}
+    series = {"f": f.reshape(*f.shape[:2], -1)} if f.size else {}
     if vector.shape[-1]:
         series["hyperparameters"] = vector
     with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -357,6 +357,13 @@ class Gaussians(Components):
             draws[own] = _joint_of_gaussian(model, latent, X, key, most)[: own.size]
         return draws, picked
 
+    def thinned(self, number: int) -> "Gaussians":
+        """So many of the components, evenly spaced, with weights of their own."""
+        kept = np.linspace(0, self.size - 1, number).astype(int)
+        models, latents = jax.tree.map(lambda a: a[kept], (self.models, self.latents))
+        log_weights = np.asarray(self.log_weights)[kept]
+        return Gaussians(models, latents, log_weights - np.log(np.sum(np.exp(log_weights))))
+
     def shifted(self, centre: float) -> "Gaussians":
         mean = constant_first(np.full(self.size, centre), self.models.likelihood.latent_size)
         models = LatentGP(self.models.kernel, self.models.likelihood, mean)

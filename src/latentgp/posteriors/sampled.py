@@ -19,7 +19,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
-from latentgp.posteriors.components import Draws
+from latentgp.posteriors.components import Draws, Gaussians
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data
@@ -34,11 +34,13 @@ class SampledPosterior(Posterior):
     """Posterior whose components are draws of Markov chains, with the chains' statistics.
 
     Predictions average over all draws there are, or over 500 evenly spaced ones where each has
-    hyper-parameters of its own; `model` has their mean on the unconstrained scale.
+    hyper-parameters of its own (over fewer Gaussian posteriors given some draws, of chains of
+    hyper-parameters alone); `model` has their mean on the unconstrained scale.
 
     Attributes:
         hyperparameters: draws by path, shape (C, S, ...); empty if they were fixed.
-        f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q).
+        f: draws of the latent functions at the rows in `watched`, shape (C, S, W, Q); none (W = 0)
+            of chains of hyper-parameters alone.
         watched: which of the rows that were given these are, counted from 0, in their order,
             shape (W,): all that count (rows of weight zero and rows without a target do not)
             where that takes little memory, evenly spaced ones otherwise.
@@ -57,7 +59,7 @@ class SampledPosterior(Posterior):
     summary: ChainSummary
     prior: dict[str, Float[np.ndarray, "R *P"]] | None = None
 
-    def __init__(self, components: Draws, **chains: Any):
+    def __init__(self, components: Draws | Gaussians, **chains: Any):
         super().__init__(components)
         for name, value in chains.items():
             setattr(self, name, value)
@@ -92,7 +94,7 @@ class SampledPosterior(Posterior):
                 f"thinned takes 1 to {self.components.size} draws, as many as predictions average "
                 f"over, got {draws}."
             )
-        kept = cast(Draws, self.components)
+        kept = cast(Draws | Gaussians, self.components)
         return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 
     def shifted(self, centre: float) -> "SampledPosterior":
@@ -124,7 +126,7 @@ class SampledPosterior(Posterior):
         `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
         `sample_stats`, `observed_data` and `constant_data` (inputs `X`). The coordinate `row` is
         the place of a row in the data as they were given; so is its input `X`, or each of its
-        inputs `X0`, `X1`, ..., of `f` and `y`.
+        inputs `X0`, `X1`, ..., of `f` and `y`. Where no rows were watched there is nothing of rows.
 
         Args:
             key: random key of the posterior predictive draws; None is `jax.random.key(0)`.
@@ -139,6 +141,11 @@ class SampledPosterior(Posterior):
             8
         """
         arviz = import_arviz()
+        before = {path: values[None] for path, values in (self.prior or {}).items()} or None
+        if not len(self.watched):
+            return arviz.from_dict(
+                posterior=self.hyperparameters, sample_stats=self.statistics, prior=before
+            )
         rows, latents = self.rows, self.f.shape[-1]
         key = jax.random.key(0) if key is None else key
         dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
@@ -152,7 +159,7 @@ class SampledPosterior(Posterior):
                 posterior_predictive={"y": self.sample_watched(key=key)},
                 log_likelihood={"y": self.log_likelihood()},
                 sample_stats=self.statistics,
-                prior={path: values[None] for path, values in (self.prior or {}).items()} or None,
+                prior=before,
                 observed_data={"y": rows.y},
                 constant_data={"X": rows.X},
                 coords=coords,
@@ -182,17 +189,8 @@ def sampled_posterior(
         watched: the places, in the data as they were given, of the rows whose f was kept.
         rows: the data of these rows.
     """
+    model, models, named = _drawn(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
-    flat = chains.vector.reshape(count, -1)
-    model, models, named = space.model, space.model, {}
-    if space.size:
-        model = space.to_model(jnp.asarray(flat.mean(axis=0)))
-        models = stacked_models(space, flat)
-        known = parameters(models)
-        named = {path: np.asarray(known[path].value) for path in space.paths}
-        named = {
-            path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()
-        }
     white = chains.white.reshape(count, *chains.white.shape[2:])
     draws = Draws(model, models, chains.centres, white, None, own=bool(space.size))
     if space.size and count > _MODELS:
@@ -208,6 +206,43 @@ def sampled_posterior(
         summary=summarise(chains),
         prior=space.prior_draws(jax.random.key(0)) if space.size else {},
     )
+
+
+def posterior_of_hyperparameters(
+    space: ParameterSpace, chains: Chains, components: Gaussians, rows: Data
+) -> SampledPosterior:
+    """The posterior that chains of hyper-parameters alone make.
+
+    Args:
+        space: the hyper-parameters.
+        chains: the draws, of which nothing but hyper-parameters is kept.
+        components: the posteriors given some of them, of equal weight.
+        rows: the data, of which none are watched.
+    """
+    return SampledPosterior(
+        components,
+        hyperparameters=_drawn(space, chains)[2],
+        f=chains.f,
+        watched=np.zeros(0, int),
+        rows=rows.select(np.zeros(0, int)),
+        statistics=chains.statistics,
+        summary=summarise(chains),
+        prior=space.prior_draws(jax.random.key(0)),
+    )
+
+
+def _drawn(
+    space: ParameterSpace, chains: Chains
+) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *P"]]]:
+    """Model of the mean draw, of every draw, and draws by path."""
+    if not space.size:
+        return space.model, space.model, {}
+    flat = chains.vector.reshape(-1, space.size)
+    models = stacked_models(space, flat)
+    known = parameters(models)
+    named = {path: np.asarray(known[path].value) for path in space.paths}
+    named = {path: v.reshape(*chains.vector.shape[:2], *v.shape[1:]) for path, v in named.items()}
+    return space.to_model(jnp.asarray(flat.mean(axis=0))), models, named
 
 
 @jax.jit

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PyTree
+from jax.core import Tracer
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, is_tabulated
@@ -19,7 +20,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
-from latentgp.representations.inducing import coupled
+from latentgp.representations.inducing import coupled, pitc
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior
 from latentgp.representations.inducing.derivatives import (
     BlockRead,
@@ -71,6 +72,7 @@ class KeptBlocks(NamedTuple):
     variances: Float[Array, "#Q N"]
 
 
+Approximation = Literal["vfe", "fitc", "pitc"]
 RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
 
 
@@ -133,6 +135,13 @@ class Inducing(Representation):
         resemblance: the correlation with a point at which a row resembles it, for "oips".
         covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
             which has the same mean given the sites and too small variances.
+        approximation: how the prior variance that the points leave open counts, for Gaussian noise
+            and classes by least squares: "vfe", the variational bound (Titsias 2009), or "fitc",
+            an independent latent a row, whose evidence is no bound (Snelson & Ghahramani 2006), or
+            "pitc", the same for blocks of rows near each other (Quiñonero-Candela & Rasmussen
+            2005). None is what the method does, the bound but for `ExpectationPropagation`.
+        block_size: at most so many rows in a block, for "pitc"; as many as points unless given.
+        blocks: rows of each block; `for_rows` finds them.
         remembered: summary of the data seen so far, `Posterior.remembered()`, for streaming
             updates. Use selection="greedy-variance" or "oips", which take the old inducing
             points into account.
@@ -152,6 +161,9 @@ class Inducing(Representation):
     selection: Selection = eqx.field(static=True, default="k-means++")
     resemblance: float = eqx.field(static=True, default=0.95)
     covariance: Covariance = eqx.field(static=True, default="full")
+    approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
+    block_size: int | None = eqx.field(static=True, default=None, kw_only=True)
+    blocks: Int[Array, "K B"] | None = eqx.field(default=None, kw_only=True)
     remembered: StreamingPrior | None = None
     signed: bool = eqx.field(static=True, default=False)
     power: float = eqx.field(static=True, default=0.0)
@@ -167,12 +179,21 @@ class Inducing(Representation):
                 f"Inducing.remembered must be the result of posterior.remembered(), got a "
                 f"{type(self.remembered).__name__}."
             )
+        if self.block_size is not None and (self.block_size < 1 or self.approximation != "pitc"):
+            raise InputError(
+                f'Inducing.block_size must be at least 1 and is for approximation="pitc", got '
+                f"{self.block_size} with approximation={self.approximation!r}."
+            )
         if not 0 < self.resemblance < 1:
             raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
-        for name, known in (("selection", Selection), ("covariance", Covariance)):
-            if getattr(self, name) not in get_args(known):
+        for name, known in (
+            ("selection", get_args(Selection)),
+            ("covariance", get_args(Covariance)),
+            ("approximation", (None, *get_args(Approximation))),
+        ):
+            if getattr(self, name) not in known:
                 raise InputError(
-                    f"Inducing.{name} must be one of {', '.join(get_args(known))}, "
+                    f"Inducing.{name} must be one of {', '.join(map(str, known))}, "
                     f"got {getattr(self, name)!r}."
                 )
 
@@ -207,7 +228,31 @@ class Inducing(Representation):
             )
         return dataclasses.replace(self, number=len(points), points=points)
 
+    def for_rows(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "Inducing":
+        if self.approximation != "pitc":
+            return self
+        if self.blocks is not None and isinstance(X, Tracer):
+            return self
+        found = pitc.blocks_for(X, weights, self.block_size or len(self._points()))
+        return dataclasses.replace(self, blocks=found)
+
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
+        if power and self.approximation == "vfe":
+            raise InputError(
+                'Inducing(approximation="vfe") is a variational bound, which Laplace and '
+                "ExpectationPropagation do not work with; leave approximation out, or use "
+                "VariationalInference."
+            )
+        if not self.is_one_gaussian:
+            if self.remembered is not None or self.covariance == "diagonal":
+                raise InputError(
+                    f'Inducing(approximation="{self.approximation}") takes neither remembered data '
+                    'nor covariance="diagonal", which rest on the variational bound; leave one of '
+                    "them out."
+                )
+            power = 1.0
         if power and self.remembered is not None:
             raise InputError(
                 "Laplace and ExpectationPropagation have no streaming updates; use "
@@ -233,7 +278,8 @@ class Inducing(Representation):
         points = self._points()
         # In one chunk, which several latent functions would make too long for a core's cache.
         numbers = max(len(points), _LEAST_COLUMNS) * len(X)
-        if latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS:
+        many = latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS
+        if many or self.approximation == "pitc":
             return X
         return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, points), X, len(points)))
 
@@ -252,6 +298,10 @@ class Inducing(Representation):
             known, settings = self.prior(kernel), {"power": self.power, "signed": self.signed}
             return coupled.condition(kernel, self._points(), known, cast(Any, X), sites, **settings)
         points, prior = self._points(), self._prior(kernel)
+        if self.approximation == "pitc":
+            own = self.prior(kernel)
+            in_blocks = cast(Any, X), sites, self._blocks()
+            return self._posterior(kernel, own, pitc.condition(kernel, points, own, *in_blocks))
         precision_of_prior = None if prior is None else prior.precision
 
         def step(statistics, rows, real):
@@ -279,6 +329,10 @@ class Inducing(Representation):
             of_rows = cast(Any, X), rows, cast(CoupledSites, sites), offset
             return coupled.update_sites(posterior, prior, *of_rows, update, power=self.power)
         kernel, points = posterior.kernel, self._points()
+        if self.approximation == "pitc":
+            marginals = self.pull_back(posterior, cast(Any, X), sites.about(offset)).marginals
+            sites, other = update(rows, marginals, sites, offset)
+            return sites, self.condition(kernel, X, sites.about(offset)), other
         prior = self._prior(kernel)
         precision_of_prior = None if prior is None else prior.precision
 
@@ -313,7 +367,12 @@ class Inducing(Representation):
             slopes = pulled.prior, pulled.evidence
             return Pullback(*self._pull_prior(posterior, pulled.rows, *slopes), pulled.marginals)
         rows = (X, sites.linear, sites.precision)
-        if self.power:
+        if self.approximation == "pitc":
+            found = pitc.pull_back(posterior, X, cast(Any, sites), self._blocks())
+            through_rows, in_prior, marginals = found
+            inverse = posterior.prior_precision
+            through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
+        elif self.power:
             (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
             inverse = posterior.prior_precision
             through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_prior)
@@ -489,13 +548,13 @@ class Inducing(Representation):
         return scan_rows(step, start, rows, columns=len(posterior.points))
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
-        self._check_forgets()
+        self._check_samples()
         return whitening_from(kernel, self._points(), X)
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
-        self._check_forgets()
+        self._check_samples()
         if self.covariance == "diagonal":
             raise InputError(
                 'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
@@ -506,19 +565,39 @@ class Inducing(Representation):
     def evidence_is_exact(self) -> bool:
         return False
 
+    def of_latents(self) -> "Inducing":
+        """The same, for sites that updates move; refused of FITC and PITC."""
+        if not self.is_one_gaussian:
+            raise InputError(
+                f"{self!r} works with ExactGP and CollapsedVI alone, for Gaussian noise and "
+                "classes by least squares; leave approximation out (ExpectationPropagation has "
+                "FITC's prior)."
+            )
+        return self
+
+    @property
+    def is_one_gaussian(self) -> bool:
+        """Not of FITC and PITC: updates of sites that move need the method's own power."""
+        return self.approximation not in ("fitc", "pitc")
+
     @property
     def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
 
     @property
     def spreads_rows(self) -> bool:
-        return True
+        return self.approximation != "pitc"
 
     @property
     def needs_rows(self) -> bool:
         return self.points is None
 
-    def _check_forgets(self) -> None:
+    def _check_samples(self) -> None:
+        if not self.is_one_gaussian:
+            raise InputError(
+                f'Inducing(approximation="{self.approximation}") is for ExactGP and CollapsedVI; '
+                "leave approximation out for sampling (GibbsSampling has a power of its own)."
+            )
         if self.remembered is not None:
             raise InputError(
                 "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
@@ -587,6 +666,11 @@ class Inducing(Representation):
             self.covariance,
             self.remembered,
         )
+
+    def _blocks(self) -> Int[Array, "K B"]:
+        if self.blocks is None:
+            raise InputError("Blocks have not been found yet; call for_rows(X, weights, kernel).")
+        return jnp.asarray(self.blocks)
 
     def _points(self) -> Float[Array, "M D"]:
         if self.points is None:

@@ -1,0 +1,183 @@
+"""Hyper-parameters learned by stochastic gradients of the evidence, by solves alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.inference.setup.priors import search_bounds
+from latentgp.inference.solves.ascent import Ascent, Optimiser, ascent_piece
+from latentgp.inference.solves.gradient import SolvedEvidence
+from latentgp.inference.solves.settings import Solves
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit
+from latentgp.methods.sgld import check_noise, site_method
+from latentgp.representations import Dense, Representation
+from latentgp.runtime.progress import Run
+
+_PIECE = 10  # iterations of a compiled call
+_MOVED = 0.1  # on the unconstrained scale
+
+
+class AscentProgress(NamedTuple):
+    """Progress of a search along stochastic gradients, passed to the callback.
+
+    Attributes:
+        iteration: how many were made.
+        total: that will be made.
+        vector: unconstrained hyper-parameters, shape (P,).
+        seconds: since the start of the fit.
+    """
+
+    iteration: int
+    total: int
+    vector: Float[np.ndarray, "P"]
+    seconds: float
+
+
+class SolvesGP(Method):
+    """Gaussian noise, hyper-parameters learned along stochastic gradients of the log evidence.
+
+    Gradients are made by solves, with a Nyström preconditioner from rows that are drawn anew at
+    every iteration (Cutajar, Osborne, Cunningham & Filippone 2016, 5): no matrix of N rows is
+    factorised while hyper-parameters are learned. These are the mean of the last quarter of the
+    iterations. The posterior is that of a representation, which may factorise.
+
+    Args:
+        representation: of the posterior of f: `Dense()`, `Inducing(...)` or `Neighbours(...)`.
+        solves: how gradients are made.
+        optimiser: "adagrad", as published, or "adam".
+        step_size: of the logarithm of a hyper-parameter; one as published, of "adagrad", where None
+            is this or 0.1 of "adam".
+        iterations: how many.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 30)
+        >>> data = lgp.Data(X, np.sin(X) + 0.1 * np.cos(9 * X))
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
+        >>> fit = lgp.fit(model, data, method=lgp.SolvesGP(iterations=60), key=jax.random.key(0))
+        >>> bool(1 < fit.model.kernel.lengthscale < 3)
+        True
+    """
+
+    representation: Representation = Dense()
+    solves: Solves = Solves()
+    optimiser: Optimiser = eqx.field(static=True, default="adagrad")
+    step_size: float | None = eqx.field(static=True, default=None)
+    iterations: int = eqx.field(static=True, default=100)
+
+    def __check_init__(self) -> None:
+        if self.optimiser not in get_args(Optimiser):
+            raise InputError(
+                f"SolvesGP.optimiser must be one of {', '.join(get_args(Optimiser))}, got "
+                f"{self.optimiser!r}."
+            )
+        if self.iterations < 4 or (self.step_size is not None and self.step_size <= 0):
+            raise InputError(
+                "SolvesGP needs at least four iterations and a positive step_size, got "
+                f"{self.iterations} and {self.step_size}."
+            )
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters near their most probable values, and a Gaussian posterior."""
+        check_noise(self, problem.model)
+        if problem.checkpoint is not None:
+            raise InputError("SolvesGP keeps no checkpoint; leave it out.")
+        space = problem.space(problem.scales(problem.data))
+        method = site_method(self.representation)
+        if not space.size:
+            held = method.run(problem)
+            return dataclasses.replace(
+                held, diagnostics=dataclasses.replace(held.diagnostics, method=self)
+            )
+        told, ending = self._searched(problem, space)
+        quarter = max(1, len(told.vector) // 4)
+        last, before = told.vector[-quarter:], told.vector[-2 * quarter : -quarter]
+        vector = last.mean(axis=0)
+        moved = float(np.max(np.abs(vector - before.mean(axis=0)), initial=0.0))
+        model = jax.tree.map(np.asarray, space.to_model(jnp.asarray(vector)))
+        found = method.run(
+            dataclasses.replace(
+                problem, model=model, learn_hyperparameters=False, control=problem.control
+            )
+        )
+        own: Any = found.diagnostics
+        diagnostics = dataclasses.replace(
+            own,
+            method=self,
+            ending=ending,
+            evaluations=len(told.vector),
+            converged=own.converged
+            and len(told.vector) == self.iterations
+            and moved <= _MOVED
+            and bool(np.all(told.solved)),
+            warnings=(*own.warnings, *_sentences(moved, told)),
+        )
+        return dataclasses.replace(found, diagnostics=diagnostics)
+
+    def _searched(self, problem: Problem, space: Any) -> tuple[Any, str]:
+        """What all iterations told, and why they ended."""
+        data = problem.data
+        evidence = SolvedEvidence(
+            site_method(Dense()).algorithm(problem.model),
+            space,
+            data.to_device(),
+            self.solves.settled(data.size),
+        )
+        size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
+        lower, upper = search_bounds(space, problem.scales(data))
+        search = Ascent(
+            evidence,
+            self.optimiser,
+            step_size=jnp.asarray(size),
+            lower=jnp.asarray(lower),
+            upper=jnp.asarray(upper),
+        )
+        state, run = search.init(jnp.asarray(space.to_vector())), Run(problem.control)
+        pieces, ending = [], f"all {self.iterations} iterations were made"
+        try:
+            for index in range(-(-self.iterations // _PIECE)):
+                key = jax.random.fold_in(problem.key, index)
+                state, told = ascent_piece(search, state, key, min(_PIECE, self.iterations))
+                pieces.append(jax.tree.map(np.asarray, told))
+                made = min((index + 1) * _PIECE, self.iterations)
+                vector = np.asarray(state.vector)
+                progress = AscentProgress(made, self.iterations, vector, run.seconds)
+                run.show(f"learning: iteration {made} of {self.iterations}, {run.seconds:.0f} s")
+                reason = run.ending(progress, lambda: None)
+                if reason is not None:
+                    ending = reason
+                    break
+        finally:
+            run.close()
+        joined = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.iterations], *pieces)
+        return joined, ending
+
+
+def _sentences(moved: float, told: Any) -> list[str]:
+    """What looks wrong, one sentence each."""
+    said = []
+    if moved > _MOVED:
+        said.append(
+            f"Hyper-parameters still moved in the last iterations, by {moved:.2g} on the "
+            "unconstrained scale; raise iterations."
+        )
+    short = float(np.mean(~told.solved))
+    if short:
+        said.append(
+            f"In {short:.1%} of the iterations a solve ended short of its tolerance, so that "
+            "gradients are biased; raise Solves.max_steps or Solves.rank."
+        )
+    return said
