@@ -25,7 +25,7 @@ from latentgp.methods.sgld import SGLD
 from latentgp.methods.solves import SolvesGP
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Neighbours, Representation
+from latentgp.representations import Dense, LatentNeighbours, Neighbours, Representation
 
 _DENSE_SAMPLING = 1_000
 _TASKS = "count", "classification", "ordinal"
@@ -61,6 +61,11 @@ def _neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> Represent
     """As many neighbours as is usual."""
     without_points(model, rows, n_inducing)
     return Neighbours()
+
+
+def _latent_neighbours(model: LatentGP, rows: int, n_inducing: int | None) -> LatentNeighbours:
+    without_points(model, rows, n_inducing)
+    return LatentNeighbours()
 
 
 class Entry(NamedTuple):
@@ -102,6 +107,12 @@ METHODS: dict[str, Entry] = {
     ),
     "laplace": Entry(
         Laplace, "curvature at the mode", "all without kinks and steps", compared_for=_TASKS
+    ),
+    "laplace-neighbours": Entry(
+        Laplace,
+        "curvature at the mode, each latent given its nearest neighbours",
+        "all without kinks and steps",
+        _latent_neighbours,
     ),
     "ep": Entry(
         ExpectationPropagation,
