@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 
 __all__ = ["InputError", "ProcessLost"]
 
@@ -33,6 +34,25 @@ class InputError(ValueError):
             ...
         latentgp.errors.InputError: y has 3 rows and X has 4: pass one target a row
     """
+
+
+def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
+    """Raise InputError if an attribute, by its name, is none of its choices.
+
+    Example:
+        >>> import latentgp as lgp
+        >>> lgp.HMC(tuning="hand")
+        Traceback (most recent call last):
+            ...
+        latentgp.errors.InputError: HMC.tuning must be one of windows, jumps, got 'hand'.
+    """
+    for name, known in choices.items():
+        value, known = getattr(owner, name), tuple(known)
+        if value not in known:
+            raise InputError(
+                f"{type(owner).__name__}.{name} must be one of {', '.join(map(str, known))}, got "
+                f"{value!r}."
+            )
 
 
 class ProcessLost(RuntimeError):

@@ -8,7 +8,7 @@ from typing import get_args
 import equinox as eqx
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, SideInformation, Targets
 from latentgp.modules import takes
 from latentgp.typing import Array
@@ -49,11 +49,7 @@ class CustomLikelihood(Likelihood):
                 "CustomLikelihood needs a function of (y, f), a target and its latents; one that "
                 "reads more of a row is the log_prob(self, y, f, side) of a class of Likelihood."
             )
-        if self.kind not in get_args(Targets):
-            raise InputError(
-                f"CustomLikelihood.kind must be one of {', '.join(get_args(Targets))}, got "
-                f"{self.kind!r}."
-            )
+        check_choices(self, kind=get_args(Targets))
 
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

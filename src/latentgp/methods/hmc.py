@@ -6,7 +6,7 @@ from typing import cast, get_args
 
 import equinox as eqx
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.hmc import HMCSampler, Tuning
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -71,12 +71,7 @@ class HMC(SamplingMethod):
             raise InputError(
                 f"HMC needs steps and a warm-up of at least 1, got {self.steps} and {self.warmup}."
             )
-        for name, known, value in (
-            ("tuning", get_args(Tuning), self.tuning),
-            ("coupling", get_args(Kind), self.coupling),
-        ):
-            if value not in known:
-                raise InputError(f"HMC.{name} must be one of {', '.join(known)}, got {value!r}.")
+        check_choices(self, tuning=get_args(Tuning), coupling=get_args(Kind))
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         if not model.likelihood.is_continuous:

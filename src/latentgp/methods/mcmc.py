@@ -5,7 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.couplings.ancillary import Partial, Sites, Whitened
 from latentgp.inference.mcmc.couplings.annealed import Annealed
 from latentgp.inference.mcmc.couplings.base import Coupling
@@ -147,13 +147,8 @@ class MCMC(SamplingMethod):
     conjugate_variance: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        for name, known, value in (
-            ("latents", LATENTS, self.latents),
-            ("coupling", COUPLINGS, self.coupling),
-            ("hyperparameters", HYPERPARAMETERS, self.hyperparameters or "emulated"),
-        ):
-            if value not in known:
-                raise InputError(f"MCMC.{name} must be one of {', '.join(known)}, got {value!r}.")
+        known = (None, *HYPERPARAMETERS)
+        check_choices(self, latents=LATENTS, coupling=COUPLINGS, hyperparameters=known)
         if self.repeats is not None and self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
         if self.samples < 1 or not 0 <= self.correlation < 1:

@@ -9,7 +9,7 @@ import numpy as np
 
 from latentgp.augmentations import Automatic
 from latentgp.distributions import TiltedScaleMixture
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.nuts import NUTSSampler
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -67,11 +67,7 @@ class NUTS(SamplingMethod):
             )
         if self.warmup < 1:
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
-        if self.coupling not in get_args(Kind):
-            raise InputError(
-                f"NUTS.coupling must be one of {', '.join(get_args(Kind))}, got {self.coupling!r}; "
-                "MCMC has more."
-            )
+        check_choices(self, coupling=get_args(Kind))
         if self.augmented and self.coupling != "whitened":
             raise InputError(
                 'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'

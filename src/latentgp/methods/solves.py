@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.inference.solves.ascent import Ascent, Optimiser, ascent_piece
 from latentgp.inference.solves.gradient import SolvedEvidence
@@ -79,11 +79,7 @@ class SolvesGP(Method):
     iterations: int = eqx.field(static=True, default=100)
 
     def __check_init__(self) -> None:
-        if self.optimiser not in get_args(Optimiser):
-            raise InputError(
-                f"SolvesGP.optimiser must be one of {', '.join(get_args(Optimiser))}, got "
-                f"{self.optimiser!r}."
-            )
+        check_choices(self, optimiser=get_args(Optimiser))
         if self.iterations < 4 or (self.step_size is not None and self.step_size <= 0):
             raise InputError(
                 "SolvesGP needs at least four iterations and a positive step_size, got "

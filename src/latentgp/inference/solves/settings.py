@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import equinox as eqx
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.modules import Module
 
 Solver = Literal["conjugate-gradients", "ulisse"]
@@ -50,10 +50,7 @@ class Solves(Module):
     stored: bool | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        if self.solver not in get_args(Solver):
-            raise InputError(
-                f"Solves.solver must be one of {', '.join(get_args(Solver))}, got {self.solver!r}."
-            )
+        check_choices(self, solver=get_args(Solver))
         if self.probes < 2 or (self.rank is not None and self.rank < 0):
             raise InputError(
                 "Solves needs at least two probes, whose spread tells the error, and a rank that "

@@ -14,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, Key, PyTree
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, jittered_cholesky
@@ -186,16 +186,12 @@ class Inducing(Representation):
             )
         if not 0 < self.resemblance < 1:
             raise InputError(f"Inducing.resemblance must be in (0, 1), got {self.resemblance}.")
-        for name, known in (
-            ("selection", get_args(Selection)),
-            ("covariance", get_args(Covariance)),
-            ("approximation", (None, *get_args(Approximation))),
-        ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"Inducing.{name} must be one of {', '.join(map(str, known))}, "
-                    f"got {getattr(self, name)!r}."
-                )
+        check_choices(
+            self,
+            selection=get_args(Selection),
+            covariance=get_args(Covariance),
+            approximation=(None, *get_args(Approximation)),
+        )
 
     def initialise(
         self,

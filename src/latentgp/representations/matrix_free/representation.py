@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Key, PyTree, UInt32
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.kernels.precomputed import is_tabulated
 from latentgp.likelihoods.base import Marginals
@@ -91,12 +91,9 @@ class MatrixFree(Representation):
     grid: Grid | None = None
 
     def __check_init__(self) -> None:
-        for name, known in (("solver", SolverName), ("preconditioner", PreconditionerName)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"MatrixFree.{name} must be one of {', '.join(get_args(known))}, got "
-                    f"{getattr(self, name)!r}."
-                )
+        check_choices(
+            self, solver=get_args(SolverName), preconditioner=get_args(PreconditionerName)
+        )
         numbers = self.probes >= 2, 0 < self.tolerance < 1, self.max_steps >= 1
         if not (all(numbers) and (self.rank is None or self.rank >= 1)):
             raise InputError(

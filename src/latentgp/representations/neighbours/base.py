@@ -12,7 +12,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Representation
 from latentgp.representations.latent_axis import distinct_kernels
@@ -66,13 +66,7 @@ class NearestRows(Representation):
                 f"number={self.number} and number_predicted={self.number_predicted}; give for "
                 "example Neighbours(20)."
             )
-        for name, known in (("ordering", Ordering), ("search", SearchBy)):
-            if getattr(self, name) not in get_args(known):
-                raise InputError(
-                    f"{type(self).__name__}.{name} must be one of "
-                    f"{', '.join(get_args(known))}, got "
-                    f"{getattr(self, name)!r}."
-                )
+        check_choices(self, ordering=get_args(Ordering), search=get_args(SearchBy))
 
     def initialise(
         self,
