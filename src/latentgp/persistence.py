@@ -61,9 +61,14 @@ _INTERNAL = {
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
-    "latentgp.representations.matrix_free.solves": "Solves",
+    "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
+    "latentgp.representations.neighbours.latent_posterior": (
+        "LatentNeighboursPosterior Solved Whitened"
+    ),
     "latentgp.representations.neighbours.posterior": "NeighboursPosterior",
+    "latentgp.representations.neighbours.prior": "Regression SparseFactor",
+    "latentgp.representations.neighbours.sweeps": "Sweep Swept",
     "latentgp.tables.columns": "CategoryColumn NumberColumn",
     "latentgp.tables.encoder": "TableEncoder",
     "latentgp.tables.notation": "DateNotation NumberNotation",

@@ -35,9 +35,7 @@ QUICK = {
     ("dense", "own, different"),
     ("inducing, chosen", "own, different"),
     ("inducing, diagonal", "shared"),
-    ("neighbours, every row", "shared"),
     ("neighbours, few", "own, different"),
-    ("neighbours of latents, every row", "own, different"),
     ("neighbours of latents, few", "shared"),
 }
 PAIRS = [

@@ -115,6 +115,7 @@ def test_every_likelihood_and_method_is_calibrated():
     assert set(LIKELIHOODS) | {"CustomLikelihood", "LeastSquares"} == concrete_classes(Likelihood)
     methods = {type(method).__name__ for method in calibration.METHODS.values()}
     elsewhere = {"CollapsedVI", "Stochastic", "Integrated", "EllipticalSlice", "MCMC", "HMC"}
+    elsewhere |= {"SGLD", "SolvesGP"}  # of hyper-parameters, and an optimiser of these
     assert methods | elsewhere == concrete_classes(Method)
 
 

@@ -345,6 +345,7 @@ def _check_kept(
     representation: Representation, kernel: Kernel, X: np.ndarray, sites: GaussianSites, name: str
 ) -> None:
     """Kept blocks of one latent function give the same as inputs."""
+    representation = representation.for_rows(X, None, kernel)  # of one latent function
     kept = representation.kept(kernel, X, 1)
     if kept is X:
         return

@@ -139,7 +139,7 @@ def test_draws_give_variances_at_new_inputs():
     assert np.all(np.abs(np.asarray(found.variance / exact.variance) - 1) < 5 * np.sqrt(2 / 512))
 
 
-def test_search_goes_by_estimates():
+def test_search_goes_by_estimates(tmp_path):
     estimated = LatentNeighbours(10, exact_up_to=0)
     fit = lgp.fit(
         lgp.LatentGP(KERNEL, lgp.Bernoulli()),
@@ -154,6 +154,10 @@ def test_search_goes_by_estimates():
         key=jax.random.key(0),
     )
     assert fit.diagnostics.converged
+    assert "standard error" in fit.diagnostics.verdict
+    again = lgp.load(lgp.save(fit.posterior, tmp_path / "posterior"))
+    for one, other in zip(again.predict_f(X), fit.posterior.predict_f(X), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
     assert abs(float(fit.posterior.log_evidence) - float(dense.posterior.log_evidence)) < 1.5
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.representations.neighbours.posterior import places_of_largest
+from latentgp.representations.neighbours.near import places_of_largest
 from latentgp.representations.neighbours.search import (
     NOBODY,
     coordinates,

@@ -577,6 +577,10 @@ class Inducing(Representation):
         return self.approximation not in ("fitc", "pitc")
 
     @property
+    def evidence_is_bound(self) -> bool:
+        return self.is_one_gaussian
+
+    @property
     def streaming_prior(self) -> StreamingPrior | None:
         return self.remembered
 

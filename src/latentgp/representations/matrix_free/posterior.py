@@ -18,7 +18,7 @@ from latentgp.numerics.solvers.solution import Solution
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
-from latentgp.representations.matrix_free.solves import Solves
+from latentgp.representations.matrix_free.solves import MatrixFreeSolves
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
@@ -77,7 +77,7 @@ class MatrixFreePosterior(LatentPosterior):
 
     kernel: LatentKernel
     X: Float[Array, "N D"]
-    solves: Solves
+    solves: MatrixFreeSolves
     root: Float[Array, "#Q N"]
     weights: Float[Array, "Q N"]
     mean_at_rows: Float[Array, "Q N"]

@@ -23,10 +23,10 @@ from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.representations.matrix_free.posterior import MatrixFreePosterior, Report
 from latentgp.representations.matrix_free.solves import (
+    MatrixFreeSolves,
     PreconditionerName,
     Probed,
     SolverName,
-    Solves,
 )
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -212,6 +212,14 @@ class MatrixFree(Representation):
         return False
 
     @property
+    def evidence_is_bound(self) -> bool:
+        return False
+
+    @property
+    def has_coefficients(self) -> bool:
+        return False
+
+    @property
     def estimates_variances(self) -> bool:
         return True
 
@@ -220,10 +228,10 @@ class MatrixFree(Representation):
         return True
 
     @property
-    def solves(self) -> Solves:
+    def solves(self) -> MatrixFreeSolves:
         """The settings of solves, without what methods set."""
         key = jax.random.key_data(jax.random.key(0)) if self.key is None else self.key
-        return Solves(
+        return MatrixFreeSolves(
             grid=self.grid,
             key=jax.lax.optimization_barrier(jnp.asarray(key)),  # or XLA draws when it compiles
             preconditioner=self.preconditioner,
@@ -277,7 +285,7 @@ def _condition(
 
 
 def _conditioned(
-    solves: Solves,
+    solves: MatrixFreeSolves,
     kernel: Any,
     X: Float[Array, "N D"],
     linear: Float[Array, "C N"],

@@ -58,7 +58,7 @@ class Probed(NamedTuple):
     solution: Solution
 
 
-class Solves(eqx.Module):
+class MatrixFreeSolves(eqx.Module):
     """Settings of solves, and what is known of the rows.
 
     Attributes:

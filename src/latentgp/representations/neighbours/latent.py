@@ -26,8 +26,8 @@ from latentgp.representations.neighbours.latent_posterior import (
 )
 from latentgp.representations.neighbours.preconditioner import posterior_regression
 from latentgp.representations.neighbours.prior import (
-    Factor,
     Regression,
+    SparseFactor,
     nugget_of,
     regression,
     slope_of_regression,
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
     X: Float[Array, "N D"]
     prior: Regression
-    factor: Factor
+    factor: SparseFactor
 
 
 class LatentNeighbours(NearestRows):
@@ -100,7 +100,7 @@ class LatentNeighbours(NearestRows):
 
     def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> Kept:
         prior = regression(kernel, X, jnp.asarray(self.rows_found(len(X))))
-        return Kept(X, prior, Factor.of(prior.weights, self._sweeps))
+        return Kept(X, prior, SparseFactor.of(prior.weights, self._sweeps))
 
     def condition(
         self, kernel: LatentKernel, X: Any, sites: GaussianSites
@@ -132,11 +132,11 @@ class LatentNeighbours(NearestRows):
 
     def _preconditioner(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> tuple[Factor, Float[Array, "N Q"]]:
+    ) -> tuple[SparseFactor, Float[Array, "N Q"]]:
         arguments = jnp.asarray(self.rows_found(len(X))), jnp.asarray(self.later)
         own = posterior_regression(kernel, X, *arguments, sites.precision)
         sweeps = self._sweeps * (len(own.weights) // len(self._sweeps))
-        return Factor.of(own.weights, sweeps), jnp.sqrt(own.variance.T)
+        return SparseFactor.of(own.weights, sweeps), jnp.sqrt(own.variance.T)
 
     @property
     def _sweeps(self) -> tuple[Sweeps, ...]:

@@ -28,7 +28,7 @@ from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.neighbours.conditionals import Block, given
 from latentgp.representations.neighbours.near import NearPosterior, Sight
 from latentgp.representations.neighbours.posterior import with_diagonals
-from latentgp.representations.neighbours.prior import Factor, Regression, nugget_of
+from latentgp.representations.neighbours.prior import Regression, SparseFactor, nugget_of
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -50,10 +50,10 @@ class Whitened(LinearOperator):
         root: R.
     """
 
-    factor: Factor
+    factor: SparseFactor
     variance: Float[Array, "N Q"]
     precision: Float[Array, "N Q"]
-    own: Factor
+    own: SparseFactor
     root: Float[Array, "N Q"]
 
     @property

@@ -1,6 +1,5 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Posteriors in which a new input sees the nearest rows."""
-
-from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any, NamedTuple

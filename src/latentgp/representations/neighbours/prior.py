@@ -128,7 +128,7 @@ def _backward(kept: Any, slope: Any) -> Any:
 regression.defvjp(_forward, _backward)
 
 
-class Factor(NamedTuple):
+class SparseFactor(NamedTuple):
     """B, ones on its diagonal and -A beside it, ready for products and solves.
 
     Attributes:
@@ -138,7 +138,7 @@ class Factor(NamedTuple):
     each: tuple[tuple[Swept, Swept], ...]
 
     @classmethod
-    def of(cls, weights: Float[Array, "#Q N K"], sweeps: tuple[Sweeps, ...]) -> "Factor":
+    def of(cls, weights: Float[Array, "#Q N K"], sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
         return cls(
             tuple(
                 (Swept.of(own.forward, mine), Swept.of(own.backward, mine))
