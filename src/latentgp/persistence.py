@@ -69,6 +69,7 @@ _INTERNAL = {
     "latentgp.representations.neighbours.posterior": "NeighboursPosterior",
     "latentgp.representations.neighbours.prior": "Regression SparseFactor",
     "latentgp.representations.neighbours.sweeps": "Sweep Swept",
+    "latentgp.sites.gaussian": "GaussianSites",
     "latentgp.tables.columns": "CategoryColumn NumberColumn",
     "latentgp.tables.encoder": "TableEncoder",
     "latentgp.tables.notation": "DateNotation NumberNotation",

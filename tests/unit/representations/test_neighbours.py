@@ -209,13 +209,12 @@ def test_a_file_and_an_estimator(fit, tmp_path):
 def test_what_it_cannot_do_is_refused(fit):
     counts = lgp.Data(X, np.arange(40.0))
     poisson = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
-    for method in (lgp.VariationalInference, lgp.Laplace, lgp.ExpectationPropagation, lgp.NUTS):
-        with pytest.raises(lgp.InputError, match="works with ExactGP alone"):
-            fitted(method(representation=lgp.Neighbours(5)), poisson, counts)
+    with pytest.raises(lgp.InputError, match="no white coefficients"):
+        fitted(lgp.NUTS(representation=lgp.Neighbours(5)), poisson, counts)
     with pytest.raises(lgp.InputError, match="no white coefficients"):
         lgp.Neighbours(5).whitening(lgp.RBF(), X)
     binary = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
-    with pytest.raises(lgp.InputError, match="works with ExactGP alone"):
+    with pytest.raises(lgp.InputError, match="no sampler of its coefficients"):
         fitted(lgp.GibbsSampling(representation=lgp.Neighbours(5)), binary, lgp.Data(X, Y > 0))
     with pytest.raises(lgp.InputError, match="cannot be found inside grad"):
         evidence_of(lgp.ExactGP(lgp.Neighbours(5)))
