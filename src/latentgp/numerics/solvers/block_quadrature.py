@@ -89,7 +89,7 @@ def block_quadrature(recorded: RecordedBlock) -> Float[Array, "S"]:
     are fewer steps than of `quadrature` for the same error.
 
     Of very many steps the first are enough: where all give solutions to 1e-6, half of them give
-    the logarithm to 1e-3 nats.
+    the logarithm to some 1e-3 nats, of ill-conditioned matrices less well.
     """
     most = len(recorded.curvatures)
     most = max(1, min(most, max(most // 2, _MOST_ROWS // recorded.turns.shape[1])))
