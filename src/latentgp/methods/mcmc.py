@@ -147,7 +147,7 @@ class MCMC(SamplingMethod):
     conjugate_variance: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
-        known = (None, *HYPERPARAMETERS)
+        known = (*HYPERPARAMETERS, None)
         check_choices(self, latents=LATENTS, coupling=COUPLINGS, hyperparameters=known)
         if self.repeats is not None and self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
