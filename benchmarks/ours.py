@@ -30,6 +30,7 @@ from contestant import (
     coverage,
     gaussian_scores,
     kept,
+    poisson_scores,
     serve,
     student_scores,
 )
