@@ -94,15 +94,16 @@ def neighbours(problem: Problem) -> Result:
     options = problem.options
     own = lgp.Neighbours(options["neighbours"], number_predicted=options["predicted"])
     name = options.get("likelihood", "gaussian")
-    if name == "gaussian":
-        likelihood, method = lgp.Gaussian(noise_variance=problem.noise_variance), lgp.ExactGP(own)
-    else:
-        likelihood, method = {"bernoulli": lgp.Bernoulli(), "poisson": lgp.Poisson()}[name], None
+    likelihood = {
+        "gaussian": lgp.Gaussian(noise_variance=problem.noise_variance),
+        "bernoulli": lgp.Bernoulli(),
+        "poisson": lgp.Poisson(),
+    }[name]
+    method = lgp.ExactGP(own) if name == "gaussian" else lgp.Laplace(own)
     mean = lgp.ConstantMean() if name == "poisson" else lgp.ZeroMean()
     kernel = lgp.Matern32(lengthscale=problem.lengthscale, variance=problem.variance)
     model = lgp.LatentGP(kernel, likelihood, mean=mean)
     data = lgp.Data(problem.X, problem.y)
-    method = method or lgp.Laplace(own)
     started, cpu = perf_counter(), process_time()
     fitted = lgp.fit(model, data, method=method, priors=None, key=KEY)
     seconds, cpu = perf_counter() - started, process_time() - cpu

@@ -112,9 +112,8 @@ class LatentNeighbours(NearestRows):
         variance = jnp.broadcast_to(kept.prior.variance.T, sites.linear.shape)
         M = Whitened(kept.factor, variance, sites.precision, own, root)
         exact = sites.linear.size <= self.exact_up_to
-        key = jax.random.key(0) if self.key is None else self.key
         diagonal = diagonal_of(kept.prior, neighbours, sites.precision)
-        found = solved(M, diagonal, sites.linear, key, self.probes, exact)
+        found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
         make: Any = LatentNeighboursPosterior  # whose evidence and KL are found when asked for
         return make(
             kernel=kernel,
@@ -137,6 +136,10 @@ class LatentNeighbours(NearestRows):
         own = posterior_regression(kernel, X, *arguments, sites.precision)
         sweeps = self._sweeps * (len(own.weights) // len(self._sweeps))
         return SparseFactor.of(own.weights, sweeps), jnp.sqrt(own.variance.T)
+
+    @property
+    def _key(self) -> Key[Array, ""]:
+        return jax.random.key(0) if self.key is None else self.key
 
     @property
     def _sweeps(self) -> tuple[Sweeps, ...]:
@@ -183,8 +186,7 @@ class LatentNeighbours(NearestRows):
     def finished(self, posterior: LatentNeighboursPosterior) -> LatentNeighboursPosterior:
         if posterior.solved.mean.size <= self.exact_up_to:
             return posterior
-        key = jax.random.key(0) if self.key is None else self.key
-        return _with_draws(posterior, jax.random.fold_in(key, 1), self.draws)
+        return _with_draws(posterior, jax.random.fold_in(self._key, 1), self.draws)
 
     def configured_for(self, *, signed: bool, power: float) -> "LatentNeighbours":
         return self

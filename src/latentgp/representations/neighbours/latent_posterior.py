@@ -24,7 +24,7 @@ from latentgp.numerics.solvers.log_determinant import quadrature, recorded_conju
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity
 from latentgp.numerics.solvers.solution import norms
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
 from latentgp.representations.neighbours.conditionals import Block, given
 from latentgp.representations.neighbours.near import NearPosterior, Sight
 from latentgp.representations.neighbours.posterior import with_diagonals
@@ -148,12 +148,17 @@ def solved(
         log_det = jnp.mean(traces)
         error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
     x, p = M.from_white(left), M.from_white(noise)
-    own = (x - M.from_preconditioner(noise) / diagonal[..., None]) * p
-    spread = jnp.mean(own, axis=2)
-    if not exact:
+
+    def by_probes() -> Float[Array, "N Q"]:
+        z = M.from_preconditioner(noise)
+        return jnp.mean((x - z / diagonal[..., None]) * p, axis=2)
+
+    if exact:
+        spread = by_probes()
+    else:
         drawn = jax.lax.cond(
             jnp.any(M.precision < 0),
-            lambda: jnp.maximum(spread, 0.0),
+            lambda: jnp.maximum(by_probes(), 0.0),
             lambda: _spread_of_draws(M, diagonal, jax.random.fold_in(key, 1), probes),
         )
         spread = jax.lax.stop_gradient(drawn)
@@ -424,10 +429,5 @@ def slope_in_prior(posterior: LatentNeighboursPosterior) -> Regression:
     rows = jnp.arange(len(posterior.X)), neighbours, *each, noise
     columns = (neighbours.shape[2] + 1) * (solved.left.shape[2] * 2 + 2) * latents
     _, found = scan_rows(step, None, rows, columns=columns, in_cache=True)
-    shared = len(prior.variance) == 1
-    return Regression(
-        *(
-            jnp.sum(a, axis=1, keepdims=True).swapaxes(0, 1) if shared else jnp.moveaxis(a, 1, 0)
-            for a in found
-        )
-    )
+    pairs = zip(found, prior, strict=True)
+    return Regression(*(over_sharing(jnp.moveaxis(a, 1, 0), like) for a, like in pairs))
