@@ -11,7 +11,8 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def parser(doc: str, *, real_data: bool = True) -> argparse.ArgumentParser:
         result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
     result.add_argument("--out", type=Path, default=Path("experiment-results"))
     result.add_argument("--quick", action="store_true", help="a reduced run of about a minute")
+    result.add_argument("--jobs", type=int, default=1, help="parts that run at once, where some do")
     return result
 
 
@@ -77,6 +79,20 @@ class Report:
         numbers = self.folder / f"{self.name}.json"
         numbers.write_text(json.dumps(self.content, indent=1, default=_plain))
         print(f"\nwritten: {picture}, {numbers}")
+
+
+def at_once(tasks: Sequence[Callable[[], Any]], jobs: int) -> list[Any]:
+    """What the tasks give, in their order, so many in threads at a time, in double precision.
+
+    Tasks that share a program share its compilation once one of them has it.
+    """
+
+    def alone(task: Callable[[], Any]) -> Any:
+        with jax.enable_x64(True):
+            return task()
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(alone, tasks))
 
 
 def machine() -> dict[str, str]:

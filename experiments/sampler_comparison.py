@@ -35,7 +35,6 @@ Gram matrix.
 import dataclasses
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar, Literal, NamedTuple
 
 import jax
@@ -46,7 +45,7 @@ from numpyro.distributions import Gamma, InverseGamma
 from scipy.stats import norm
 
 import latentgp as lgp
-from common import COLORS, Report, figure, load, parser, standardised, tidy
+from common import COLORS, Report, at_once, figure, load, parser, standardised, tidy
 from latentgp.inference.mcmc.hyperparameters.manifold import HyperManifoldMALA
 from latentgp.inference.mcmc.hyperparameters.random_walk import HyperRandomWalk
 from latentgp.inference.mcmc.hyperparameters.riemannian import HyperRiemannian
@@ -269,6 +268,7 @@ class Sizes(NamedTuple):
     moves: tuple[str, ...]  # tables 3 and 4
     schemes: tuple[str, ...]  # tables 5 and 6
     sets: tuple[str, ...]
+    jobs: int = 1
 
 
 FULL = Sizes(
@@ -380,19 +380,10 @@ def cell(chains: Chains, values: np.ndarray, acceptance: str) -> Cell:
     return Cell(*found)
 
 
-def in_two_threads(tasks: list[Callable[[], dict]]) -> dict:
-    """What the tasks find; most of the time is compilation, of which one thread does one.
-
-    A task has what shares a program, so that none is compiled twice.
-    """
-
-    def alone(task: Callable[[], dict]) -> dict:
-        with jax.enable_x64(True):
-            return task()
-
+def found_by(tasks: list[Callable[[], dict]], jobs: int) -> dict:
+    """What the tasks find; a task has what shares a program, so that none is compiled twice."""
     jax.clear_caches()
-    with ThreadPoolExecutor(2) as pool:
-        return {key: value for found in pool.map(alone, tasks) for key, value in found.items()}
+    return {key: value for found in at_once(tasks, jobs) for key, value in found.items()}
 
 
 def latents_given_theta(sizes: Sizes) -> dict:
@@ -422,8 +413,9 @@ def latents_given_theta(sizes: Sizes) -> dict:
         return found
 
     every = {rows: None for rows, _ in sizes.shapes}
-    return in_two_threads(
-        [lambda n=name, rows=rows: task(n, rows) for rows in every for name in sizes.latents]
+    return found_by(
+        [lambda n=name, rows=rows: task(n, rows) for rows in every for name in sizes.latents],
+        sizes.jobs,
     )
 
 
@@ -459,12 +451,13 @@ def theta_given(
             found["SA" if centred else model, name, rows, columns] = own
         return found
 
-    return in_two_threads(
+    return found_by(
         [
             lambda name=name, shape=shape: task(name, *shape)
             for shape in shapes
             for name in sizes.moves
-        ]
+        ],
+        sizes.jobs,
     )
 
 
@@ -495,12 +488,13 @@ def of_both(sizes: Sizes, shapes: tuple[tuple[int, int], ...]) -> dict:
         own = cell(chains, chains.vector, "hyperparameter_acceptance_rate")
         return {("LRG", name, rows, columns): own}
 
-    return in_two_threads(
+    return found_by(
         [
             lambda name=name, shape=shape: task(name, *shape)
             for shape in shapes
             for name in sizes.schemes
-        ]
+        ],
+        sizes.jobs,
     )
 
 
@@ -518,8 +512,13 @@ def on_real_sets(sizes: Sizes, data_dir) -> dict:
         own = cell(chains, chains.vector, "hyperparameter_acceptance_rate")
         return {(label, name, len(rows), X.shape[1]): own}
 
-    return in_two_threads(
-        [lambda name=name, one=one: task(name, one) for one in sizes.sets for name in sizes.schemes]
+    return found_by(
+        [
+            lambda name=name, one=one: task(name, one)
+            for one in sizes.sets
+            for name in sizes.schemes
+        ],
+        sizes.jobs,
     )
 
 
@@ -603,7 +602,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, nargs="+", default=[100], help="of tables 3 to 5")
     arguments = arguments.parse_args()
     report = Report("sampler_comparison", arguments)
-    sizes = QUICK if arguments.quick else FULL
+    sizes = (QUICK if arguments.quick else FULL)._replace(jobs=arguments.jobs)
     shapes = tuple(shape for shape in SHAPES if shape[0] in arguments.rows)
     shapes = sizes.shapes if arguments.quick else shapes
     tables: dict[int, tuple[str, Known, Callable[[], dict]]] = {

@@ -33,6 +33,7 @@ import latentgp as lgp
 from common import (
     COLORS,
     Report,
+    at_once,
     figure,
     load,
     log_losses,
@@ -72,7 +73,7 @@ def points_of(fit):
 # 1. image
 
 
-def image(report, data_dir, quick):
+def image(report, data_dir, quick, jobs=1):
     X, labels = load(data_dir, "ratsch_image")
     X, first = np.unique(X, axis=0, return_index=True)
     y = (labels[first] > 0).astype(float)
@@ -84,40 +85,48 @@ def image(report, data_dir, quick):
     if quick:
         del kernels["RBF"]
     numbers = (10,) if quick else (10, 40, 100)
-    draws, table, curves = 50 if quick else 250, [], {}
-    for name, lengthscale in kernels.items():
-        model = lgp.LatentGP(lgp.RBF(lengthscale), lgp.BernoulliProbit())
-        for number in numbers:
-            for choice in CHOICES:
-                if choice == "k-means":
-                    fit = gaussian(model, data, lgp.Inducing(number))
-                else:  # from where k-means ended, all rows a step
-                    learning = lgp.Stochastic(
-                        lgp.VariationalInference(points_of(fit)),
-                        batch_size=len(train),
-                        epochs=20 if quick else 200,
-                        learn_points=True,
-                    )
-                    moved = lgp.fit(fit.model, data, key=KEY, method=learning)
-                    fit = gaussian(moved.model, data, points_of(moved))
-                chains = sampled(fit.model, data, points_of(fit), draws)
-                losses = {}
-                for label, posterior in ((GAUSSIAN, fit.posterior), (CHAINS, chains.posterior)):
-                    p = posterior.predict(X_test).mean
-                    both = np.stack([1 - p, p], axis=1)
-                    losses[label] = log_losses(y[test], both)
-                    curve = curves.setdefault((name, choice, label), [])
-                    curve.append((number, losses[label].mean(), np.mean((p > 0.5) != y[test])))
-                gain = paired(losses[GAUSSIAN] - losses[CHAINS])
-                scores = [curves[name, choice, label][-1][1:] for label in (GAUSSIAN, CHAINS)]
-                (loss, error), (of_chains, error_of_chains) = scores
-                summary = chains.diagnostics.summary
-                table.append(
-                    [
-                        f"{name}, {number}, {choice}", error, error_of_chains, loss, of_chains,
-                        *gain, summary.r_hat, summary.ess_bulk,
-                    ]
-                )  # fmt: skip
+    draws = 50 if quick else 250
+
+    def task(name: str, number: int) -> list:
+        """Rows of the table: k-means points, then optimised ones from there."""
+        model = lgp.LatentGP(lgp.RBF(kernels[name]), lgp.BernoulliProbit())
+        rows = []
+        for choice in CHOICES:
+            if choice == "k-means":
+                fit = gaussian(model, data, lgp.Inducing(number))
+            else:  # all rows a step
+                learning = lgp.Stochastic(
+                    lgp.VariationalInference(points_of(fit)),
+                    batch_size=len(train),
+                    epochs=20 if quick else 200,
+                    learn_points=True,
+                )
+                moved = lgp.fit(fit.model, data, key=KEY, method=learning)
+                fit = gaussian(moved.model, data, points_of(moved))
+            chains = sampled(fit.model, data, points_of(fit), draws)
+            errors, losses = [], []
+            for posterior in (fit.posterior, chains.posterior):
+                p = posterior.predict(X_test).mean
+                losses.append(log_losses(y[test], np.stack([1 - p, p], axis=1)))
+                errors.append(np.mean((p > 0.5) != y[test]))
+            summary = chains.diagnostics.summary
+            rows.append(
+                [
+                    *(f"{name}, {number}, {choice}", *errors, *(loss.mean() for loss in losses)),
+                    *(*paired(losses[0] - losses[1]), summary.r_hat, summary.ess_bulk),
+                ]
+            )
+            print(f"  {rows[-1]}", flush=True)
+        return rows
+
+    cases = [(name, number) for name in kernels for number in numbers]
+    found = at_once([lambda case=case: task(*case) for case in cases], jobs)
+    table = [row for rows in found for row in rows]
+    curves = {}
+    for (name, number), rows in zip(cases, found, strict=True):
+        for choice, row in zip(CHOICES, rows, strict=True):
+            for label, loss in zip((GAUSSIAN, CHAINS), row[3:5], strict=True):
+                curves.setdefault((name, choice, label), []).append((number, loss))
     report.table(
         f"1. image: {len(train)} rows, {len(test)} held out, 2 chains of {draws} draws",
         [
@@ -137,7 +146,7 @@ def image(report, data_dir, quick):
             COLORS, [(name, choice) for name in kernels for choice in CHOICES], strict=False
         ):
             for style, label in (("--", GAUSSIAN), ("-", CHAINS)):
-                number, loss, _ = np.array(curves[name, choice, label]).T
+                number, loss = np.array(curves[name, choice, label]).T
                 ax.plot(
                     number, loss, style, marker="o", markersize=3, color=color,
                     label=f"{name}, {choice}, {label}",
@@ -471,7 +480,8 @@ def main():
     report = Report("sparse_chains", arguments)
     panels = []
     for part in arguments.parts:
-        panels += PARTS[part](report, arguments.data_dir, arguments.quick)
+        extra = {"jobs": arguments.jobs} if part == "image" else {}
+        panels += PARTS[part](report, arguments.data_dir, arguments.quick, **extra)
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
     drawn = figure(4.6 * columns, 3.9 * rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ class Law(Distribution):
         return self.log_density(value)
 
 
-def as_floats(*values: ArrayLike) -> list[Float[Array, "*S"]]:
+def as_floats(*values: ArrayLike) -> Sequence[Float[Array, "*S"]]:
     """The values broadcast together, in the widest floating-point type among them.
 
     Example:

@@ -1,0 +1,134 @@
+"""Fits on the device that JAX takes by itself (a GPU where there is one), beside the processor.
+
+    .venv/bin/python benchmarks/accelerator.py --data-dir DATA
+    JAX_PLATFORMS=cpu .venv/bin/python benchmarks/accelerator.py --data-dir DATA
+
+Double precision throughout. A first fit compiles, a second one of the same shapes does not; the
+same figure of quality shows that both devices do the same work. Searches do as many evaluations as
+`--evaluations` allows, so that times compare. Memory is the most that the device had in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+import latentgp as lgp
+from data import Split, airline_in_time, binary, regression
+
+KEY = jax.random.key(0)
+
+
+class Case(NamedTuple):
+    model: lgp.LatentGP
+    split: Split
+    method: Any
+    settings: dict[str, Any] = {}  # noqa: RUF012
+
+
+def smooth(split: Split) -> lgp.Matern52:
+    columns = split.X.shape[1]
+    return lgp.Matern52(lengthscale=np.full(columns, 0.5 * columns**0.5))
+
+
+def kin40k(folder: Path, rows: int, method: Any, **settings: Any) -> Case:
+    split = regression(folder, "kin40k_std_split", rows)
+    return Case(lgp.LatentGP(smooth(split), lgp.Gaussian(0.1)), split, method, settings)
+
+
+def classes(folder: Path, name: str, rows: int, method: Any, **settings: Any) -> Case:
+    split = binary(folder, name, rows)
+    return Case(lgp.LatentGP(smooth(split), lgp.Bernoulli()), split, method, settings)
+
+
+def flights(folder: Path, epochs: int) -> Case:
+    split = airline_in_time(folder, 600_000, 100_000)
+    method = lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(500)), 5000, epochs=epochs)
+    return Case(lgp.LatentGP(smooth(split), lgp.Gaussian(0.8)), split, method)
+
+
+def cases(folder: Path, evaluations: int, small: bool) -> dict[str, Callable[[], Case]]:
+    """The cases by name, the cheapest first."""
+    few = {"max_evaluations": evaluations}
+    scale = 0.1 if small else 1.0
+    rows = {size: int(scale * size) for size in (1000, 4000, 5000, 10_000, 20_000, 36_000)}
+    return {
+        "exact": lambda: kin40k(folder, rows[10_000], lgp.ExactGP(), **few),
+        "inducing": lambda: kin40k(folder, rows[36_000], lgp.ExactGP(lgp.Inducing(500)), **few),
+        "laplace": lambda: classes(folder, "magic", rows[5000], lgp.Laplace(), **few),
+        "chains": lambda: classes(
+            folder, "magic", rows[1000], lgp.MCMC(draws=200, warmup=100, chains=4)
+        ),
+        "flights": lambda: flights(folder, 1),
+        "neighbours": lambda: kin40k(
+            folder, rows[36_000], lgp.ExactGP(lgp.Neighbours(20)), **few
+        ),
+        "latent-neighbours": lambda: classes(
+            folder, "magic", rows[4000], lgp.Laplace(lgp.Neighbours(20)), **few
+        ),
+        "exact-20000": lambda: kin40k(folder, rows[20_000], lgp.ExactGP(), **few),
+        "matrix-free": lambda: kin40k(
+            folder, rows[20_000], lgp.ExactGP(lgp.MatrixFree()), learn_hyperparameters=False
+        ),
+    }
+
+
+def used() -> str:
+    """The most memory that the device had in use, if it tells."""
+    told = jax.devices()[0].memory_stats() or {}
+    return f"{told['peak_bytes_in_use'] / 2**30:.2f} GiB" if told else "memory not told"
+
+
+def run(name: str, case: Case, predicted: int) -> None:
+    """Two fits and predictions, a line each."""
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        fit = lgp.fit(
+            case.model,
+            lgp.Data(case.split.X, case.split.y),
+            method=case.method,
+            key=KEY,
+            **case.settings,
+        )
+        seconds.append(time.perf_counter() - start)
+    X, y = case.split.X_test[:predicted], case.split.y_test[:predicted]
+    fit.posterior.predict(X).log_prob(y)
+    start = time.perf_counter()
+    loss = -float(np.mean(fit.posterior.predict(X).log_prob(y)))
+    predicting = time.perf_counter() - start
+    print(
+        f"{name}: {case.split.X.shape[0]} x {case.split.X.shape[1]}: first fit {seconds[0]:.1f} s, "
+        f"second {seconds[1]:.2f} s, {len(y)} predictions {predicting:.3f} s, "
+        f"held-out NLPD {loss:.4f}, {used()}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--cases", nargs="+", default=None)
+    parser.add_argument("--evaluations", type=int, default=20)
+    parser.add_argument("--predicted", type=int, default=1000)
+    parser.add_argument("--small", action="store_true", help="a tenth of the rows")
+    options = parser.parse_args()
+    device = jax.devices()[0]
+    print(f"{device.device_kind} ({device.platform}), JAX {jax.__version__}", flush=True)
+    every = cases(options.data_dir, options.evaluations, options.small)
+    for name in options.cases or every:
+        try:
+            run(name, every[name](), options.predicted)
+        except Exception:  # the others still run
+            print(f"{name}: failed\n{traceback.format_exc(limit=-6)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
