@@ -63,6 +63,7 @@ _INTERNAL = {
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
+    "latentgp.representations.neighbours.full_scale": "LowRank Whitener",
     "latentgp.representations.neighbours.latent_posterior": (
         "LatentNeighboursPosterior Solved Whitened"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
 import equinox as eqx
@@ -49,14 +50,14 @@ class NearestRows(Representation):
         number: of neighbours m.
         number_predicted: of the rows that a new input sees.
         ordering: of the rows: "random", or "maximin".
-        search: "scaled" or "correlation".
+        search: "scaled" or "correlation"; None is the first.
         found: neighbours of the rows; `for_rows` finds them.
     """
 
     number: int = eqx.field(static=True, default=20)
     number_predicted: int | None = eqx.field(static=True, default=None)
     ordering: Ordering = eqx.field(static=True, default="random")
-    search: SearchBy = eqx.field(static=True, default="scaled")
+    search: SearchBy | None = eqx.field(static=True, default=None)
     found: Found | None = None
 
     def __check_init__(self) -> None:
@@ -66,7 +67,7 @@ class NearestRows(Representation):
                 f"number={self.number} and number_predicted={self.number_predicted}; give for "
                 "example Neighbours(20)."
             )
-        check_choices(self, ordering=get_args(Ordering), search=get_args(SearchBy))
+        check_choices(self, ordering=get_args(Ordering), search=(None, *get_args(SearchBy)))
 
     def initialise(
         self,
@@ -110,10 +111,22 @@ class NearestRows(Representation):
         X, each = np.asarray(X), distinct_kernels(kernel)
         columns = max(1, min(self.number, len(X) - 1))
         rows = np.full((len(X), len(each), columns), NOBODY)
+        search, features = self.searched_by, self.features(kernel, X[real])
         for q, own in enumerate(each):
-            near = neighbours_of(own, X[real], order, columns, self.search)
+            near = neighbours_of(own, X[real], order, columns, search, features[q])
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
         return rows
+
+    @property
+    def searched_by(self) -> SearchBy:
+        """How neighbours are searched."""
+        return self.search or "scaled"
+
+    def features(
+        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
+    ) -> Sequence[Float[Array, "N M"] | None]:
+        """Features of the low rank that neighbours are not asked about; none unless overridden."""
+        return (None,) * len(distinct_kernels(kernel))
 
     def renewed(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel

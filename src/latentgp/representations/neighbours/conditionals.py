@@ -50,13 +50,18 @@ class Conditionals(NamedTuple):
     variance: Float[Array, "N #Q"]
     residual: Float[Array, "N Q"]
 
+    @property
+    def rows(self) -> Float[Array, "N #Q M"]:
+        """Rows (-A, 1) / sqrt(d) of U, with which the pseudo-targets are white."""
+        return whitening_rows(self.weights, self.variance)
 
-class Slopes(NamedTuple):
-    """Derivatives of the log evidence in kernel, roots and targets of the sites."""
 
-    kernel: LatentKernel
-    root: Float[Array, "Q N"]
-    target: Float[Array, "Q N"]
+def whitening_rows(
+    weights: Float[Array, "*B K"], variance: Float[Array, "*B"]
+) -> Float[Array, "*B M"]:
+    """Rows (-A, 1) / sqrt(d): less their means given the neighbours, in standard deviations."""
+    own = jnp.ones((*weights.shape[:-1], 1), weights.dtype)
+    return jnp.concatenate([-weights, own], axis=-1) / jnp.sqrt(variance)[..., None]
 
 
 def grams_at(kernel: LatentKernel, points: Float[Array, "#Q B K D"]) -> Float[Array, "#Q B K K"]:
@@ -111,6 +116,35 @@ class Block(NamedTuple):
         rows = jnp.broadcast_to(jnp.moveaxis(self.rows, 1, 0), values.shape)
         there = jnp.moveaxis(self.there, 1, 0)
         return sums.at[latents[:, None, None], rows].add(jnp.where(there, values, 0.0))
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the log evidence in kernel, roots and targets of the sites.
+
+    Further in inducing points, where there are any.
+    """
+
+    kernel: LatentKernel
+    root: Float[Array, "Q N"]
+    target: Float[Array, "Q N"]
+    points: Float[Array, "M D"] | None = None
+
+    @classmethod
+    def start(cls, kernel: LatentKernel, sites: ScaledSites) -> "Slopes":
+        """Of r'r / 2, to which those of the rows' terms are added."""
+        in_kernel = jax.tree.map(jnp.zeros_like, kernel)
+        return cls(in_kernel, jnp.zeros_like(sites.target), sites.target)
+
+    def plus(
+        self,
+        block: Block,
+        kernel: LatentKernel,
+        root: Float[Array, "Q B M"],
+        target: Float[Array, "Q B M"],
+    ) -> "Slopes":
+        """With those of some rows' terms."""
+        added = jax.tree.map(jnp.add, self.kernel, kernel)
+        return Slopes(added, block.add(self.root, root), block.add(self.target, target))
 
 
 def given(
@@ -191,10 +225,8 @@ def slopes(
         known = Conditionals(*(jnp.moveaxis(a, 1, 0) for a in known))
 
         def of_latent(grams: Array, root: Array, known: Conditionals) -> tuple[Array, Array, Array]:
-            own = jnp.ones((len(rows), 1), grams.dtype)
-            deviation = jnp.sqrt(known.variance)
-            u = jnp.concatenate([-known.weights, own], axis=1) / deviation[:, None]
-            a = jnp.concatenate([known.dual, 0 * own], axis=1)
+            u = whitening_rows(known.weights, known.variance)
+            a = jnp.pad(known.dual, ((0, 0), (0, 1)))
             s = known.residual[:, None]
             # (v u' + u v') / 2 for v = s a + (s^2 - 1) u / 2.
             v = jnp.where(real[:, None], s * a + 0.5 * (s**2 - 1) * u, 0.0)
@@ -205,17 +237,9 @@ def slopes(
 
         in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, known)
         (in_kernel,) = pull(over_sharing(in_gram, grams))
-        return Slopes(
-            jax.tree.map(jnp.add, sums.kernel, in_kernel),
-            block.add(sums.root, in_root),
-            block.add(sums.target, in_target),
-        ), None
+        return sums.plus(block, in_kernel, in_root, in_target), None
 
-    start = Slopes(
-        jax.tree.map(jnp.zeros_like, kernel),
-        jnp.zeros_like(sites.target),
-        sites.target,  # of r'r / 2
-    )
+    start = Slopes.start(kernel, sites)
     columns = (neighbours.shape[2] + 1) ** 2
     rows = jnp.arange(len(X)), neighbours, known
     return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]

@@ -77,6 +77,11 @@ class NearPosterior(LatentPosterior):
     number: eqx.AbstractVar[int]
 
     @property
+    def rank(self) -> int:
+        """Number of features of a row, beside what neighbours say; none unless overridden."""
+        return 0
+
+    @property
     @abstractmethod
     def absent(self) -> Bool[Array, "N"]:
         """Rows that say nothing."""
@@ -93,7 +98,7 @@ class NearPosterior(LatentPosterior):
             sight = self.seen_from(x)
             return carry, Marginals(sight.mean.T, sight.variance.T)
 
-        columns = max((self.number + 1) ** 2, len(self.X) // _IN_MEMORY)
+        columns = max((self.number + 1) * (self.number + 1 + self.rank), len(self.X) // _IN_MEMORY)
         return scan_rows(step, None, X, columns=columns, in_cache=True)[1]
 
     def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:

@@ -1,8 +1,9 @@
-"""Posterior given the targets of the nearest rows."""
+"""Posterior given the targets of the nearest rows, and a low rank if there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,12 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.kernels import LatentKernel
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.numerics.cholesky import Factor
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.neighbours.conditionals import (
     Block,
     Conditionals,
     ScaledSites,
     given,
+)
+from latentgp.representations.neighbours.full_scale import (
+    LowRank,
+    Whitener,
+    features_near,
+    residual_grams,
 )
 from latentgp.representations.neighbours.near import NearPosterior, Sight
 from latentgp.typing import Array
@@ -27,17 +35,19 @@ class NeighboursPosterior(NearPosterior):
     Attributes:
         sites: pseudo-targets of unit noise, and the roots of precisions they are scaled by.
         known: each row given its neighbours.
+        low_rank: what of the latent functions neighbours are not needed for.
     """
 
     kernel: LatentKernel
     X: Float[Array, "N D"]
     sites: ScaledSites
     neighbours: Int[Array, "N #Q K"]
-    known: Conditionals
+    known: Conditionals | Whitener
     log_evidence: Float[Array, ""]
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
     number: int = eqx.field(static=True)
+    low_rank: LowRank | None = None
 
     @property
     def kl(self) -> Float[Array, ""]:
@@ -65,23 +75,40 @@ class NeighboursPosterior(NearPosterior):
             return jax.lax.map(with_all, (rows, weights))
 
         full = self.errors_together(sight, X) + vmap_latents(noise, rows, sight.weights)
+        if self.low_rank is not None:
+            full = full - vmap_latents(_known_of, self.low_rank.factor, self._open(sight, X))
         full = jnp.broadcast_to(full, (len(sight.variance), *full.shape[1:]))
         return with_diagonals(full, sight.variance)
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
-        """By the sparse precision U'U of the pseudo-targets, U with rows (-A, 1) / sqrt(d)."""
+        """By the sparse precision P = U'U of the pseudo-targets.
+
+        With a low rank theirs is P - P F (I + F'P F)^-1 F'P.
+        """
         root, target = self.sites
         noise = jax.random.normal(key, target.shape, target.dtype)
-        left = target - root * prior_path(self.X).T - noise
         block = Block.of(jnp.arange(len(self.X)), self.neighbours)
-        weights = jnp.moveaxis(self.known.weights, 1, 0)
-        own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
-        rows = jnp.concatenate([-weights, own], axis=2)
-        rows = rows / jnp.sqrt(self.known.variance.T)[:, :, None]
-        projected = rows * jnp.sum(rows * block.take(left), axis=2, keepdims=True)
-        return root * block.add(jnp.zeros_like(left), projected)
+        rows = jnp.moveaxis(self.known.rows, 1, 0)
+
+        def scaled(left: Array) -> Array:
+            projected = rows * jnp.sum(rows * block.take(left), axis=2, keepdims=True)
+            return root * block.add(jnp.zeros_like(left), projected)
+
+        weights = scaled(target - root * prior_path(self.X).T - noise)
+        if self.low_rank is None:
+            return weights
+
+        def explained(features: Array, factor: Factor, weights: Array) -> Array:
+            return features @ (factor.inverse_of_product() @ (weights @ features))
+
+        low_rank = self.low_rank.features, self.low_rank.factor
+        return weights - scaled(root * vmap_latents(explained, *low_rank, weights))
+
+    @property
+    def rank(self) -> int:
+        return 0 if self.low_rank is None else len(self.low_rank.points)
 
     @property
     def absent(self) -> Bool[Array, "N"]:
@@ -91,7 +118,11 @@ class NeighboursPosterior(NearPosterior):
         near = self.near(X)
         grams = self.grams_near(near, X)
         root = near.take(self.sites.root).at[..., -1].set(1.0)
-        target = near.take(self.sites.target)[..., :-1]
+        low_rank, left = self.low_rank, self.sites.target
+        if low_rank is not None:
+            features = self._features_near(near, X)
+            grams, left = vmap_latents(residual_grams, grams, features), low_rank.left
+        target = near.take(left)[..., :-1]
 
         def of_latent(grams: Array, root: Array, target: Array) -> tuple[Array, Array, Array]:
             weights, _, less = jax.vmap(given)(grams, root, target)
@@ -102,7 +133,41 @@ class NeighboursPosterior(NearPosterior):
         weights, mean, variance = vmap_latents(of_latent, grams, root, target)
         at_rows = -weights * root[..., :-1]
         own = jnp.ones((*at_rows.shape[:2], 1), at_rows.dtype)
-        return Sight(near, weights, jnp.concatenate([at_rows, own], axis=2), mean, variance)
+        sight = Sight(near, weights, jnp.concatenate([at_rows, own], axis=2), mean, variance)
+        return sight if low_rank is None else self._with_low_rank(sight, X)
+
+    def _with_low_rank(self, sight: Sight, X: Float[Array, "B D"]) -> Sight:
+        low_rank: Any = self.low_rank
+        own = low_rank.features_at(self.kernel, X)
+        mean = vmap_latents(lambda own, mean: own @ mean, own, low_rank.mean)
+        added = vmap_latents(
+            lambda factor, left: jnp.sum((left @ factor.inverse.T) ** 2, axis=1),
+            low_rank.factor,
+            self._open(sight, X),
+        )
+        variance = jnp.minimum(sight.variance + added, latent_diagonals(self.kernel, X))
+        return sight._replace(mean=sight.mean + mean, variance=variance)
+
+    def _features_near(self, near: Block, X: Float[Array, "B D"]) -> Float[Array, "#Q B M R"]:
+        """Features of the nearest rows and, last, of the new input."""
+        low_rank: Any = self.low_rank
+        rows = features_near(low_rank.features, near.rows[:, :, :-1])
+        own = low_rank.features_at(self.kernel, X)[:, :, None]
+        return jnp.concatenate([rows, own], axis=2)
+
+    def _open(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B R"]:
+        """What the errors weigh of the white inducing variables."""
+        return vmap_latents(
+            lambda in_g, features: jnp.einsum("bk,bkm->bm", in_g, features),
+            sight.in_g,
+            self._features_near(sight.near, X),
+        )
+
+
+def _known_of(factor: Factor, weights: Float[Array, "B R"]) -> Float[Array, "B B"]:
+    """By how much data lower the covariance of weighted sums of white inducing variables."""
+    left = weights @ factor.inverse.T
+    return weights @ weights.T - left @ left.T
 
 
 def with_diagonals(

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Float, PyTree
+import numpy as np
+from jaxtyping import Float, Key, PyTree
 
+from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.neighbours import full_scale
 from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.conditionals import ScaledSites, conditionals, slopes
+from latentgp.representations.neighbours.full_scale import features_of, law_of
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
+from latentgp.representations.neighbours.search import SearchBy
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
+
+
+def _as_inducing(value: int | Inducing | None) -> Inducing | None:
+    return Inducing(value) if isinstance(value, int) else value
 
 
 class Neighbours(NearestRows):
@@ -38,12 +49,18 @@ class Neighbours(NearestRows):
         ordering: of the rows: "random", or "maximin", each the farthest from all before it
             (Guinness 2018), which takes O(N^2 D).
         search: "scaled" takes the nearest in inputs over length-scales, "correlation" of four times
-            as many of these the most correlated.
+            as many of these the most correlated, with inducing points in what these leave. None is
+            the second with inducing points, the first without.
+        inducing: number of inducing points, or `Inducing(...)` with points or their selection: the
+            latent functions have their low rank, and neighbours see what it leaves (Gyger, Furrer
+            & Sigrist 2025), in O(N (m^3 + m^2 M + M^2)) time and O(N (m + M)) memory. For functions
+            that vary over long distances too, and for many inputs.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
         found: neighbours of the rows; `for_rows` finds them.
 
     Raises:
-        InputError: fewer than one neighbour; an unknown ordering or search.
+        InputError: fewer than one neighbour; an unknown ordering or search; other inducing points
+            than a number, points or a selection.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -57,12 +74,53 @@ class Neighbours(NearestRows):
         -3.0033
     """
 
+    inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
     shared: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        own = self.inducing
+        if own is None:
+            return
+        if own.approximation or own.covariance != "full" or own.remembered is not None:
+            raise InputError(
+                f"Neighbours.inducing takes points, or a number and a selection, got {own!r}; "
+                "leave the rest out."
+            )
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Neighbours":
+        ready: Any = super().initialise(X, weights, kernel, key)
+        if self.inducing is None:
+            return ready
+        points = self.inducing.initialise(X, weights, kernel, key)
+        return dataclasses.replace(ready, inducing=points)
+
+    @property
+    def searched_by(self) -> SearchBy:
+        return self.search or ("scaled" if self.inducing is None else "correlation")
+
+    def features(
+        self, kernel: LatentKernel, X: Float[np.ndarray, "N D"]
+    ) -> Sequence[Float[Array, "N M"] | None]:
+        if self.inducing is None:
+            return super().features(kernel, X)
+        own = features_of(kernel, self._points(), jnp.asarray(X))
+        return list(own)
 
     def configured_for(self, *, signed: bool, power: float) -> "Neighbours":
         return self
 
     def of_latents(self) -> LatentNeighbours:
+        if self.inducing is not None:
+            raise InputError(
+                "Neighbours(..., inducing=...) is for Gaussian noise and classes by least squares, "
+                "with ExactGP; leave inducing out."
+            )
         return LatentNeighbours(
             self.number, self.number_predicted, self.ordering, self.search, self.found
         )
@@ -75,8 +133,13 @@ class Neighbours(NearestRows):
     ) -> NeighboursPosterior:
         neighbours = jnp.asarray(self.rows_found(len(X)))
         scaled = self._scaled(kernel, sites)
-        known, log_evidence = conditionals(kernel, X, neighbours, scaled)
         nothing = jnp.zeros((), X.dtype)
+        if self.inducing is None:
+            known, log_evidence = conditionals(kernel, X, neighbours, scaled)
+            low_rank, jitter = None, nothing
+        else:
+            law = law_of(kernel, X, neighbours, scaled, self._points())
+            known, low_rank, log_evidence, jitter = law
         number = self.number_predicted or _MORE_PREDICTED * self.number
         make: Any = NeighboursPosterior  # whose KL is found when it is asked for
         return make(
@@ -86,9 +149,10 @@ class Neighbours(NearestRows):
             neighbours=neighbours,
             known=known,
             log_evidence=log_evidence,
-            jitter=nothing,
+            jitter=jitter,
             trace_term=nothing,
             number=number,
+            low_rank=low_rank,
         )
 
     def update_sites(
@@ -108,18 +172,38 @@ class Neighbours(NearestRows):
     ) -> Pullback:
         """Its marginals are the derivatives in the sites; variances among them may be negative."""
         scaled = posterior.sites
-        slope = slopes(posterior.kernel, X, posterior.neighbours, scaled, posterior.known)
+        known: Any = posterior.known
+        own = posterior.kernel, X, posterior.neighbours, scaled, known
+        places = None
+        if self.inducing is None or posterior.low_rank is None:
+            slope = slopes(*own)
+        else:
+            slope = full_scale.slopes(*own, posterior.low_rank)
+            points = dataclasses.replace(self.inducing, points=slope.points)
+            places = dataclasses.replace(self, inducing=points, found=None)
         root = jnp.broadcast_to(scaled.root, scaled.target.shape)
         there = root > 0
         root = jnp.where(there, root, 1.0)
         mean = jnp.where(there, slope.target / root, 0.0)
         in_precision = (slope.root - scaled.target * mean) / (2 * root)
         variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
-        return Pullback(slope.kernel, None, Marginals(mean.T, variance.T))
+        return Pullback(slope.kernel, places, Marginals(mean.T, variance.T))
 
     @property
     def is_one_gaussian(self) -> bool:
         return False
+
+    @property
+    def needs_rows(self) -> bool:
+        return self.inducing is not None and self.inducing.needs_rows
+
+    def _points(self) -> Float[Array, "M D"]:
+        if self.inducing is None or self.inducing.points is None:
+            raise InputError(
+                "The inducing points of Neighbours have not been chosen yet; call initialise(...) "
+                "first, or fit the model with latentgp.fit."
+            )
+        return jnp.asarray(self.inducing.points)
 
     def _scaled(self, kernel: LatentKernel, sites: GaussianSites) -> ScaledSites:
         once = self.shared and not isinstance(kernel, OwnKernels)

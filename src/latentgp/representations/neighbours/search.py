@@ -157,30 +157,42 @@ def neighbours_of(
     order: Int[np.ndarray, "N"],
     number: int,
     search: SearchBy,
+    features: Float[Array, "N M"] | None = None,
 ) -> Int[np.ndarray, "N K"]:
-    """The nearest earlier rows under a kernel, or of four times as many the most correlated."""
+    """The nearest earlier rows under a kernel, or of four times as many the most correlated.
+
+    Correlations are those of what features leave of the latent function, if there are any.
+    """
     points = np.asarray(coordinates(kernel, jnp.asarray(X), jnp.asarray(X)))
     if search == "scaled":
         return earlier_neighbours(points, order, number)
     most = max(number, min(_CANDIDATES * number, len(X) - 1))
     candidates = earlier_neighbours(points, order, most)
-    correlations = np.asarray(_correlations(kernel, X, candidates))
+    features = jnp.zeros((len(X), 0)) if features is None else features
+    correlations = np.asarray(_correlations(kernel, X, candidates, features))
     best = np.argsort(-correlations, axis=1, kind="stable")[:, :number]
     return np.take_along_axis(candidates, best, axis=1)
 
 
 @jax.jit
 def _correlations(
-    kernel: Kernel, X: Float[Array, "N D"], candidates: Int[Array, "N C"]
+    kernel: Kernel,
+    X: Float[Array, "N D"],
+    candidates: Int[Array, "N C"],
+    features: Float[Array, "N M"],
 ) -> Float[Array, "N C"]:
     """Absolute correlations of each row with its candidates; below zero of nobody."""
-    deviations = jnp.sqrt(kernel.diagonal(X))
+    prior = kernel.diagonal(X)
+    left = prior - jnp.sum(features**2, axis=1)
+    deviations = jnp.sqrt(jnp.maximum(left, jnp.finfo(X.dtype).eps * prior))
 
     def step(carry: Any, chunk: Any, real: Any) -> tuple[Any, Array]:
         rows, those = chunk
         one = jax.vmap(lambda x, Z: kernel.gram(x[None], Z)[0])(X[rows], X[those])
+        one = one - jnp.einsum("bm,bcm->bc", features[rows], features[those])
         scaled = jnp.abs(one) / (deviations[rows, None] * deviations[those])
         return carry, jnp.where(those == NOBODY, -1.0, scaled)
 
     rows = jnp.arange(len(X)), candidates
-    return scan_rows(step, None, rows, columns=candidates.shape[1], in_cache=True)[1]
+    columns = candidates.shape[1] * (1 + features.shape[1])
+    return scan_rows(step, None, rows, columns=columns, in_cache=True)[1]
