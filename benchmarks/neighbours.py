@@ -4,7 +4,8 @@ Gaussian noise, and with Laplace's approximation classes (electricity) and count
 
 Random 90/10 split, standardised. The time is that of the fit, hyper-parameters learned from the
 given start; of ours compilation is in it. New inputs see as many rows as is each library's default
-(five times m, and twice m), and as many as is the other's.
+(five times m, and twice m), and as many as is the other's. With --inducing M (Gaussian noise) two
+more of ours: neighbours of what M inducing points leave, and those points alone.
 """
 
 import harness
@@ -33,6 +34,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["kin40k_std_split", "kin8nm"])
     parser.add_argument("--neighbours", type=int, default=20)
     parser.add_argument("--rows", type=int, help="to learn from; nine tenths unless given")
+    parser.add_argument("--inducing", type=int, help="number of inducing points of two more of ours")
     arguments = parser.parse_args()
     number = arguments.neighbours
     contestants = [
@@ -40,6 +42,13 @@ def main() -> None:
         for worker in (OURS, PEER)
         for predicted in (2 * number, 5 * number)
     ]
+    if arguments.inducing:
+        both = {"predicted": 5 * number, "inducing": arguments.inducing}
+        with_points = f"{OURS}, {arguments.inducing} inducing points"
+        contestants += [
+            Contestant(OURS, both, f"{with_points}, {5 * number} at new inputs"),
+            Contestant(OURS, both | {"neighbours": 0}, with_points),
+        ]
     with harness.Session(arguments) as session:
         for name in arguments.sets:
             likelihood = LIKELIHOODS.get(name, "gaussian")

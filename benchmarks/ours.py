@@ -90,16 +90,24 @@ def exact_regression(problem: Problem) -> Result:
 
 
 def neighbours(problem: Problem) -> Result:
-    """`ExactGP` or `Laplace` of `Neighbours(...)`, maximum likelihood, its own tolerance."""
+    """`ExactGP` or `Laplace` of `Neighbours(...)`, maximum likelihood, its own tolerance.
+
+    Without neighbours `CollapsedVI` of inducing points.
+    """
     options = problem.options
-    own = lgp.Neighbours(options["neighbours"], number_predicted=options["predicted"])
+    number, inducing = options["neighbours"], options.get("inducing")
     name = options.get("likelihood", "gaussian")
     likelihood = {
         "gaussian": lgp.Gaussian(noise_variance=problem.noise_variance),
         "bernoulli": lgp.Bernoulli(),
         "poisson": lgp.Poisson(),
     }[name]
-    method = lgp.ExactGP(own) if name == "gaussian" else lgp.Laplace(own)
+    if number:
+        predicted = options["predicted"]
+        own = lgp.Neighbours(number, number_predicted=predicted, inducing=inducing)
+        method = lgp.ExactGP(own) if name == "gaussian" else lgp.Laplace(own)
+    else:
+        method = lgp.CollapsedVI(lgp.Inducing(inducing))
     mean = lgp.ConstantMean() if name == "poisson" else lgp.ZeroMean()
     kernel = lgp.Matern32(lengthscale=problem.lengthscale, variance=problem.variance)
     model = lgp.LatentGP(kernel, likelihood, mean=mean)
