@@ -20,6 +20,8 @@ REPRESENTATIONS = {
     "matrix-free, few rows": (lgp.MatrixFree(tolerance=1e-12), True),
     "neighbours, every row": (lgp.Neighbours(len(X) - 1), True),
     "neighbours, few": (lgp.Neighbours(3), False),
+    "neighbours of residuals, every row": (lgp.Neighbours(len(X) - 1, inducing=3), True),
+    "neighbours of residuals, few": (lgp.Neighbours(3, inducing=3), False),
     "neighbours of latents, every row": (lgp.LatentNeighbours(len(X) - 1), True),
     "neighbours of latents, few": (lgp.LatentNeighbours(3), False),
 }
@@ -36,6 +38,7 @@ QUICK = {
     ("inducing, chosen", "own, different"),
     ("inducing, diagonal", "shared"),
     ("neighbours, few", "own, different"),
+    ("neighbours of residuals, every row", "own, different"),
     ("neighbours of latents, few", "shared"),
 }
 PAIRS = [
