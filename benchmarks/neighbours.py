@@ -34,7 +34,9 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=["kin40k_std_split", "kin8nm"])
     parser.add_argument("--neighbours", type=int, default=20)
     parser.add_argument("--rows", type=int, help="to learn from; nine tenths unless given")
-    parser.add_argument("--inducing", type=int, help="number of inducing points of two more of ours")
+    parser.add_argument(
+        "--inducing", type=int, help="number of inducing points of two more of ours"
+    )
     arguments = parser.parse_args()
     number = arguments.neighbours
     contestants = [

@@ -38,7 +38,7 @@ QUICK = {
     ("inducing, chosen", "own, different"),
     ("inducing, diagonal", "shared"),
     ("neighbours, few", "own, different"),
-    ("neighbours of residuals, every row", "own, different"),
+    ("neighbours of residuals, few", "own, different"),
     ("neighbours of latents, few", "shared"),
 }
 PAIRS = [
