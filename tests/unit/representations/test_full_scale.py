@@ -81,7 +81,7 @@ def few():
 def test_evidence_and_predictions_by_brute_force(few):
     kernel, near = MODEL.kernel, np.asarray(few.latent.neighbours)[: len(X), 0]
     rows = np.asarray(few.latent.X)[: len(X)]  # in an order of the fit, and then padded
-    y = Y[[int(np.flatnonzero(np.all(X == x, axis=1))[0]) for x in rows]]
+    y = Y[[int(np.flatnonzero(np.all(x == X, axis=1))[0]) for x in rows]]
     gram = lambda *pair: np.asarray(kernel.gram(*pair), float)  # noqa: E731
     with jax.enable_x64(True):
         K, new = gram(rows, rows), gram(NEW, rows)
