@@ -131,16 +131,15 @@ class GPEstimator(BaseEstimator):
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         model = starting_model(merged, likelihood, mean, kernel)
-        reason = "asked for"
-        method = self.method
+        asked, method = self.hyperparameters, self.method
         if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing)
             searched = self.learn_hyperparameters and not self.restarts
-            if self.method == "auto" and searched and self.hyperparameters == "optimise":
+            if self.method == "auto" and searched and asked == "optimise":
                 choice = choice.within(self.max_seconds, model, merged.X.shape)
-            method, reason = choice
-        chosen, asked = Choice(method, reason), self.hyperparameters
-        method, reason = treating(asked, chosen, model, self.learn_hyperparameters)
+        else:
+            choice = Choice(method, "asked for")
+        method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
         result = self._run(
             model,
             rows,
@@ -163,13 +162,17 @@ class GPEstimator(BaseEstimator):
         if number is None and isinstance(self.method, str):
             number = usual  # the first rows may have been few
         plain = self.method_.all_rows_at_once.through_points(None, number, usual)
-        own: Any = dataclasses.replace(plain.representation, remembered=posterior.remembered())
+        remembered = posterior.remembered()
+        own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
         model, centre = self._centred_model()
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
-        self._keep(result, plain, "went on with further rows", centre, self.verbose)
+        reason = "went on with further rows"
+        if len(remembered.points) < len(posterior.latent.centres):
+            reason += f"; earlier ones are remembered through {len(remembered.points)} points"
+        self._keep(result, plain, reason, centre, self.verbose)
         return self
 
     def continue_with(

@@ -7,9 +7,12 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.kernels import LatentKernel
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.neighbours.conditionals import (
     Block,
@@ -18,7 +21,10 @@ from latentgp.representations.neighbours.conditionals import (
     given,
 )
 from latentgp.representations.neighbours.near import NearPosterior, Sight
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
+
+_REMEMBERED_POINTS = 500
 
 
 class NeighboursPosterior(NearPosterior):
@@ -38,6 +44,16 @@ class NeighboursPosterior(NearPosterior):
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
     number: int = eqx.field(static=True)
+
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        """Through at most 500 inducing points among the rows, which say less than all rows do."""
+        root, target = self.sites
+        precision = jnp.broadcast_to(root**2, target.shape).T
+        sites = GaussianSites((root * target).T, precision, jnp.zeros_like(precision))
+        X, weights = np.asarray(self.X), np.asarray(~self.absent, float)
+        points = Inducing(min(_REMEMBERED_POINTS, len(X)))
+        points = points.initialise(X, weights, self.kernel, jax.random.key(0))
+        return points.condition(self.kernel, self.X, sites).remembered(log_evidence)
 
     @property
     def kl(self) -> Float[Array, ""]:
