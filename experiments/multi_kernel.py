@@ -178,7 +178,7 @@ def share(ess: np.ndarray, draws: int) -> str:
     return f"{percent.mean():.3g} ({percent.min():.2g}, {percent.max():.3g})"
 
 
-def schemes(report: Report, quick: bool, jobs: int) -> None:
+def schemes(report: Report, quick: bool, chosen: list[str], jobs: int) -> None:
     """Effective draws of the six schemes and of the default."""
     rows, sources = (10, 2) if quick else (60, 5)
     usual = (100, 100) if quick else (1500, 700)
@@ -216,7 +216,7 @@ def schemes(report: Report, quick: bool, jobs: int) -> None:
             *("scheme", "ESS % of f", "published", "ESS % of weights", "published "),
             *("min ESS/s", "R-hat", "refused as unsolved"),
         ],
-        at_once([lambda scheme=scheme: task(scheme) for scheme in SCHEMES], jobs),
+        at_once([lambda scheme=scheme: task(scheme) for scheme in chosen], jobs),
     )
 
 
@@ -277,6 +277,7 @@ def digits(report: Report, data_dir, quick: bool):
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--sets", type=int, default=10, help="simulated, of each law")
+    arguments.add_argument("--schemes", nargs="+", choices=SCHEMES, default=list(SCHEMES))
     arguments.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = arguments.parse_args()
     report = Report("multi_kernel", arguments)
@@ -288,7 +289,7 @@ def main() -> None:
         weights, true = recovery(report, arguments.quick, arguments.sets, arguments.jobs)
         plots.kernel_weights(left, weights, true=true, x_label="weight, simulated sources")
     if "schemes" in arguments.parts:
-        schemes(report, arguments.quick, arguments.jobs)
+        schemes(report, arguments.quick, arguments.schemes, arguments.jobs)
     if "digits" in arguments.parts:
         weights = digits(report, arguments.data_dir, arguments.quick)
         plots.kernel_weights(right, weights, x_label="weight, quarters of digits")

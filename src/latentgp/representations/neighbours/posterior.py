@@ -75,8 +75,8 @@ class NeighboursPosterior(NearPosterior):
         def noise(rows: Array, weights: Array) -> Array:
             def with_all(one: tuple[Array, ...]) -> Array:
                 numbers, weight = one
-                same = numbers[:, None, None] == rows
-                return jnp.sum(weight[:, None, None] * same * weights, axis=(0, 2))
+                own = jnp.zeros(len(self.X), weight.dtype).at[numbers].add(weight)
+                return jnp.sum(own[rows] * weights, axis=1)
 
             return jax.lax.map(with_all, (rows, weights))
 
