@@ -223,7 +223,7 @@ def _apart(*given: Any) -> tuple[Compared, np.ndarray]:
         (row, nlpd), memory = apart(_one, *arguments, settings, seconds=share.end)
     except ProcessLost as lost:
         _, test, _, _, contender, _ = arguments
-        seconds, note = time.monotonic() - began, f"There is no fit: {lost}."
+        seconds, note = time.monotonic() - began, f"There is no fit: {lost}. Raise the budget."
         row = Compared(str(contender), _NAN, _NAN, seconds=seconds, note=note)
         return row, np.full(len(test), _NAN)
     return row._replace(memory=memory), nlpd

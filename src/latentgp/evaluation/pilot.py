@@ -13,7 +13,7 @@ from latentgp.representations import Dense, Inducing, Neighbours, Representation
 if TYPE_CHECKING:
     from latentgp.evaluation.comparison import Compared
 
-_SEARCH, _END = 0.4, 1.5  # of a fit's share of the budget: its search, and when it is given up
+_SEARCH, _END = 0.35, 2.0  # of a fit's share of the budget: its search, and when it is given up
 
 
 class Candidate(NamedTuple):
@@ -36,7 +36,7 @@ REPRESENTATIONS: dict[str, Candidate] = {
     "neighbours-20": Candidate(Neighbours(20)),
 }
 # Rows to a second of the budget; a latent given its neighbours takes solves.
-_GAUSSIAN_ROWS, _OTHER_ROWS = 150, 16
+_GAUSSIAN_ROWS, _OTHER_ROWS = 100, 14
 
 
 class Share(NamedTuple):

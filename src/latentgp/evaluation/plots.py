@@ -702,6 +702,8 @@ def cost_front(
     seconds, scores, errors = equally_long(seconds=seconds, scores=scores, standard_errors=errors)
     if len(names) != scores.size:
         raise InputError(f"{len(names)} names and {scores.size} scores: pass one of each")
+    from matplotlib.ticker import LogLocator
+
     ax = _axes(ax, (7.2, 4.2))
     order = np.lexsort((scores, seconds))
     best = np.minimum.accumulate(scores[order])
@@ -712,13 +714,15 @@ def cost_front(
         at = seconds[place], scores[place]
         style: dict[str, Any] = {"color": color, "markersize": 6, "linewidth": 1.4, "zorder": 3}
         ax.errorbar(*at, yerr=2 * errors[place], fmt="o", **style)
-        offset: dict[str, Any] = {"textcoords": "offset points", "xytext": (8, 0), "va": "center"}
-        ax.annotate(name, at, fontsize=9, color=INK if place in front else GREY, **offset)
+        words: dict[str, Any] = {"textcoords": "offset points", "xytext": (8, 4), "zorder": 4}
+        words["bbox"] = {"color": "white", "alpha": 0.8, "pad": 0.5, "linewidth": 0}
+        ax.annotate(name, at, fontsize=9, color=INK if place in front else GREY, **words)
     ax.set_xscale("log")
-    ax.set_xlim(seconds.min() / 1.3, seconds.max() * 2.2)  # room for names
+    ax.set_xlim(seconds.min() / 1.3, seconds.max() * 2.5)  # room for names
+    ax.margins(y=0.12)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter("{x:g}")
-    ax.tick_params(axis="x", which="minor", labelsize=8, colors=GREY)
+    ax.xaxis.set_minor_locator(LogLocator(subs=()))
     return tidy(ax, f"fit [s]\nbars: {bars}", y_label)
 
 
