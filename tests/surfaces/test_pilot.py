@@ -85,7 +85,7 @@ class TestPlan:
         with pytest.raises(InputError, match="budget must be a positive number of seconds, got 0"):
             pilot.rows_within(0, ["auto"], "count")
 
-    def test_a_sample_is_said_and_its_rows_are_drawn_anew_by_the_seed(self, here):
+    def test_a_sample_is_said(self, here):
         found = compare(FRAME, "y", representations="usual", budget=0.4)
         assert (found.trained_on, found.held_out) == (28, 12)
         assert found.notes[0].startswith("These are 40 of 60 rows, drawn at random")
@@ -149,7 +149,6 @@ class TestReport:
         assert out.endswith("- inducing-500: There is no fit.\n- Few rows.\nTake both.\n")
 
     def test_the_picture_says_memory(self, tmp_path, monkeypatch):
-        drawn = []
         monkeypatch.setattr("latentgp.evaluation.plots.save_figure", lambda axes, _: axes)
         drawn = comparison_picture(self.found(), tmp_path / "a.png")
         words = [text.get_text() for text in drawn.texts]

@@ -143,7 +143,7 @@ def line_of_python(target: str, representation: Representation, **settings: str)
 
     Example:
         >>> line_of_python("price", Inducing(200), likelihood="auto", method="laplace")
-        "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Inducing(200))"
+        "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Inducing(number=200))"
     """
     said = [f"{name}={value!r}" for name, value in settings.items() if value != "auto"]
     arguments = ["frame", repr(target), *said, f"representation=lgp.{representation}"]

@@ -2,10 +2,10 @@
 
 import sys
 
-import apart_calls
 import numpy as np
 import pytest
 
+import apart_calls
 from latentgp.errors import InputError, ProcessLost
 from latentgp.runtime.apart import apart
 
