@@ -100,24 +100,25 @@ class TestPlan:
             compare(FRAME, "y", representations="usual", n_inducing=5)
 
 
+CODE = {name: f"take {name}" for name in "abc"}
+
+
 @pytest.mark.quick
 class TestAdvice:
-    CODE = {name: f"take {name}" for name in "abc"}
-
     def test_the_fastest_within_two_standard_errors(self):
         rows = [contender("a", 0.3, 0.0, 50), contender("b", 0.31, 0.006, 5)]
         rows += [contender("c", 0.4, 0.01, 1), contender("d", NAN, NAN, 0.1)]
-        assert pilot.advice(rows, self.CODE) == (
+        assert pilot.advice(rows, CODE) == (
             "Take b: it is the fastest of 2 within two standard errors of the best, a (0.010 ± "
             "0.006 nats behind). take b"
         )
 
     def test_the_best(self):
         rows = [contender("a", 0.3, 0.0, 50), contender("b", 0.4, 0.006, 5)]
-        assert pilot.advice(rows, self.CODE).startswith("Take a: it has the best score and no")
+        assert pilot.advice(rows, CODE).startswith("Take a: it has the best score and no")
         alone = [contender("a", 0.3, NAN, 50)]  # of one row that is held out
-        assert pilot.advice(alone, self.CODE).startswith("Take a")
-        assert pilot.advice([contender("a", NAN, NAN, 1)], self.CODE).startswith("No repres")
+        assert pilot.advice(alone, CODE).startswith("Take a")
+        assert pilot.advice([contender("a", NAN, NAN, 1)], CODE).startswith("No repres")
 
     def test_the_line_says_all_that_was_asked_for(self):
         line = pilot.line_of_python(

@@ -142,8 +142,8 @@ def line_of_python(target: str, representation: Representation, **settings: str)
     """The call that fits a whole table through a representation; settings of "auto" unsaid.
 
     Example:
-        >>> line_of_python("price", Inducing(200), likelihood="auto", method="laplace")
-        "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Inducing(number=200))"
+        >>> line_of_python("price", Dense(), likelihood="auto", method="laplace")
+        "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Dense())"
     """
     said = [f"{name}={value!r}" for name, value in settings.items() if value != "auto"]
     arguments = ["frame", repr(target), *said, f"representation=lgp.{representation}"]
