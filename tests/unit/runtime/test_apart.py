@@ -7,7 +7,7 @@ import pytest
 
 import apart_calls
 from latentgp.errors import InputError, ProcessLost
-from latentgp.runtime.apart import apart
+from latentgp.runtime.apart import _memory, apart
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system counts otherwise")
@@ -36,3 +36,12 @@ def test_why_there_is_no_result(call, seconds, says):
 def test_what_cannot_be_handed_over_is_named():
     with pytest.raises(InputError, match="cannot be handed to a process of its own"):
         apart(apart_calls.grown, lambda: 0, seconds=1)
+
+
+def test_memory_of_an_accelerator_is_what_it_counts(monkeypatch):
+    class Device:
+        def memory_stats(self):
+            return {"bytes_in_use": 5, "peak_bytes_in_use": 9}
+
+    monkeypatch.setattr("jax.local_devices", lambda: [Device()])
+    assert [_memory("VmRSS"), _memory("VmHWM")] == [5.0, 9.0]
