@@ -19,7 +19,7 @@ from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Inducing, Neighbours
+from latentgp.representations import Dense, Inducing, Neighbours, Representation
 from latentgp.rows import RowSource
 
 _DENSE_REGRESSION = 2_000
@@ -81,7 +81,8 @@ class Choice(NamedTuple):
         search = evaluation * (_EVALUATIONS + _EVALUATIONS_AN_INPUT * inputs)
         if final + search <= budget:
             return self
-        if final > budget / 2 and own.works_in_batches:
+        batches = own.works_in_batches and not own.representation.one_coefficient_a_row
+        if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(Stochastic.of(own), f"{self.reason}; {why}")
         part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * number)
@@ -209,6 +210,14 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
 def _has_neighbours(model: LatentGP) -> bool:
     """Whether the targets of the nearest rows are all that a row needs, for one output."""
     return isinstance(model.likelihood, Gaussian) and not is_tabulated(model.kernel)
+
+
+def method_through(representation: Representation, model: LatentGP) -> Choice:
+    """The usual method of a model's likelihood, with a representation that was asked for."""
+    points = None if representation.one_coefficient_a_row else 1
+    usual: Any = choose_method(model, 1, points).method
+    method = dataclasses.replace(usual, representation=representation)
+    return Choice(method, f"the usual method through {representation}")
 
 
 def usual_representation(
