@@ -67,9 +67,7 @@ def cases(folder: Path, evaluations: int, small: bool) -> dict[str, Callable[[],
             folder, "magic", rows[1000], lgp.MCMC(draws=200, warmup=100, chains=4)
         ),
         "flights": lambda: flights(folder, 1),
-        "neighbours": lambda: kin40k(
-            folder, rows[36_000], lgp.ExactGP(lgp.Neighbours(20)), **few
-        ),
+        "neighbours": lambda: kin40k(folder, rows[36_000], lgp.ExactGP(lgp.Neighbours(20)), **few),
         "latent-neighbours": lambda: classes(
             folder, "magic", rows[4000], lgp.Laplace(lgp.Neighbours(20)), **few
         ),

@@ -119,12 +119,12 @@ def fit(
         check_data(model.likelihood, data)
         data = data.merged_rows()
     check_model(model, data.merged.X)
-    reason = "asked for"
     if method == "auto":
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
-        method, reason = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
-    chosen = Choice(method, reason)
-    method, reason = treating(hyperparameters, chosen, model, learn_hyperparameters)
+        chosen = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
+    else:
+        chosen = Choice(method, "asked for")
+    method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,

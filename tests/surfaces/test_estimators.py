@@ -30,6 +30,7 @@ from latentgp import (
     InputError,
 )
 from latentgp.estimators import MULTICLASS, REGRESSION
+from latentgp.methods.registry import method_from_name
 from latentgp.rows import RowsInMemory
 
 ROWS = 30
@@ -583,6 +584,50 @@ class TestMethod:
         ],
     )
     def test_wrong_settings_are_named(self, settings, says):
+        X = inputs()
+        with pytest.raises(InputError, match=says):
+            GPRegressor(**settings).fit(X, targets(X))
+
+    @pytest.mark.parametrize(
+        ("likelihood", "representation", "method"),
+        [
+            (lgp.Gaussian(), lgp.Dense(), lgp.ExactGP),
+            (lgp.Gaussian(), lgp.Inducing(9), lgp.CollapsedVI),
+            (lgp.Gaussian(), lgp.Neighbours(9), lgp.ExactGP),
+            (lgp.LeastSquares(12), lgp.Neighbours(9), lgp.ExactGP),
+            (lgp.Bernoulli(), lgp.Neighbours(9), lgp.VariationalInference),
+            (lgp.BayesianSVM(), lgp.Inducing(9), lgp.AugmentedVI),
+            (lgp.HeavisideMulticlass(3), lgp.Dense(), lgp.ExpectationPropagation),
+        ],
+    )
+    def test_the_usual_method_through_a_representation(self, likelihood, representation, method):
+        model = lgp.LatentGP(lgp.RBF(), likelihood)
+        choice = method_from_name("auto", model, 5_000, representation=representation)
+        assert type(choice.method) is method
+        assert choice.method.representation == representation
+        named = method_from_name("laplace", model, 5_000, representation=representation).method
+        assert named == lgp.Laplace(representation)
+
+    def test_a_representation_is_taken_and_kept(self, tmp_path):
+        X, own = inputs(), lgp.Neighbours(4)
+        settings = {"learn_hyperparameters": False, "random_state": 0}
+        found = clone(GPRegressor(representation=own, **settings)).fit(X, targets(X))
+        assert found.method_ == lgp.ExactGP(own)
+        assert "through Neighbours(number=4)" in found.diagnostics_.verdict
+        again = lgp.load(found.save(tmp_path / "m"))
+        assert again.representation == own
+        by_hand = GPRegressor(method=lgp.ExactGP(own), **settings).fit(X, targets(X))
+        np.testing.assert_array_equal(found.predict(X), by_hand.predict(X))
+
+    @pytest.mark.parametrize(
+        ("settings", "says"),
+        [
+            ({"representation": "dense"}, r"must be one such as Inducing\(200\).* got 'dense'"),
+            ({"representation": lgp.Dense(), "n_inducing": 9}, "and n_inducing both say how"),
+            ({"representation": lgp.Dense(), "method": lgp.ExactGP()}, "and a method object both"),
+        ],
+    )
+    def test_a_representation_is_said_once(self, settings, says):
         X = inputs()
         with pytest.raises(InputError, match=says):
             GPRegressor(**settings).fit(X, targets(X))

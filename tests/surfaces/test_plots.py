@@ -52,6 +52,7 @@ EVERY_PLOT = {
     ),
     "learning_curve": lambda ax: plots.learning_curve(ax, [-9.0, -2.0], seconds=[1, 2], label="a"),
     "comparison": lambda ax: plots.comparison(ax, ["ep", "laplace"], [0.3, 0.4], [0.01, np.nan]),
+    "cost_front": lambda ax: plots.cost_front(ax, ["a", "b"], [2.0, 9.0], [0.4, 0.3], [0.01, 0.0]),
     "relevance": lambda ax: plots.relevance(ax, [1.0, 2.0, np.inf], ["age", "dose", "Größe"]),
     "hyperparameter": lambda ax: plots.hyperparameter(
         ax, lgp.HyperparameterMarginal.of(np.linspace(0.5, 2.0, 50), positive=True)

@@ -289,6 +289,14 @@ def compare(
     method: Annotated[
         list[str] | None, typer.Option(help="One to compare; again for more. The usual ones.")
     ] = None,
+    representations: Annotated[
+        bool,
+        typer.Option(
+            "--representations",
+            help="Compare dense, inducing points and neighbours instead, by time and memory too.",
+        ),
+    ] = False,
+    budget: Annotated[float, typer.Option(help="Seconds for --representations.")] = 120.0,
     order: Order = None,
     leave_out: LeaveOut = None,
     test_share: Annotated[float, typer.Option(help="Share of the rows that is held out.")] = 0.3,
@@ -296,7 +304,7 @@ def compare(
     n_inducing: Inducing = None,
     plot: Annotated[Path | None, typer.Option(help="Save a picture here.")] = None,
 ) -> None:
-    """Fit several methods to the same rows and score them on the others."""
+    """Fit several methods, or representations, to the same rows and score them on the others."""
     from latentgp.cli.report import comparison_picture, print_comparison
     from latentgp.evaluation.comparison import compare as compare_on
     from latentgp.evaluation.plots import check_picture_path
@@ -314,6 +322,8 @@ def compare(
         task=task,
         likelihoods=likelihood or (),
         methods=method or (),
+        representations="usual" if representations else (),
+        budget=budget,
         test_share=test_share,
         seed=seed,
         order=_labels(order),

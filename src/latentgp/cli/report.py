@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.evaluation import plots
-from latentgp.evaluation.comparison import LEVELS, interval_coverages
+from latentgp.evaluation.comparison import LEVELS, Compared, interval_coverages
 from latentgp.parameters.base import parameters
 from latentgp.parameters.summary import aligned
 from latentgp.tables.scores import uncensored
@@ -82,31 +83,47 @@ def print_comparison(found: "Comparison", target: str) -> None:
     distances = {"RMSE": "error", "MAE": "absolute_error"}
     distances |= {"deviance": "deviance"} if found.task == "count" else {"CRPS": "crps"}
     distances = {"error": "error"} if classes else distances
-    headings = ["NLPD", "behind", "± s.e.", *distances, "in 95 %", "calib.", "s"]
-    for heading in headings:
+    if found.advice:  # of representations, where cost counts
+        distances = dict([*distances.items()][:1])
+    shown: dict[str, Callable[[Compared], str]] = {
+        "NLPD": lambda row: f"{row.nlpd:.3f}",
+        "behind": lambda row: f"{row.nlpd - found.rows[0].nlpd:.3f}",
+        "± s.e.": lambda row: f"{row.standard_error:.3f}",
+        **{
+            heading: lambda row, name=name: f"{getattr(row, name):.3g}"
+            for heading, name in distances.items()
+        },
+        "in 95 %": lambda row: f"{100 * row.coverage:.1f} %",
+        "calib.": lambda row: f"{row.calibration_error:.3f}",
+        "s": lambda row: f"{row.seconds:.1f}",
+    }
+    if found.advice:
+        shown["memory"] = lambda row: in_megabytes(row.memory)
+    for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
-        if np.isnan(row.nlpd):
-            table.add_row(row.name, *["-"] * (len(headings) - 1), f"{row.seconds:.1f}")
-            continue
+        failed = np.isnan(row.nlpd)
         table.add_row(
             row.name,
-            f"{row.nlpd:.3f}",
-            f"{row.nlpd - found.rows[0].nlpd:.3f}",
-            f"{row.standard_error:.3f}",
-            *(f"{getattr(row, name):.3g}" for name in distances.values()),
-            f"{100 * row.coverage:.1f} %",
-            f"{row.calibration_error:.3f}",
-            f"{row.seconds:.1f}",
+            *("-" if failed and heading != "s" else tell(row) for heading, tell in shown.items()),
         )
     console.print(table)
     for row in found.rows:
         if row.note:
             console.print(f"- {row.name}: {row.note}", markup=False)
+    for note in found.notes:
+        console.print(f"- {note}", markup=False)
+    if found.advice:
+        console.print(found.advice, markup=False)
+
+
+def in_megabytes(memory: float) -> str:
+    """Bytes in words; "?" where they are not known."""
+    return "?" if np.isnan(memory) else f"{memory / 1e6:,.0f} MB"
 
 
 def comparison_picture(found: "Comparison", path: Path) -> Path:
-    """Figure of the contenders' NLPD, failed fits left out.
+    """Figure of the contenders' NLPD, of representations against seconds; failed fits left out.
 
     Raises:
         InputError: none was fitted.
@@ -114,13 +131,16 @@ def comparison_picture(found: "Comparison", path: Path) -> Path:
     fitted = [row for row in found.rows if not np.isnan(row.nlpd)]
     if not fitted:
         raise InputError("no contender could be fitted, so there is no picture: mend the above")
-    axes = plots.comparison(
-        None,
-        [row.name for row in fitted],
-        [row.nlpd for row in fitted],
-        [row.standard_error for row in fitted],
-        bars="two standard errors of the difference from the best",
-    )
+    names = [row.name for row in fitted]
+    scores = [row.nlpd for row in fitted]
+    errors = [row.standard_error for row in fitted]
+    bars = "two standard errors of the difference from the best"
+    if found.advice:
+        names = [f"{row.name}\n{in_megabytes(row.memory)}" for row in fitted]
+        seconds = [row.seconds for row in fitted]
+        axes = plots.cost_front(None, names, seconds, scores, errors, bars=bars)
+    else:
+        axes = plots.comparison(None, names, scores, errors, bars=bars)
     return plots.save_figure(axes, path)
 
 

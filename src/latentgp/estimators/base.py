@@ -43,6 +43,7 @@ from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Representation
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
@@ -75,6 +76,7 @@ class GPEstimator(BaseEstimator):
         likelihood: str | Likelihood = "auto",
         method: str | Method = "auto",
         n_inducing: int | None = None,
+        representation: Representation | None = None,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -90,6 +92,7 @@ class GPEstimator(BaseEstimator):
         self.likelihood = likelihood
         self.method = method
         self.n_inducing = n_inducing
+        self.representation = representation
         self.hyperparameters = hyperparameters
         self.learn_hyperparameters = learn_hyperparameters
         self.priors = priors
@@ -131,16 +134,15 @@ class GPEstimator(BaseEstimator):
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         model = starting_model(merged, likelihood, mean, kernel)
-        reason = "asked for"
-        method = self.method
+        asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
-            choice = method_from_name(method, model, merged.size, n_inducing)
+            choice = method_from_name(method, model, merged.size, n_inducing, own)
             searched = self.learn_hyperparameters and not self.restarts
-            if self.method == "auto" and searched and self.hyperparameters == "optimise":
+            if self.method == "auto" and searched and asked == "optimise":
                 choice = choice.within(self.max_seconds, model, merged.X.shape)
-            method, reason = choice
-        chosen, asked = Choice(method, reason), self.hyperparameters
-        method, reason = treating(asked, chosen, model, self.learn_hyperparameters)
+        else:
+            choice = Choice(method, "asked for")
+        method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
         result = self._run(
             model,
             rows,
@@ -163,13 +165,17 @@ class GPEstimator(BaseEstimator):
         if number is None and isinstance(self.method, str):
             number = usual  # the first rows may have been few
         plain = self.method_.all_rows_at_once.through_points(None, number, usual)
-        own: Any = dataclasses.replace(plain.representation, remembered=posterior.remembered())
+        remembered = posterior.remembered()
+        own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
         model, centre = self._centred_model()
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
-        self._keep(result, plain, "went on with further rows", centre, self.verbose)
+        reason = "went on with further rows"
+        if len(remembered.points) < len(posterior.latent.centres):
+            reason += f"; earlier ones are remembered through {len(remembered.points)} points"
+        self._keep(result, plain, reason, centre, self.verbose)
         return self
 
     def continue_with(
@@ -257,6 +263,27 @@ class GPEstimator(BaseEstimator):
         if not (isinstance(number, Real) and number >= 1 and float(number).is_integer()):
             raise InputError(f"n_inducing must be a positive number or None, got {number!r}.")
         return int(number)
+
+    def _own_representation(self) -> Representation | None:
+        """`representation`, checked.
+
+        Raises:
+            InputError: something else, or what says the same is given too.
+        """
+        own = self.representation
+        if own is None:
+            return None
+        if not isinstance(own, Representation):
+            raise InputError(
+                f"representation must be one such as Inducing(200) or Neighbours(20), got {own!r}."
+            )
+        if self.n_inducing is not None or not isinstance(self.method, str):
+            other = "n_inducing" if self.n_inducing is not None else "a method object"
+            raise InputError(
+                f"representation and {other} both say how the latent functions are held; leave "
+                "one of them out."
+            )
+        return own
 
     def _seed(self) -> int:
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)

@@ -195,6 +195,8 @@ class GPClassifier(LabelEstimator):
         method: how; "auto" has one coefficient a row up to 400 rows and inducing points above.
             One of {methods}, or a method object.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.

@@ -45,6 +45,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         method: how, one of {methods}, or a method
             object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.

@@ -32,6 +32,8 @@ class GPOrdinalClassifier(LabelEstimator):
         method: how, one of {methods}, or a method
             object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
@@ -72,6 +74,7 @@ class GPOrdinalClassifier(LabelEstimator):
         likelihood: str | Likelihood = "auto",
         method: str | Method = "auto",
         n_inducing: int | None = None,
+        representation: Representation | None = None,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -89,6 +92,7 @@ class GPOrdinalClassifier(LabelEstimator):
             likelihood=likelihood,
             method=method,
             n_inducing=n_inducing,
+            representation=representation,
             hyperparameters=hyperparameters,
             learn_hyperparameters=learn_hyperparameters,
             priors=priors,

@@ -82,9 +82,12 @@ class GPRegressor(RegressorMixin, GPEstimator):
             outputs: "coregionalisation" (what "auto" takes then; up to four latent functions),
             "regression-network" (of one), or an object such as
             `LinearCoregionalisation.for_targets(y, latents=2)`.
-        method: how; "auto" is exact up to 2,000 rows with Gaussian noise and takes inducing
-            points above. One of {methods}, or a method object such as `CollapsedVI(...)`.
+        method: how; "auto" is exact up to 2,000 rows with Gaussian noise, gives each row its 20
+            nearest up to 100,000, and takes inducing points above. One of {methods}, or a method
+            object such as `CollapsedVI(...)`.
         n_inducing: number of inducing points; a number asks for a sparse method.
+        representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
+            the number of rows.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.

@@ -1,24 +1,25 @@
-"""Comparison of methods and likelihoods on one split of a table."""
+"""Comparison of methods, likelihoods and representations on one split of a table."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import product, starmap
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, ProcessLost
 from latentgp.estimators import (
     GPClassifier,
     GPCountRegressor,
     GPOrdinalClassifier,
     GPRegressor,
 )
-from latentgp.evaluation import metrics
+from latentgp.evaluation import metrics, pilot
 from latentgp.methods.registry import METHODS
+from latentgp.runtime.apart import apart
 from latentgp.tables import split_target
 from latentgp.tables.model import TableModel
 from latentgp.tables.scores import distances, uncensored
@@ -58,6 +59,8 @@ class Compared(NamedTuple):
         calibration_error: mean distance of the coverage of intervals from their level, or of
             classes the expected calibration error.
         seconds: of the fit, compilation included.
+        memory: bytes that the fit and the predictions took at their peak, compilation included, as
+            `apart` measures them; NaN but of representations.
         note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
             coverage and calibration leave censored rows out, which it says.
     """
@@ -72,16 +75,37 @@ class Compared(NamedTuple):
     coverage: float = _NAN
     calibration_error: float = _NAN
     seconds: float = _NAN
+    memory: float = _NAN
     note: str = ""
 
 
 class Comparison(NamedTuple):
-    """Comparison of contenders, best first, and what data it is of."""
+    """Comparison of contenders, best first, and what data it is of.
+
+    Attributes:
+        task: kind of target.
+        rows: the contenders.
+        trained_on: rows to learn from.
+        held_out: rows to score on.
+        notes: what was left out of a pilot.
+        advice: of a pilot, which representation to take, and how.
+    """
 
     task: Task
     rows: tuple[Compared, ...]
     trained_on: int
     held_out: int
+    notes: tuple[str, ...] = ()
+    advice: str = ""
+
+
+class _Contender(NamedTuple):
+    likelihood: str
+    method: str
+    representation: str = "auto"
+
+    def __str__(self) -> str:
+        return ", ".join(part for part in self if part != "auto") or "auto"
 
 
 def compare(
@@ -91,6 +115,8 @@ def compare(
     task: Task | Literal["auto"] = "auto",
     likelihoods: Sequence[str] = (),
     methods: Sequence[str] = (),
+    representations: Sequence[str] | Literal["usual"] = (),
+    budget: float = 120.0,
     test_share: float = 0.3,
     seed: int = 0,
     progress: Callable[[str], Any] | None = None,
@@ -98,12 +124,17 @@ def compare(
 ) -> Comparison:
     """Fit every pair of likelihood and method to the same rows, and score them on the others.
 
+    With representations it is a pilot: each is fitted with the same likelihood and method, in a
+    process of its own, to as many rows, drawn at random, as the budget is enough for.
+
     Args:
         frame: inputs and target; rows without a target are left out.
         target: the column to predict.
         task: "auto" goes by the first likelihood, or else by what `TableModel.fit` goes by.
         likelihoods: names; none are the usual ones of the task.
-        methods: names; none are the usual ones of the task.
+        methods: names; none are the usual ones of the task, or of the likelihood in a pilot.
+        representations: names, keys of `REPRESENTATIONS`; "usual" are all of them.
+        budget: seconds for a pilot.
         test_share: of the rows that are held out, in (0, 1).
         seed: of the split and of the fits.
         progress: told before every fit, in words.
@@ -113,7 +144,8 @@ def compare(
         The scores, the lowest NLPD first; pairs that cannot be fitted last, with the reason.
 
     Raises:
-        InputError: no such column, a share outside (0, 1), or a class that only held-out rows have.
+        InputError: no such column or representation, a share outside (0, 1), a class that only
+            held-out rows have.
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share must be strictly between 0 and 1, got {test_share}: try 0.3")
@@ -121,9 +153,21 @@ def compare(
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
     chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
-    usual = LIKELIHOODS[chosen] if said == "auto" else (said,)
+    usual = LIKELIHOODS[chosen] if said == "auto" and not representations else (said,)
+    likelihoods = likelihoods or usual
+    tried, notes = {}, []
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
     order = np.random.default_rng(seed).permutation(known)
+    if representations:
+        if settings.get("n_inducing") is not None:
+            raise InputError(
+                "representations have their own numbers of points: leave n_inducing out"
+            )
+        methods = methods or ("auto",)
+        most = pilot.rows_within(budget, likelihoods, chosen)
+        tried, notes = pilot.candidates(representations, len(order))
+        notes += pilot.sampled(len(order), most)
+        order = order[:most]
     held_out = max(1, round(test_share * len(order)))
     if len(order) - held_out < 1:
         raise InputError(f"{len(order)} row(s) are too few to hold some out: give more")
@@ -136,15 +180,53 @@ def compare(
                 "another seed"
             )
     fits = []
-    pairs = list(product(likelihoods or usual, methods or _methods_for(chosen)))
-    for number, (likelihood, method) in enumerate(pairs, 1):
+    contenders = [
+        *starmap(
+            _Contender, product(likelihoods, methods or _methods_for(chosen), tried or ["auto"])
+        )
+    ]
+    began = time.monotonic()
+    for number, contender in enumerate(contenders):
         if progress is not None:
-            progress(f"{number} of {len(pairs)}: fitting {_name(likelihood, method)} ...")
-        fits.append(_one(train, test, target, chosen, likelihood, method, seed, settings))
+            progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
+        given = train, test, target, chosen, contender, seed
+        if tried:
+            left = budget - (time.monotonic() - began)
+            own = settings | {"representation": tried[contender.representation]}
+            fits.append(_apart(*given, own, pilot.share(left, len(contenders) - number)))
+        else:
+            fits.append(_one(*given, settings))
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
     rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
-    return Comparison(chosen, tuple(rows), len(train), len(test))
+    compared = Comparison(chosen, tuple(rows), len(train), len(test))
+    if not tried:
+        return compared
+    code = {
+        str(contender): pilot.line_of_python(
+            *(target, tried[contender.representation]),
+            task=task,
+            likelihood=contender.likelihood,
+            method=contender.method,
+        )
+        for contender in contenders
+    }
+    return compared._replace(notes=tuple(notes), advice=pilot.advice(rows, code))
+
+
+def _apart(*given: Any) -> tuple[Compared, np.ndarray]:
+    """`_one` in a process of its own, within its share of the budget."""
+    *arguments, settings, share = given
+    settings = {"max_seconds": share.search} | settings
+    began = time.monotonic()
+    try:
+        (row, nlpd), memory = apart(_one, *arguments, settings, seconds=share.end)
+    except ProcessLost as lost:
+        _, test, _, _, contender, _ = arguments
+        seconds, note = time.monotonic() - began, f"There is no fit: {lost}. Raise the budget."
+        row = Compared(str(contender), _NAN, _NAN, seconds=seconds, note=note)
+        return row, np.full(len(test), _NAN)
+    return row._replace(memory=memory), nlpd
 
 
 def _one(
@@ -152,13 +234,12 @@ def _one(
     test: "pd.DataFrame",
     target: str,
     task: Task,
-    likelihood: str,
-    method: str,
+    contender: _Contender,
     seed: int,
     settings: dict[str, Any],
 ) -> tuple[Compared, np.ndarray]:
     """With the NLPD of every row; the standard error is to be filled in."""
-    name = _name(likelihood, method)
+    name = str(contender)
     started = time.perf_counter()
     try:
         with warnings.catch_warnings():
@@ -166,8 +247,8 @@ def _one(
             model = TableModel.fit(
                 *(train, target),
                 task=task,
-                likelihood=likelihood,
-                method=method,
+                likelihood=contender.likelihood,
+                method=contender.method,
                 random_state=seed,
                 **settings,
             )
@@ -199,10 +280,6 @@ def _one(
 def _methods_for(task: Task) -> list[str]:
     """The methods that are compared unless others are asked for."""
     return [name for name, entry in METHODS.items() if task in entry.compared_for] or ["auto"]
-
-
-def _name(likelihood: str, method: str) -> str:
-    return ", ".join(part for part in (likelihood, method) if part != "auto") or "auto"
 
 
 def _standard_error(values: np.ndarray) -> float:

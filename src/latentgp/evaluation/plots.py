@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_picture_path",
     "comparison",
+    "cost_front",
     "hyperparameter",
     "interval_calibration",
     "kernel_weights",
@@ -664,6 +665,65 @@ def comparison(
     tidy(ax, f"{x_label}\nbars: {bars}", "")
     ax.tick_params(axis="y", length=0)
     return ax
+
+
+def cost_front(
+    ax: Axes | None,
+    names: Sequence[str],
+    seconds: ArrayLike,
+    scores: ArrayLike,
+    standard_errors: ArrayLike,
+    *,
+    y_label: str = "negative log predictive density [nats a row]",
+    bars: str = "two standard errors",
+) -> Axes:
+    """Draw a score of several contenders against its cost, and the front of the best so far.
+
+    Contenders on the front are in colour: every faster one has a worse score.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        names: (K,) of the contenders, written beside their points.
+        seconds: (K,) positive costs.
+        scores: (K,) finite scores, of which the lowest is best.
+        standard_errors: (K,) theirs; NaN draws none.
+        y_label: what the score is, with its unit.
+        bars: what the bars are.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length.
+
+    Example:
+        >>> ax = cost_front(None, ["few", "many"], [2.0, 9.0], [0.4, 0.3], [0.01, 0.0])
+        >>> ax.get_xlabel().splitlines()[0]
+        'fit [s]'
+    """
+    errors = np.nan_to_num(np.asarray(standard_errors, float))
+    seconds, scores, errors = equally_long(seconds=seconds, scores=scores, standard_errors=errors)
+    if len(names) != scores.size:
+        raise InputError(f"{len(names)} names and {scores.size} scores: pass one of each")
+    from matplotlib.ticker import LogLocator
+
+    ax = _axes(ax, (7.2, 4.2))
+    order = np.lexsort((scores, seconds))
+    best = np.minimum.accumulate(scores[order])
+    front = order[np.concatenate([[True], best[1:] < best[:-1]])]
+    ax.step(seconds[front], scores[front], where="post", color=BLUE, linewidth=1.2, zorder=2)
+    for place, name in enumerate(names):
+        color = BLUE if place in front else GREY
+        at = seconds[place], scores[place]
+        style: dict[str, Any] = {"color": color, "markersize": 6, "linewidth": 1.4, "zorder": 3}
+        ax.errorbar(*at, yerr=2 * errors[place], fmt="o", **style)
+        words: dict[str, Any] = {"textcoords": "offset points", "xytext": (8, 4), "zorder": 4}
+        words["bbox"] = {"color": "white", "alpha": 0.8, "pad": 0.5, "linewidth": 0}
+        ax.annotate(name, at, fontsize=9, color=INK if place in front else GREY, **words)
+    ax.set_xscale("log")
+    ax.set_xlim(seconds.min() / 1.3, seconds.max() * 2.5)  # room for names
+    ax.margins(y=0.12)
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(LogLocator(subs=()))
+    return tidy(ax, f"fit [s]\nbars: {bars}", y_label)
 
 
 def save_figure(drawn: Axes | Figure, path: str | Path, *, dots_per_inch: int = 160) -> Path:

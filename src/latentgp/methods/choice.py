@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
-from latentgp.likelihoods import LeastSquares
+from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
 from latentgp.methods.exact import CollapsedVI, ExactGP
@@ -19,7 +19,7 @@ from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Inducing
+from latentgp.representations import Dense, Inducing, Neighbours, Representation
 from latentgp.rows import RowSource
 
 _DENSE_REGRESSION = 2_000
@@ -29,6 +29,8 @@ DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there 
 _BUDGET = 60.0  # seconds, where nothing is said
 _SECONDS = 4e-11  # of a pass, times N M (M + 20 D) Q
 _AN_INPUT = 20  # distances along an input, in products of a row of M
+_A_PAIR = 1_000  # of neighbours of a row, in products
+_MOST_BY_NEIGHBOURS = 100_000  # rows, all of which a prediction looks at
 _EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
 _PASSES, _FINAL_PASSES = (
     3,
@@ -40,10 +42,18 @@ Hyperparameters = Literal["optimise", "integrate", "sample"]
 
 
 class Choice(NamedTuple):
-    """A method and why it was chosen, in a sentence."""
+    """A method and why it was chosen.
+
+    Attributes:
+        method: the method.
+        reason: why, in a sentence.
+        otherwise: the choice where hyper-parameters are integrated over or sampled; None for the
+            same one.
+    """
 
     method: Method
     reason: str
+    otherwise: "Choice | None" = None
 
     def within(self, seconds: float | None, model: LatentGP, shape: tuple[int, ...]) -> "Choice":
         """The same method, arranged to be done within a budget by an estimate of what it costs.
@@ -58,21 +68,24 @@ class Choice(NamedTuple):
         """
         rows, inputs = shape
         own: Any = self.method
-        if not own.makes_sites or own.representation.one_coefficient_a_row:
+        near = own.makes_sites and isinstance(own.representation, Neighbours)
+        if not own.makes_sites or (own.representation.one_coefficient_a_row and not near):
             return self
-        points = own.representation.number
+        number = own.representation.number
         budget = _BUDGET if seconds is None else seconds
         known = sites_are_known(model.likelihood)
-        products = rows * points * (points + _AN_INPUT * inputs) * model.likelihood.latent_size
+        a_row = _A_PAIR * number**2 if near else number * (number + _AN_INPUT * inputs)
+        products = rows * a_row * model.likelihood.latent_size
         final = _SECONDS * products * (1 if known else _FINAL_PASSES)
         evaluation = _SECONDS * products * (1 if known else _PASSES)
         search = evaluation * (_EVALUATIONS + _EVALUATIONS_AN_INPUT * inputs)
         if final + search <= budget:
             return self
-        if final > budget / 2 and own.works_in_batches:
+        batches = own.works_in_batches and not own.representation.one_coefficient_a_row
+        if final > budget / 2 and batches:
             why = f"in batches, as the posterior of all rows at once takes some {final:.0f} s"
             return Choice(Stochastic.of(own), f"{self.reason}; {why}")
-        part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * points)
+        part = max(int(rows * (budget - final) / search), _FEWEST_ROWS_A_POINT * number)
         if part >= rows:
             return self
         method = dataclasses.replace(own, search=ShortSearch(part, evaluations=None))
@@ -97,6 +110,8 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
             f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
         )
     check_method(choice.method, False, 0, False)
+    if hyperparameters != "optimise" and choice.otherwise is not None:
+        choice = choice.otherwise
     if hyperparameters == "integrate" and not isinstance(choice.method, Integrated):
         if not learned:
             raise InputError(NOTHING_TO_INTEGRATE)
@@ -145,8 +160,9 @@ def choose_for(
     if source is None:
         choice = choose_method(model, shape[0])
         return choice.within(seconds, model, shape) if searched else choice
-    method, reason = choose_method(model, source.size, usual_number_of_points(model))
-    return Choice(Stochastic.of(method), f"{reason}; batches of rows that are read")
+    choice = choose_method(model, source.size, usual_number_of_points(model))
+    why = f"{choice.reason}; batches of rows that are read"
+    return Choice(Stochastic.of(choice.method), why)
 
 
 def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
@@ -159,11 +175,16 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     """
     representation = usual_representation(model, rows, n_inducing)
     usual = usual_method(model.likelihood)
-    points = getattr(representation, "number", None)
-    if not representation.one_coefficient_a_row:
-        why = f"{rows} rows through {points} inducing points"
+    if isinstance(representation, Inducing):
+        why = f"{rows} rows through {representation.number} inducing points"
         if usual == "ExactGP":
-            return Choice(CollapsedVI(representation), f"{why}: Gaussian noise needs no iterations")
+            why = f"{why}: Gaussian noise needs no iterations"
+            points = Choice(CollapsedVI(representation), why)
+            if n_inducing is not None or rows > _MOST_BY_NEIGHBOURS or not _has_neighbours(model):
+                return points
+            near = Neighbours()
+            why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
+            return Choice(ExactGP(near), why, points)
     else:
         why = f"{rows} rows are few enough for one coefficient a row"
         if isinstance(model.likelihood, LeastSquares):
@@ -184,6 +205,19 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     return Choice(
         VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
     )
+
+
+def _has_neighbours(model: LatentGP) -> bool:
+    """Whether the targets of the nearest rows are all that a row needs, for one output."""
+    return isinstance(model.likelihood, Gaussian) and not is_tabulated(model.kernel)
+
+
+def method_through(representation: Representation, model: LatentGP) -> Choice:
+    """The usual method of a model's likelihood, with a representation that was asked for."""
+    points = None if representation.one_coefficient_a_row else 1
+    usual: Any = choose_method(model, 1, points).method
+    method = dataclasses.replace(usual, representation=representation)
+    return Choice(method, f"the usual method through {representation}")
 
 
 def usual_representation(

@@ -12,7 +12,13 @@ from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
-from latentgp.methods.choice import Choice, choose_method, inducing_points, usual_representation
+from latentgp.methods.choice import (
+    Choice,
+    choose_method,
+    inducing_points,
+    method_through,
+    usual_representation,
+)
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
@@ -158,17 +164,30 @@ def of_name(method: str | Method) -> Any:
 
 
 def method_from_name(
-    name: str, model: LatentGP, rows: int, n_inducing: int | None = None
+    name: str,
+    model: LatentGP,
+    rows: int,
+    n_inducing: int | None = None,
+    representation: Representation | None = None,
 ) -> Choice:
     """The method that a name in an estimator or on the command line stands for.
+
+    Args:
+        name: of the method; "auto" is the usual one.
+        model: the model.
+        rows: number of rows N.
+        n_inducing: asks for so many inducing points.
+        representation: that was asked for; None is the usual one.
 
     Raises:
         InputError: no such name, or one that does not fit the model.
     """
     if name == "auto":
+        if representation is not None:
+            return method_through(representation, model)
         return choose_method(model, rows, n_inducing)
     make: Callable[..., Method] = of_name(name)
-    representation = METHODS[name].representation(model, rows, n_inducing)
+    representation = representation or METHODS[name].representation(model, rows, n_inducing)
     method = make() if representation is None else make(representation=representation)
     return Choice(method, "asked for")
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
+from latentgp.numerics.devices import is_leaf, one_after_another
 from latentgp.numerics.triangular import (
-    LEAF,
     inverse_of_lower,
     lower_of_blocks,
     solve_lower,
@@ -63,7 +63,7 @@ def lower_cholesky(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return _cholesky_of_one(A)
 
 
-@jax.custom_batching.sequential_vmap  # see triangular.py
+@one_after_another
 def _cholesky_of_one(A: Float[Array, "M M"]) -> Float[Array, "M M"]:
     return jnp.linalg.cholesky(A, symmetrize_input=False)
 
@@ -93,7 +93,7 @@ def cholesky(A: Float[Array, "M M"]) -> Factor:
         [[2.0, 0.0], [0.0, 2.0]]
     """
     size = A.shape[0]
-    if size <= LEAF:
+    if is_leaf(size):
         lower = lower_cholesky(A)
         return Factor(lower, inverse_of_lower(lower))
     half = size // 2

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from latentgp.numerics.devices import one_after_another
 from latentgp.typing import Array
 
 
-@jax.custom_batching.sequential_vmap  # see triangular.py
+@one_after_another
 def eigenvectors(A: Float[Array, "M M"]) -> tuple[Float[Array, "M"], Float[Array, "M M"]]:
     """Eigenvalues of a symmetric matrix, rising, and its eigenvectors in columns.
 

@@ -12,14 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from latentgp.numerics.devices import is_leaf, one_after_another
 from latentgp.typing import Array
-
-# Smaller leaves would save flops, but the compiler makes several kernels of each.
-LEAF = 128
-
-# jaxlib hands the matrices of one batched LAPACK call to the thread pool that the call itself
-# occupies a thread of; two such calls at once wait for each other for ever on a machine of two
-# cores (jaxlib 0.10). So matrices are taken one after another where a call is mapped over them.
 
 
 def solve_lower(
@@ -38,7 +32,7 @@ def solve_lower(
 def _solve(
     transposed: bool, lower: Float[Array, "M M"], right: Float[Array, "M *B"]
 ) -> Float[Array, "M *B"]:
-    @jax.custom_batching.sequential_vmap
+    @one_after_another
     def solve_one(lower: Float[Array, "M M"], right: Float[Array, "M *B"]) -> Float[Array, "M *B"]:
         return jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=int(transposed))
 
@@ -67,7 +61,7 @@ def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
         [[0.25, 0.0], [0.0, 0.25]]
     """
     size = len(lower)
-    if size <= LEAF:
+    if is_leaf(size):
         return solve_lower(lower, jnp.eye(size, dtype=lower.dtype))
     half = size // 2
     first, second = inverse_of_lower(lower[:half, :half]), inverse_of_lower(lower[half:, half:])
@@ -77,7 +71,7 @@ def inverse_of_lower(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def lower_product(A: Float[Array, "M M"], B: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """A B of lower triangular matrices: a third of a full product."""
     size = len(A)
-    if size <= LEAF:
+    if is_leaf(size):
         return A @ B
     half = size // 2
     corner = A[half:, :half] @ B[:half, :half] + A[half:, half:] @ B[half:, :half]
@@ -103,7 +97,7 @@ def congruence(
 def _congruence(T: Float[Array, "M M"], S: Float[Array, "M M"], upper: bool) -> Float[Array, "M M"]:
     """T S T'. In "one" half of its rows T has a single block, in the "other" it has two."""
     size = len(S)
-    if size <= LEAF:
+    if is_leaf(size):
         return (T @ S) @ T.T
     halves = slice(0, size // 2), slice(size // 2, size)
     one, other = halves[::-1] if upper else halves
@@ -130,7 +124,7 @@ def transpose_times_itself(lower: Float[Array, "M M"]) -> Float[Array, "M M"]:
 def _times_transpose(upper: Float[Array, "M M"]) -> Float[Array, "M M"]:
     """U U' of an upper triangular matrix."""
     size = upper.shape[0]
-    if size <= LEAF:
+    if is_leaf(size):
         return upper @ upper.T
     half = size // 2
     corner, last = upper[:half, half:], upper[half:, half:]

@@ -117,7 +117,8 @@ class TableModel:
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
             leave_out: columns that are no inputs.
-            settings: for the estimator, such as `method`, `n_inducing` and `random_state`.
+            settings: for the estimator, such as `method`, `representation`, `n_inducing` and
+                `random_state`.
 
         Raises:
             InputError: no such column, or a target, side column or order that the task has none of.
@@ -186,6 +187,12 @@ class TableModel:
                 f"method={method!r} keeps something of every row, which a fit in batches cannot: "
                 "choose auto, collapsed, augmented or variational, or fit one file without batches"
             )
+        held = settings.get("representation")
+        if held is not None and held.one_coefficient_a_row:
+            raise InputError(
+                f"representation={held} keeps something of every row, which a fit in batches "
+                "cannot: take Inducing(200), or fit one file without batches"
+            )
         if settings.get("hyperparameters", "optimise") != "optimise":
             raise InputError(
                 "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
@@ -206,7 +213,7 @@ class TableModel:
             settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
-        if estimator.n_inducing is None:
+        if estimator.n_inducing is None and held is None:
             estimator.n_inducing = _INDUCING
         names, limit = ("max_evaluations", "verbose", "max_seconds"), estimator.max_seconds
         asked = {name: getattr(estimator, name) for name in names}

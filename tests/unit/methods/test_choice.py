@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
-from latentgp.methods.choice import choose_method
+from latentgp.methods import choice
+from latentgp.methods.choice import choose_method, treating
 
 REGRESSION = lgp.LatentGP(lgp.RBF(), lgp.Gaussian())
 CLASSES = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
@@ -83,3 +84,38 @@ def test_hyperparameters_of_a_part_and_a_posterior_of_all(model, method):
         held.posterior.predict_f(X), found.posterior.predict_f(X), strict=True
     ):
         np.testing.assert_allclose(of_these, of_all, rtol=1e-3, atol=1e-6)
+
+
+def test_regression_is_by_neighbours_and_by_points_where_these_are_needed():
+    regression = choose_method(REGRESSION, 20_000)
+    assert isinstance(regression.method.representation, lgp.Neighbours)
+    assert regression.method.representation.number_predicted is None
+    for hyperparameters in ("integrate", "sample"):
+        treated = treating(hyperparameters, regression, REGRESSION)
+        assert "500 inducing points" in treated.reason
+        own = getattr(treated.method, "method", treated.method)
+        assert isinstance(own.representation, lgp.Inducing)
+    for by_points in (
+        choose_method(REGRESSION, 20_000, 50),
+        choose_method(REGRESSION, 200_000),
+        choose_method(CLASSES, 20_000),
+    ):
+        assert isinstance(by_points.method.representation, lgp.Inducing)
+
+
+def test_a_search_by_neighbours_keeps_to_a_budget():
+    before, after = chosen(REGRESSION, 90_000)
+    assert after.method.representation == before.method.representation
+    assert 10_000 <= after.method.search.rows < 90_000
+
+
+def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monkeypatch):
+    monkeypatch.setattr(choice, "_DENSE_REGRESSION", 150)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (200, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)
+    regressor = lgp.GPRegressor(random_state=0).fit(X[:160], y[:160])
+    assert "20 nearest" in regressor.method_reason_
+    regressor.partial_fit(X[160:], y[160:])
+    assert "earlier ones are remembered through" in regressor.method_reason_
+    assert np.mean((regressor.predict(X) - np.sin(2 * X[:, 0])) ** 2) < 0.05**2

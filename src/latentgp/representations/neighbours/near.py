@@ -22,6 +22,7 @@ from latentgp.typing import Array
 # Distances to all rows are found for some new ones at a time: 16 times what a cache holds.
 _IN_MEMORY = 16
 _GROUP = 16
+_PRODUCTS_A_KERNEL_VALUE = 100  # that take as long
 
 
 def places_of_largest(values: Float[Array, "B N"], number: int) -> Int[Array, "B K"]:
@@ -104,26 +105,48 @@ class NearPosterior(LatentPosterior):
     def errors_together(self, sight: Sight, X: Float[Array, "B D"]) -> Float[Array, "#Q B B"]:
         """Joint covariance of the errors of means, by the latents in them, under the prior.
 
-        It is a covariance whatever the rows are, and takes N^2 (number + 1)^2 kernel values.
+        It is a covariance whatever the rows are. By the (B M)^2 pairs of rows that new inputs see,
+        or by the (N + B)^2 pairs of all rows with a product of matrices, whichever takes less.
         """
-
-        def covariances(own: Any, points: Array, in_g: Array) -> Array:
-            every = points.reshape(-1, points.shape[-1])
-
-            def with_all(one: tuple[Array, ...]) -> Array:
-                those, coefficients = one
-                cross = (coefficients @ own.gram(those, every)).reshape(in_g.shape)
-                return jnp.sum(cross * in_g, axis=1)
-
-            return jax.lax.map(with_all, (points, in_g))
-
-        points = self.points_of(sight.near, X)
-        each = distinct_kernels(self.kernel)
+        each, seen = distinct_kernels(self.kernel), sight.near.rows.shape
+        every = len(self.X) + len(X)
+        of_all = every**2 * (1 + len(X) / _PRODUCTS_A_KERNEL_VALUE) < (seen[0] * seen[2]) ** 2
         found = []
         for q, in_g in enumerate(sight.in_g):
-            full = covariances(each[q % len(each)], points[q % len(points)], in_g)
+            own, rows = each[q % len(each)], sight.near.rows[:, q % seen[1], :-1]
+            errors = self._errors_by_all if of_all else self._errors_by_pairs
+            full = errors(own, rows, in_g, X)
             found.append(0.5 * (full + full.T))
         return jnp.stack(found)
+
+    def _errors_by_pairs(
+        self, kernel: Any, rows: Int[Array, "B K"], in_g: Float[Array, "B M"], X: Array
+    ) -> Float[Array, "B B"]:
+        points = jnp.concatenate([jnp.asarray(self.X)[rows], X[:, None]], axis=1)
+        every = points.reshape(-1, points.shape[-1])
+
+        def with_all(one: tuple[Array, ...]) -> Array:
+            those, coefficients = one
+            cross = (coefficients @ kernel.gram(those, every)).reshape(in_g.shape)
+            return jnp.sum(cross * in_g, axis=1)
+
+        return jax.lax.map(with_all, (points, in_g))
+
+    def _errors_by_all(
+        self, kernel: Any, rows: Int[Array, "B K"], in_g: Float[Array, "B M"], X: Array
+    ) -> Float[Array, "B B"]:
+        every = jnp.concatenate([jnp.asarray(self.X), X])
+        new = jnp.arange(len(X))
+        numbers = jnp.concatenate([rows, len(self.X) + new[:, None]], axis=1)
+        weights = jnp.zeros((len(every), len(X)), in_g.dtype).at[numbers, new[:, None]].add(in_g)
+
+        def step(total: Array, some: tuple[Array, Array], real: Any) -> tuple[Array, None]:
+            points, own = some
+            own = jnp.where(real[:, None], own, 0.0)
+            return total + own.T @ (kernel.gram(points, every) @ weights), None
+
+        nothing = jnp.zeros((len(X), len(X)), in_g.dtype)
+        return scan_rows(step, nothing, (every, weights), columns=len(every))[0]
 
     @property
     def centres(self) -> Float[Array, "M D"]:

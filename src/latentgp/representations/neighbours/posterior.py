@@ -8,10 +8,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import Factor
+from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.neighbours.conditionals import (
     Block,
@@ -26,7 +29,10 @@ from latentgp.representations.neighbours.full_scale import (
     residual_grams,
 )
 from latentgp.representations.neighbours.near import NearPosterior, Sight
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
+
+_REMEMBERED_POINTS = 500
 
 
 class NeighboursPosterior(NearPosterior):
@@ -49,6 +55,16 @@ class NeighboursPosterior(NearPosterior):
     number: int = eqx.field(static=True)
     low_rank: LowRank | None = None
 
+    def remembered(self, log_evidence: float) -> StreamingPrior:
+        """Through at most 500 inducing points among the rows, which say less than all rows do."""
+        root, target = self.sites
+        precision = jnp.broadcast_to(root**2, target.shape).T
+        sites = GaussianSites((root * target).T, precision, jnp.zeros_like(precision))
+        X, weights = np.asarray(self.X), np.asarray(~self.absent, float)
+        points = Inducing(min(_REMEMBERED_POINTS, len(X)))
+        points = points.initialise(X, weights, self.kernel, jax.random.key(0))
+        return points.condition(self.kernel, self.X, sites).remembered(log_evidence)
+
     @property
     def kl(self) -> Float[Array, ""]:
         """Expected log sites less the log evidence; computed when asked for, at every row."""
@@ -69,8 +85,8 @@ class NeighboursPosterior(NearPosterior):
         def noise(rows: Array, weights: Array) -> Array:
             def with_all(one: tuple[Array, ...]) -> Array:
                 numbers, weight = one
-                same = numbers[:, None, None] == rows
-                return jnp.sum(weight[:, None, None] * same * weights, axis=(0, 2))
+                own = jnp.zeros(len(self.X), weight.dtype).at[numbers].add(weight)
+                return jnp.sum(own[rows] * weights, axis=1)
 
             return jax.lax.map(with_all, (rows, weights))
 
