@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.representations.neighbours import near
 from latentgp.representations.neighbours.near import places_of_largest
 from latentgp.representations.neighbours.search import (
     NOBODY,
@@ -206,6 +207,24 @@ def test_a_file_and_an_estimator(fit, tmp_path):
     np.testing.assert_array_equal(again.predict(NEW), regressor.predict(NEW))
 
 
+def test_errors_together_by_all_rows_are_those_by_pairs(fit, monkeypatch):
+    found = []
+    for products in (1e-9, 1e9):  # that take as long as a kernel value
+        monkeypatch.setattr(near, "_PRODUCTS_A_KERNEL_VALUE", products)
+        with jax.enable_x64(True):
+            found.append(fit.posterior.latent.covariance(NEW))
+    np.testing.assert_allclose(*found, atol=1e-12)
+
+
+def test_further_rows_are_learned_as_by_the_exact_process():
+    held = {"learn_hyperparameters": False}
+    seen = fitted(lgp.ExactGP(lgp.Neighbours(29)), data=lgp.Data(X[:30], Y[:30]), **held)
+    updated = seen.posterior.update(X[30:], Y[30:], key=KEY, n_inducing=40)
+    exact = fitted(lgp.ExactGP(), **held).posterior
+    for ours, theirs in zip(updated.predict_f(NEW), exact.predict_f(NEW), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
 def test_what_it_cannot_do_is_refused(fit):
     counts = lgp.Data(X, np.arange(40.0))
     poisson = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
@@ -218,8 +237,6 @@ def test_what_it_cannot_do_is_refused(fit):
         fitted(lgp.GibbsSampling(representation=lgp.Neighbours(5)), binary, lgp.Data(X, Y > 0))
     with pytest.raises(lgp.InputError, match="cannot be found inside grad"):
         evidence_of(lgp.ExactGP(lgp.Neighbours(5)))
-    with pytest.raises(lgp.InputError, match="no summary of the data"):
-        fit.posterior.remembered()
     with pytest.raises(lgp.InputError, match="at least one neighbour"):
         lgp.Neighbours(0)
     numbers = lgp.Data(np.arange(3.0), np.ones(3))
