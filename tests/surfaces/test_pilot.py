@@ -78,12 +78,22 @@ class TestPlan:
             assert spent < 1.35 * 120
 
     def test_rows_are_fewer_where_there_is_no_closed_form(self):
-        number = pilot.rows_within(120, ["auto"], "regression")
-        assert number == pilot.rows_within(120, ["gaussian"], "regression") == 12_000
+        for names, task in ((["auto"], "regression"), (["gaussian"], "regression")):
+            assert pilot.is_gaussian(names, task)
         for names, task in ((["gaussian", "student-t"], "regression"), (["auto"], "count")):
-            assert pilot.rows_within(120, names, task) < number / 5
+            assert not pilot.is_gaussian(names, task)
+        number = pilot.rows_within(120, gaussian=True)
+        assert number == 12_000
+        assert pilot.rows_within(120, gaussian=False) < number / 5
         with pytest.raises(InputError, match="budget must be a positive number of seconds, got 0"):
-            pilot.rows_within(0, ["auto"], "count")
+            pilot.rows_within(0, gaussian=True)
+
+    def test_both_are_for_gaussian_noise(self):
+        few, notes = pilot.candidates("usual", 100, gaussian=False)
+        assert "both" not in few
+        assert notes == ["both is left out: it is for Gaussian noise."]
+        line = pilot.line_of_python("y", pilot.REPRESENTATIONS["both"].representation)
+        assert line.endswith("representation=lgp.Neighbours(inducing=lgp.Inducing(number=200)))")
 
     def test_a_sample_is_said(self, here):
         found = compare(FRAME, "y", representations="usual", budget=0.4)

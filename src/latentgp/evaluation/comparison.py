@@ -164,8 +164,9 @@ def compare(
                 "representations have their own numbers of points: leave n_inducing out"
             )
         methods = methods or ("auto",)
-        most = pilot.rows_within(budget, likelihoods, chosen)
-        tried, notes = pilot.candidates(representations, len(order))
+        gaussian = pilot.is_gaussian(likelihoods, chosen)
+        most = pilot.rows_within(budget, gaussian=gaussian)
+        tried, notes = pilot.candidates(representations, len(order), gaussian=gaussian)
         notes += pilot.sampled(len(order), most)
         order = order[:most]
     held_out = max(1, round(test_share * len(order)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -22,10 +23,12 @@ class Candidate(NamedTuple):
     Attributes:
         representation: it.
         most_rows: of the whole table for which it comes into question; None for any number.
+        of_any_likelihood: whether it is for others than Gaussian noise.
     """
 
     representation: Representation
     most_rows: int | None = None
+    of_any_likelihood: bool = True
 
 
 # The cheap ones first: what they leave of the budget is for the others.
@@ -34,6 +37,7 @@ REPRESENTATIONS: dict[str, Candidate] = {
     "inducing-500": Candidate(Inducing(500)),
     "dense": Candidate(Dense(), most_rows=4_000),
     "neighbours-20": Candidate(Neighbours(20)),
+    "both": Candidate(Neighbours(20, inducing=200), of_any_likelihood=False),
 }
 # Rows to a second of the budget; a latent given its neighbours takes solves.
 _GAUSSIAN_ROWS, _OTHER_ROWS = 100, 14
@@ -58,16 +62,17 @@ def share(left: float, fits: int) -> Share:
 
 
 def candidates(
-    names: Sequence[str] | Literal["usual"], rows: int
+    names: Sequence[str] | Literal["usual"], rows: int, *, gaussian: bool = True
 ) -> tuple[dict[str, Representation], list[str]]:
     """The representations to be tried, and notes on those that are left out.
 
     Args:
         names: keys of `REPRESENTATIONS`; "usual" is all of them.
         rows: of the whole table.
+        gaussian: whether all likelihoods are of Gaussian noise.
 
     Raises:
-        InputError: no such name, or none that so many rows leave.
+        InputError: no such name, or none that so many rows and the likelihoods leave.
     """
     names = tuple(REPRESENTATIONS) if names == "usual" else tuple(names)
     if unknown := [name for name in names if name not in REPRESENTATIONS]:
@@ -76,9 +81,11 @@ def candidates(
         )
     tried, notes = {}, []
     for name in names:
-        representation, most = REPRESENTATIONS[name]
+        representation, most, of_any = REPRESENTATIONS[name]
         if most is not None and rows > most:
             notes.append(f"{name} is left out: of {rows} rows it is too slow, {most} are the most.")
+        elif not (gaussian or of_any):
+            notes.append(f"{name} is left out: it is for Gaussian noise.")
         else:
             tried[name] = representation
     if not tried:
@@ -86,7 +93,13 @@ def candidates(
     return tried, notes
 
 
-def rows_within(budget: float, likelihoods: Sequence[str], task: str) -> int:
+def is_gaussian(likelihoods: Sequence[str], task: str) -> bool:
+    """Whether all likelihoods are of Gaussian noise."""
+    usual = "gaussian" if task == "regression" else ""
+    return all((name if name != "auto" else usual) == "gaussian" for name in likelihoods)
+
+
+def rows_within(budget: float, *, gaussian: bool) -> int:
     """How many rows a pilot has, those held out among them.
 
     Raises:
@@ -94,8 +107,6 @@ def rows_within(budget: float, likelihoods: Sequence[str], task: str) -> int:
     """
     if not budget > 0:
         raise InputError(f"budget must be a positive number of seconds, got {budget}: try 120")
-    usual = "gaussian" if task == "regression" else ""
-    gaussian = all((name if name != "auto" else usual) == "gaussian" for name in likelihoods)
     return round(budget * (_GAUSSIAN_ROWS if gaussian else _OTHER_ROWS))
 
 
@@ -146,5 +157,6 @@ def line_of_python(target: str, representation: Representation, **settings: str)
         "lgp.TableModel.fit(frame, 'price', method='laplace', representation=lgp.Dense())"
     """
     said = [f"{name}={value!r}" for name, value in settings.items() if value != "auto"]
-    arguments = ["frame", repr(target), *said, f"representation=lgp.{representation}"]
+    own = re.sub(r"\b(?=[A-Z]\w*\()", "lgp.", str(representation))
+    arguments = ["frame", repr(target), *said, f"representation={own}"]
     return f"lgp.TableModel.fit({', '.join(arguments)})"
