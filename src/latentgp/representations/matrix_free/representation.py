@@ -204,6 +204,10 @@ class MatrixFree(Representation):
         )
 
     @property
+    def estimates_evidence(self) -> bool:
+        return True
+
+    @property
     def evidence_is_exact(self) -> bool:
         return False
 
