@@ -212,6 +212,7 @@ def compare(
         )
         for contender in contenders
     }
+    notes += pilot.cut_short(rows)
     return compared._replace(notes=tuple(notes), advice=pilot.advice(rows, code))
 
 

@@ -121,6 +121,17 @@ def sampled(rows: int, most: int) -> list[str]:
     ]
 
 
+def cut_short(rows: Sequence["Compared"]) -> list[str]:
+    """A note if searches for hyper-parameters had too little time, or there was no fit in it."""
+    names = [row.name for row in rows if np.isnan(row.nlpd) or "max_seconds" in row.note]
+    if not names:
+        return []
+    return [
+        f"The time was over before {', '.join(names)} had been learned: a larger --budget can "
+        "change the order."
+    ]
+
+
 def within_two_errors(rows: Sequence["Compared"]) -> list["Compared"]:
     """Contenders no more than two standard errors behind the best, the fastest fit first."""
     fitted = [row for row in rows if not np.isnan(row.nlpd)]

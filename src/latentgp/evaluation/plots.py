@@ -53,6 +53,7 @@ BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 CURVES = (BLUE, ORANGE, GREEN, PURPLE)
 MARKERS = "osD^vPX*"  # with colours tell more than four sets apart
 INK, GREY, LIGHT = "#262626", "#6E6E6E", "#E4E4E4"
+_NAMES_AT = 4, -28, 36  # points above: neighbouring fits that are level keep apart
 NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of N(0, 1)
 
 
@@ -714,7 +715,8 @@ def cost_front(
         at = seconds[place], scores[place]
         style: dict[str, Any] = {"color": color, "markersize": 6, "linewidth": 1.4, "zorder": 3}
         ax.errorbar(*at, yerr=2 * errors[place], fmt="o", **style)
-        words: dict[str, Any] = {"textcoords": "offset points", "xytext": (8, 4), "zorder": 4}
+        beside = 8, _NAMES_AT[int(np.flatnonzero(order == place)[0]) % len(_NAMES_AT)]
+        words: dict[str, Any] = {"textcoords": "offset points", "xytext": beside, "zorder": 4}
         words["bbox"] = {"color": "white", "alpha": 0.8, "pad": 0.5, "linewidth": 0}
         ax.annotate(name, at, fontsize=9, color=INK if place in front else GREY, **words)
     ax.set_xscale("log")
