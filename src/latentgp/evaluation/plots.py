@@ -707,7 +707,7 @@ def cost_front(
 
     ax = _axes(ax, (7.2, 4.2))
     order = np.lexsort((scores, seconds))
-    best = np.minimum.accumulate(scores[order])
+    rank, best = np.argsort(order), np.minimum.accumulate(scores[order])
     front = order[np.concatenate([[True], best[1:] < best[:-1]])]
     ax.step(seconds[front], scores[front], where="post", color=BLUE, linewidth=1.2, zorder=2)
     for place, name in enumerate(names):
@@ -715,7 +715,7 @@ def cost_front(
         at = seconds[place], scores[place]
         style: dict[str, Any] = {"color": color, "markersize": 6, "linewidth": 1.4, "zorder": 3}
         ax.errorbar(*at, yerr=2 * errors[place], fmt="o", **style)
-        beside = 8, _NAMES_AT[int(np.flatnonzero(order == place)[0]) % len(_NAMES_AT)]
+        beside = 8, _NAMES_AT[rank[place] % len(_NAMES_AT)]
         words: dict[str, Any] = {"textcoords": "offset points", "xytext": beside, "zorder": 4}
         words["bbox"] = {"color": "white", "alpha": 0.8, "pad": 0.5, "linewidth": 0}
         ax.annotate(name, at, fontsize=9, color=INK if place in front else GREY, **words)

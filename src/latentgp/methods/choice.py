@@ -27,9 +27,7 @@ DENSE_OTHERWISE = 400
 DENSE_CLASSES = 5_000  # by least squares, where one factorisation is all there is
 # Estimates for two cores: a default takes the same way on every machine.
 _BUDGET = 60.0  # seconds, where nothing is said
-_SECONDS = 4e-11  # of a pass, times N M (M + 20 D) Q
-_AN_INPUT = 20  # distances along an input, in products of a row of M
-_A_PAIR = 1_000  # of neighbours of a row, in products
+_SECONDS = 4e-11  # of a product in a pass over the rows
 _MOST_BY_NEIGHBOURS = 100_000  # rows, all of which a prediction looks at
 _EVALUATIONS, _EVALUATIONS_AN_INPUT = 30, 3  # of a search
 _PASSES, _FINAL_PASSES = (
@@ -68,13 +66,12 @@ class Choice(NamedTuple):
         """
         rows, inputs = shape
         own: Any = self.method
-        near = own.makes_sites and isinstance(own.representation, Neighbours)
-        if not own.makes_sites or (own.representation.one_coefficient_a_row and not near):
+        a_row = own.representation.products_a_row(inputs) if own.makes_sites else None
+        if a_row is None:
             return self
         number = own.representation.number
         budget = _BUDGET if seconds is None else seconds
         known = sites_are_known(model.likelihood)
-        a_row = _A_PAIR * number**2 if near else number * (number + _AN_INPUT * inputs)
         products = rows * a_row * model.likelihood.latent_size
         final = _SECONDS * products * (1 if known else _FINAL_PASSES)
         evaluation = _SECONDS * products * (1 if known else _PASSES)

@@ -12,13 +12,10 @@ from typing import Any
 
 import jax
 
+from latentgp.runtime.devices import on_processor
+
 # Smaller leaves would save flops, but the compiler makes several kernels of each.
 _LEAF = 128
-
-
-def on_processor() -> bool:
-    """Whether JAX computes on the processor (read when a program is traced)."""
-    return jax.default_backend() == "cpu"
 
 
 def is_leaf(size: int) -> bool:

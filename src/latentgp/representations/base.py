@@ -319,6 +319,14 @@ class Representation(Module):
     def evidence_is_exact(self) -> bool:
         """Whether the evidence of Gaussian sites, and the posterior given them, are exact."""
 
+    def products_a_row(self, inputs: int) -> float | None:
+        """Products of numbers that a pass over the rows takes a row; None where N decides too.
+
+        Args:
+            inputs: number of input columns D.
+        """
+        return None
+
     @property
     def estimates_evidence(self) -> bool:
         """Whether evidence and gradient are estimates, alike in error from call to call."""

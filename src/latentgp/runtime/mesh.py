@@ -18,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, PyTree, Shaped
 
 from latentgp.errors import ProcessLost
+from latentgp.runtime.devices import on_processor
 from latentgp.typing import Array
 
 ROWS = "rows"
@@ -69,7 +70,7 @@ def number_of_shards() -> int:
 def summed(parts: PyTree) -> PyTree:
     """Sums over devices in one message, inside a sharded computation."""
     vector, unpack = ravel_pytree(parts)
-    if jax.process_count() == 1 or jax.default_backend() != "cpu":
+    if jax.process_count() == 1 or not on_processor():
         return unpack(jax.lax.psum(vector, ROWS))
     return unpack(summed_in_pairs(vector))
 

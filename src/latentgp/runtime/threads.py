@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import jax
-
+from latentgp.runtime.devices import on_processor
 from latentgp.runtime.x64 import double_precision
 
 PartT = TypeVar("PartT")
@@ -17,7 +16,7 @@ ResultT = TypeVar("ResultT")
 
 def cores() -> int:
     """Calls that are best made at once: one a core, and one on a GPU."""
-    return (os.cpu_count() or 1) if jax.default_backend() == "cpu" else 1
+    return (os.cpu_count() or 1) if on_processor() else 1
 
 
 def on_all_cores(

@@ -55,6 +55,7 @@ from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
+_AN_INPUT = 20  # distances along an input, in products of a row of M
 _COARSE_POINTS = 128
 # Kept of rows that are read many times: 16 MiB, of 20,000 rows at most. A pass takes as much again.
 _KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
@@ -262,6 +263,10 @@ class Inducing(Representation):
             )
         signed = signed or (self.remembered is not None and self.remembered.signed)
         return dataclasses.replace(self, signed=signed, power=power)
+
+    def products_a_row(self, inputs: int) -> float | None:
+        number = self.number or len(self._points())
+        return number * (number + _AN_INPUT * inputs)
 
     def coarse(self) -> "Inducing":
         points = np.asarray(self._points())

@@ -27,6 +27,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
+_A_PAIR = 1_000  # of neighbours of a row, in products: measured
 
 
 def _as_inducing(value: int | Inducing | None) -> Inducing | None:
@@ -188,6 +189,9 @@ class Neighbours(NearestRows):
         in_precision = (slope.root - scaled.target * mean) / (2 * root)
         variance = jnp.where(there, -2 * in_precision - mean**2, 0.0)
         return Pullback(slope.kernel, places, Marginals(mean.T, variance.T))
+
+    def products_a_row(self, inputs: int) -> float | None:
+        return _A_PAIR * self.number**2
 
     @property
     def is_one_gaussian(self) -> bool:
