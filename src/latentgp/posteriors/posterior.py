@@ -187,7 +187,8 @@ class Posterior(eqx.Module):
 
         The prior's part is made of random Fourier features, an approximation whose error falls
         with one over the root of their number; the update by the data is exact. Sixteen sets of
-        paths have features of their own.
+        paths have features of their own. By neighbours the update rests on all rows where
+        `predict` rests on the nearest ones, so that the two differ by what these leave out.
 
         Args:
             key: random key.

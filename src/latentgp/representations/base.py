@@ -342,6 +342,14 @@ class Representation(Module):
         return True
 
     @property
+    def predicts_by_all_centres(self) -> bool:
+        """Whether a new input is conditioned on what all centres have, as paths are.
+
+        Paths have the law of the posterior then, and approximate it otherwise.
+        """
+        return True
+
+    @property
     def evidence_is_bound(self) -> bool:
         """Whether the evidence of Gaussian sites is exact or a lower bound."""
         return True

@@ -96,8 +96,8 @@ def as_single(tree: PyTree) -> PyTree:
     """A tree with its floating-point leaves in float32."""
 
     def cast(leaf: Any) -> Any:
-        array = np.asarray(leaf)
-        return array.astype(np.float32) if array.dtype == np.float64 else leaf
+        is_wide = jax.dtypes.result_type(leaf) == np.float64
+        return np.asarray(leaf, np.float32) if is_wide else leaf
 
     return jax.tree.map(cast, tree)
 

@@ -79,7 +79,7 @@ def check_representation(
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
     if ready.has_coefficients:
         _check_white(ready, kernel, X, exact, name)
-    if whole:
+    if exact or (whole and ready.predicts_by_all_centres):
         _check_paths(posterior, kernel, X, name)
     narrow = as_single((ready, kernel, X, sites))
     require_single(jax.eval_shape(_condition, *narrow), f"{name}.condition(...)")

@@ -118,6 +118,10 @@ class NearestRows(Representation):
         return rows
 
     @property
+    def predicts_by_all_centres(self) -> bool:
+        return False
+
+    @property
     def searched_by(self) -> SearchBy:
         """How neighbours are searched."""
         return self.search or "scaled"
