@@ -127,14 +127,14 @@ class Terms(NamedTuple):
     """
 
     rows: Int[Array, "T"]
-    each: Float[Array, ""]
+    each: float
 
     @classmethod
     def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "T"] | None) -> "Terms":
         """All rows, or some of those in an order, which stand for all of these."""
         if some is None:
-            return cls(jnp.arange(rows), jnp.ones(()))
-        return cls(jnp.asarray(some), jnp.asarray(len(order) / len(some)))
+            return cls(jnp.arange(rows), 1.0)
+        return cls(jnp.asarray(some), len(order) / len(some))
 
 
 class Slopes(NamedTuple):
