@@ -15,7 +15,13 @@ from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
 from latentgp.inference.setup.priors import rough_start, search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.hyperparameters import OPENING_ROWS, Learned, Opening, learn
+from latentgp.inference.sites.hyperparameters import (
+    OPENING_ROWS,
+    Learned,
+    Opening,
+    learn,
+    on_some_rows,
+)
 from latentgp.inference.sites.profiled_bound import (
     Converged,
     converge,
@@ -48,6 +54,9 @@ _MOST_COUPLED = 1_500  # rows times latent functions
 
 class ShortSearch(eqx.Module):
     """Hyper-parameters learned from a part of the rows; the posterior has all.
+
+    With `Neighbours(m)` the rows that the search looks at see their neighbours among all rows: the
+    gradient is an unbiased estimate of that of all.
 
     Args:
         rows: at most so many, evenly spaced.
@@ -146,11 +155,12 @@ class SiteMethod(Method):
         short, most = self.search, problem.max_evaluations
         enough = most if short is None or short.evaluations is None else short.evaluations
         search = Search(max_evaluations=min(most, enough), control=control)
-        learned = None
+        searching, learned = algorithm, None
         if space.size:
             searched, opening, second = rows, None, None
             if short is not None:
-                searched = data.evenly(short.rows).padded(number_of_shards()).to_device()
+                searching, some = on_some_rows(algorithm, data, short.rows)
+                searched = some.padded(number_of_shards()).to_device()
             elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale)
                 part = data.evenly(OPENING_ROWS)
@@ -158,7 +168,7 @@ class SiteMethod(Method):
                 if other is not None:
                     opening = Opening(other, part.padded(number_of_shards()).to_device())
             learned = learn(
-                algorithm,
+                searching,
                 space,
                 searched,
                 bounds=bounds,
@@ -175,9 +185,10 @@ class SiteMethod(Method):
         ready = algorithm.representation.for_rows(rows.X, rows.weights, model.kernel)
         final = dataclasses.replace(algorithm.until_converged(), representation=ready)
         converged = None
-        if learned is not None and len(learned.sites.linear) == rows.size:
+        sites = None if learned is None or searching is not algorithm else learned.sites
+        if learned is not None and sites is not None and len(sites.linear) == rows.size:
             vector = jnp.asarray(learned.vector)
-            converged = converge_at(final, space, vector, rows, learned.sites)
+            converged = converge_at(final, space, vector, rows, sites)
         converged = converged_sites(final, model, rows, converged)
         finished = final.representation.finished(converged.posterior)
         converged = converged._replace(posterior=finished)

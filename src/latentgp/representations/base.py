@@ -327,6 +327,17 @@ class Representation(Module):
         """
         return None
 
+    def with_terms(self, number: int) -> "Representation | None":
+        """The same for a search, the terms of so many rows for the evidence of all.
+
+        None where a search has to look at these rows alone.
+        """
+        return None
+
+    def rows_looked_at(self, rows: int) -> int:
+        """Number of rows, of so many, whose terms make the evidence."""
+        return rows
+
     @property
     def estimates_evidence(self) -> bool:
         """Whether evidence and gradient are estimates, alike in error from call to call."""

@@ -1,5 +1,7 @@
 """Nearest neighbours against dense linear algebra, and what a user does with them."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -61,6 +63,8 @@ def test_the_nearest_earlier_rows_are_found(ordering, columns):
         own = rows[row][rows[row] != NOBODY]
         assert np.all(place[own] < place[row])
         np.testing.assert_allclose(np.sum((points[own] - points[row]) ** 2, axis=1), distances)
+    some = np.isin(np.arange(700), [10, 500, *order[-3:]])
+    np.testing.assert_array_equal(earlier_neighbours(points, order, 5, some)[some], rows[some])
 
 
 def test_maximin_takes_the_farthest_row():
@@ -223,6 +227,53 @@ def test_further_rows_are_learned_as_by_the_exact_process():
     exact = fitted(lgp.ExactGP(), **held).posterior
     for ours, theirs in zip(updated.predict_f(NEW), exact.predict_f(NEW), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("weights", [None, np.where(np.arange(40) % 5 == 0, 0.0, 1.5)])
+def test_terms_of_some_rows_are_an_unbiased_estimate(weights):
+    data = lgp.Data(X, Y, weights=weights)
+    whole = found(6, data)
+    neighbours = whole.representation
+    order = np.asarray(neighbours.found.order)
+    real = np.arange(40) if weights is None else np.flatnonzero(weights > 0)
+    parts = [
+        dataclasses.replace(
+            neighbours, found=neighbours.found._replace(terms=jnp.asarray(real[order[k::4]]))
+        )
+        for k in range(4)
+    ]
+    estimates = [evidence_of(lgp.ExactGP(part), data=data) for part in parts]
+    mean = jax.tree.map(lambda *each: np.mean([np.asarray(a) for a in each], axis=0), *estimates)
+    for one, other in zip(
+        jax.tree.leaves(mean), jax.tree.leaves(evidence_of(whole, data=data)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    with jax.enable_x64(True):
+        some = neighbours.with_terms(9).for_rows(data.X, weights, MODEL.kernel)
+    assert len(some.found.terms) == len(set(some.found.terms.tolist())) == 9
+    assert set(some.found.terms.tolist()) <= set(real.tolist())
+    assert neighbours.with_terms(9).rows_looked_at(40) == 9
+    kept = np.asarray(some.found.terms)
+    np.testing.assert_array_equal(some.found.rows[kept], neighbours.found.rows[kept])
+
+
+def test_a_short_search_sees_all_rows_from_some():
+    """Hyper-parameters from a tenth of the terms are near those of all rows."""
+    generator = np.random.default_rng(4)
+    inputs = generator.uniform(0, 20, (1500, 2))
+    data = lgp.Data(inputs, np.sin(2 * inputs).sum(axis=1) + 0.2 * generator.normal(size=1500))
+    short = lgp.ShortSearch(300, evaluations=None)
+    whole = fitted(lgp.ExactGP(lgp.Neighbours(10)), data=data)
+    part = fitted(lgp.ExactGP(lgp.Neighbours(10), search=short), data=data)
+    assert part.diagnostics.converged
+    assert "neighbours were found" in part.diagnostics.ending
+    values = (
+        np.append(fit.model.kernel.lengthscale, fit.model.likelihood.noise_variance)
+        for fit in (part, whole)
+    )
+    np.testing.assert_allclose(*values, rtol=0.3)
+    loss = float(whole.posterior.log_evidence) - float(part.posterior.log_evidence)
+    assert 0 <= loss < 10
 
 
 def test_what_it_cannot_do_is_refused(fit):

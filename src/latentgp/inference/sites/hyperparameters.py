@@ -104,7 +104,7 @@ def learn(
             start, first_step = first, _FIRST_STEP
             if opening is not None:
                 start, first_step = runs.opened(first, opening, data)
-            if data.size > _THINNED_FROM:
+            if algorithm.representation.rows_looked_at(data.size) > _THINNED_FROM:
                 start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
             sites = initial_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
@@ -133,6 +133,18 @@ def learn(
     best = search.best()
     converged, reason = runs.endings.get(best.restart, (False, INTERRUPTED))
     return Learned(best.vector, runs.sites, converged, reason)
+
+
+def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteInference, Data]:
+    """Algorithm and rows of a search that looks at so many rows.
+
+    Where the evidence is a sum over rows it takes their terms, in which they see all rows;
+    otherwise these rows alone, evenly spaced, with the weights that they have.
+    """
+    own = algorithm.representation.with_terms(rows)
+    if own is None:
+        return algorithm, data.evenly(rows)
+    return dataclasses.replace(algorithm, representation=own), data
 
 
 def thinned(data: Data) -> Data:
@@ -288,9 +300,13 @@ class _Runs:
 
     def on_a_part(self, start: Float[np.ndarray, "P"], data: Data) -> Float[np.ndarray, "P"]:
         """End of a run on some of the rows, with the weights that they have."""
-        part = data.evenly(_THINNED_ROWS)
-        sites = initial_sites(self._algorithm, self._space.model, part)
-        self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        whole = self._algorithm
+        self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
+        try:
+            sites = initial_sites(self._algorithm, self._space.model, part)
+            self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
+        finally:
+            self._algorithm = whole
         return self._search.best(THINNED_RUN).vector
 
     def opened(

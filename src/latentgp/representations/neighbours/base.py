@@ -37,10 +37,12 @@ class Found(NamedTuple):
     Attributes:
         rows: their numbers, shape (N, #Q, K); -1 where a row has fewer.
         order: of the rows that have a weight.
+        terms: those whose terms of the evidence stand for all; None for all. Others may have none.
     """
 
     rows: Int[Array, "N #Q K"]
     order: Int[Array, "N"]
+    terms: Int[Array, "T"] | None = None
 
 
 class NearestRows(Representation):
@@ -52,6 +54,7 @@ class NearestRows(Representation):
         ordering: of the rows: "random", or "maximin".
         search: "scaled" or "correlation"; None is the first.
         found: neighbours of the rows; `for_rows` finds them.
+        terms: of so many rows stand for the evidence of all in a search; a method sets it.
     """
 
     number: int = eqx.field(static=True, default=20)
@@ -59,6 +62,7 @@ class NearestRows(Representation):
     ordering: Ordering = eqx.field(static=True, default="random")
     search: SearchBy | None = eqx.field(static=True, default=None)
     found: Found | None = None
+    terms: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
@@ -97,8 +101,11 @@ class NearestRows(Representation):
         if order is None or len(order) != len(real):
             inputs = jnp.asarray(X[real])
             order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
-        rows = self.near_rows(X, real, kernel, order)
-        return dataclasses.replace(self, found=Found(rows, order))
+        terms = None
+        if self.terms is not None and self.terms < len(real):
+            terms = real[order[np.linspace(0, len(real) - 1, self.terms).astype(int)]]
+        rows = self.near_rows(X, real, kernel, order, terms)
+        return dataclasses.replace(self, found=Found(rows, order, terms))
 
     def near_rows(
         self,
@@ -106,16 +113,24 @@ class NearestRows(Representation):
         real: Int[np.ndarray, "M"],
         kernel: LatentKernel,
         order: Int[np.ndarray, "M"],
+        terms: Int[np.ndarray, "T"] | None = None,
     ) -> Int[np.ndarray, "N #Q K"]:
-        """Numbers of the nearest of the rows earlier in an order, for those that are real."""
+        """Numbers of the nearest of the rows earlier in an order, for those that are real.
+
+        Where terms are given, of these rows at least.
+        """
         X, each = np.asarray(X), distinct_kernels(kernel)
         columns = max(1, min(self.number, len(X) - 1))
         rows = np.full((len(X), len(each), columns), NOBODY)
         search, features = self.searched_by, self.features(kernel, X[real])
+        asked_of = None if terms is None else np.isin(real, terms)
         for q, own in enumerate(each):
-            near = neighbours_of(own, X[real], order, columns, search, features[q])
+            near = neighbours_of(own, X[real], order, columns, search, features[q], asked_of)
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
         return rows
+
+    def rows_looked_at(self, rows: int) -> int:
+        return min(rows, self.terms or rows)
 
     @property
     def predicts_by_all_centres(self) -> bool:
@@ -137,6 +152,8 @@ class NearestRows(Representation):
     ) -> "NearestRows | None":
         again = self.for_rows(X, weights, kernel)
         old, new = self.rows_found(len(X)), again.rows_found(len(X))
+        if self.found is not None and self.found.terms is not None:
+            old, new = old[self.found.terms], new[self.found.terms]
         kept = sum(np.any(old == new[..., k : k + 1], axis=-1) for k in range(new.shape[-1]))
         return again if 1 - np.mean(kept) / new.shape[-1] > _FEW_CHANGED else None
 

@@ -118,6 +118,25 @@ class Block(NamedTuple):
         return sums.at[latents[:, None, None], rows].add(jnp.where(there, values, 0.0))
 
 
+class Terms(NamedTuple):
+    """Rows whose terms make the evidence.
+
+    Attributes:
+        rows: their numbers.
+        each: for how many rows each of them stands.
+    """
+
+    rows: Int[Array, "T"]
+    each: float
+
+    @classmethod
+    def of(cls, rows: int, order: Int[Array, "M"], some: Int[Array, "T"] | None) -> "Terms":
+        """All rows, or some of those in an order, which stand for all of these."""
+        if some is None:
+            return cls(jnp.arange(rows), 1.0)
+        return cls(jnp.asarray(some), len(order) / len(some))
+
+
 class Slopes(NamedTuple):
     """Derivatives of the log evidence in kernel, roots and targets of the sites.
 
@@ -175,8 +194,9 @@ def conditionals(
     X: Float[Array, "N D"],
     neighbours: Int[Array, "N #Q K"],
     sites: ScaledSites,
+    terms: Terms,
 ) -> tuple[Conditionals, Float[Array, ""]]:
-    """Every row given its neighbours, and the log evidence of the sites, in nats."""
+    """Rows given their neighbours, and the log evidence of the sites, in nats."""
 
     def step(total: Array, chunk: Any, real: Bool[Array, "B"]) -> tuple[Array, Conditionals]:
         block = Block.of(*chunk)
@@ -191,16 +211,16 @@ def conditionals(
             return Conditionals(weights, dual, variance, residual)
 
         found = vmap_latents(of_latent, grams, root, target)
-        # Of r given its neighbours over N(r | 0, 1).
-        nats = target[:, :, -1] ** 2 - found.residual**2 - jnp.log(found.variance)
-        total = total + 0.5 * jnp.sum(jnp.where(real, nats, 0.0))
+        nats = found.residual**2 + jnp.log(found.variance)
+        total = total + jnp.sum(jnp.where(real, nats, 0.0))
         return total, Conditionals(*(jnp.moveaxis(a, 0, 1) for a in found))
 
     columns = (neighbours.shape[2] + 1) ** 2
-    rows = jnp.arange(len(X)), neighbours
     zero = jnp.zeros((), X.dtype)
+    rows = terms.rows, neighbours[terms.rows]
     total, found = scan_rows(step, zero, rows, columns=columns, in_cache=True)
-    return found, total
+    # Of r given its neighbours over N(r | 0, 1).
+    return found, 0.5 * (jnp.sum(sites.target**2) - terms.each * total)
 
 
 def slopes(
@@ -209,6 +229,7 @@ def slopes(
     neighbours: Int[Array, "N #Q K"],
     sites: ScaledSites,
     known: Conditionals,
+    terms: Terms,
 ) -> Slopes:
     """Derivatives of the log evidence, without another factorisation.
 
@@ -229,11 +250,12 @@ def slopes(
             a = jnp.pad(known.dual, ((0, 0), (0, 1)))
             s = known.residual[:, None]
             # (v u' + u v') / 2 for v = s a + (s^2 - 1) u / 2.
-            v = jnp.where(real[:, None], s * a + 0.5 * (s**2 - 1) * u, 0.0)
+            each = jnp.where(real, terms.each, 0.0)[:, None]
+            v = each * (s * a + 0.5 * (s**2 - 1) * u)
             outer = 0.5 * (v[:, :, None] * u[:, None, :] + u[:, :, None] * v[:, None, :])
             in_gram = root[:, :, None] * outer * root[:, None, :]
             in_root = 2 * jnp.sum(outer * grams * root[:, None, :], axis=2)
-            return in_gram, in_root, jnp.where(real[:, None], -s * u, 0.0)
+            return in_gram, in_root, each * (-s * u)
 
         in_gram, in_root, in_target = vmap_latents(of_latent, grams, root, known)
         (in_kernel,) = pull(over_sharing(in_gram, grams))
@@ -241,5 +263,5 @@ def slopes(
 
     start = Slopes.start(kernel, sites)
     columns = (neighbours.shape[2] + 1) ** 2
-    rows = jnp.arange(len(X)), neighbours, known
+    rows = terms.rows, neighbours[terms.rows], known
     return scan_rows(step, start, rows, columns=columns, in_cache=True)[0]

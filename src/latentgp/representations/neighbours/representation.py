@@ -18,7 +18,12 @@ from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.neighbours import full_scale
 from latentgp.representations.neighbours.base import NearestRows
-from latentgp.representations.neighbours.conditionals import ScaledSites, conditionals, slopes
+from latentgp.representations.neighbours.conditionals import (
+    ScaledSites,
+    Terms,
+    conditionals,
+    slopes,
+)
 from latentgp.representations.neighbours.full_scale import features_of, law_of
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
@@ -136,7 +141,7 @@ class Neighbours(NearestRows):
         scaled = self._scaled(kernel, sites)
         nothing = jnp.zeros((), X.dtype)
         if self.inducing is None:
-            known, log_evidence = conditionals(kernel, X, neighbours, scaled)
+            known, log_evidence = conditionals(kernel, X, neighbours, scaled, self._terms)
             low_rank, jitter = None, nothing
         else:
             law = law_of(kernel, X, neighbours, scaled, self._points())
@@ -177,7 +182,7 @@ class Neighbours(NearestRows):
         own = posterior.kernel, X, posterior.neighbours, scaled, known
         places = None
         if self.inducing is None or posterior.low_rank is None:
-            slope = slopes(*own)
+            slope = slopes(*own, self._terms)
         else:
             slope = full_scale.slopes(*own, posterior.low_rank)
             points = dataclasses.replace(self.inducing, points=slope.points)
@@ -200,6 +205,16 @@ class Neighbours(NearestRows):
     @property
     def needs_rows(self) -> bool:
         return self.inducing is not None and self.inducing.needs_rows
+
+    def with_terms(self, number: int) -> "Neighbours | None":
+        if self.inducing is not None:
+            return None
+        return dataclasses.replace(self, terms=number, found=None)
+
+    @property
+    def _terms(self) -> Terms:
+        found: Any = self.found
+        return Terms.of(len(found.rows), found.order, found.terms)
 
     def _points(self) -> Float[Array, "M D"]:
         if self.inducing is None or self.inducing.points is None:

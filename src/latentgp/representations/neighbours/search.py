@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
@@ -113,10 +113,14 @@ def order_of(points: Float[np.ndarray, "N E"], ordering: Ordering) -> Int[np.nda
 
 
 def earlier_neighbours(
-    points: Float[np.ndarray, "N E"], order: Int[np.ndarray, "N"], number: int
+    points: Float[np.ndarray, "N E"],
+    order: Int[np.ndarray, "N"],
+    number: int,
+    asked_of: Bool[np.ndarray, "N"] | None = None,
 ) -> Int[np.ndarray, "N K"]:
     """Row numbers of the nearest of the rows earlier in the order; `NOBODY` where there are fewer.
 
+    Some rows may be left out, to save time.
     Exact. A tree of the rows up to the end of a block, as long as all before it, is asked for
     some more neighbours than are needed, and for twice as many where too few of them are earlier.
     """
@@ -125,6 +129,7 @@ def earlier_neighbours(
     size = len(points)
     points = np.ascontiguousarray(points[order])
     found = np.full((size, number), NOBODY)
+    wanted = np.ones(size, bool) if asked_of is None else asked_of[order]
     start = min(size, max(_FIRST_BLOCK, 2 * number))
     first = points[:start]
     for i in range(1, start):
@@ -134,7 +139,7 @@ def earlier_neighbours(
     while start < size:
         end = min(2 * start, size)
         tree = KDTree(points[:end])
-        pending, asked = np.arange(start, end), min(end, _MORE * number)
+        pending, asked = start + np.flatnonzero(wanted[start:end]), min(end, _MORE * number)
         while len(pending):
             left = []
             for part in np.array_split(pending, -(-len(pending) * asked // _NUMBERS_AT_ONCE)):
@@ -158,16 +163,18 @@ def neighbours_of(
     number: int,
     search: SearchBy,
     features: Float[Array, "N M"] | None = None,
+    asked_of: Bool[np.ndarray, "N"] | None = None,
 ) -> Int[np.ndarray, "N K"]:
     """The nearest earlier rows under a kernel, or of four times as many the most correlated.
 
-    Correlations are those of what features leave of the latent function, if there are any.
+    Correlations are those of what features leave of the latent function, if there are any. Some
+    rows may be left out.
     """
     points = np.asarray(coordinates(kernel, jnp.asarray(X), jnp.asarray(X)))
     if search == "scaled":
-        return earlier_neighbours(points, order, number)
+        return earlier_neighbours(points, order, number, asked_of)
     most = max(number, min(_CANDIDATES * number, len(X) - 1))
-    candidates = earlier_neighbours(points, order, most)
+    candidates = earlier_neighbours(points, order, most, asked_of)
     features = jnp.zeros((len(X), 0)) if features is None else features
     correlations = np.asarray(_correlations(kernel, X, candidates, features))
     best = np.argsort(-correlations, axis=1, kind="stable")[:, :number]
