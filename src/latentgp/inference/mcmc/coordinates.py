@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """Standard normal coordinates of the latent functions, by Gaussian sites.
 
 Prior white coefficients v ~ N(0, I) give u = L v at the centres and f = m + A'v at the rows. Sites
@@ -19,9 +20,8 @@ mode with W its curvature, E is Laplace's log evidence. Sites of one variational
 halve the standard deviation of r, for one more factorisation. Without sites eps is v.
 """
 
-from __future__ import annotations
-
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
@@ -38,7 +38,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.whitening import DenseWhitening, Whitening
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
@@ -56,9 +56,6 @@ class Coordinates(eqx.Module):
     Attributes:
         whitening: A, and the variance that the coefficients leave open.
         centre: f_hat, shape (N, Q).
-        factor: F, shape (Q, N, M).
-        root: R, shape (Q, M, M).
-        slope: alpha, shape (N, Q).
         precision: W, shape (N, Q).
         log_evidence: E, in nats.
         decrement: nats that another Newton step would gain at the centre; the certificate of the
@@ -66,7 +63,84 @@ class Coordinates(eqx.Module):
         factorisations: of matrices of N or M rows that were made for them, of each latent function.
     """
 
+    whitening: eqx.AbstractVar[Whitening]
+    centre: eqx.AbstractVar[Float[Array, "N Q"]]
+    precision: eqx.AbstractVar[Float[Array, "N Q"]]
+    log_evidence: eqx.AbstractVar[Float[Array, ""]]
+    decrement: eqx.AbstractVar[Float[Array, ""]]
+    factorisations: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+        """F eps."""
+
+    @abstractmethod
+    def residual(
+        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
+    ) -> Float[Array, ""]:
+        """r: log density of the coordinates relative to the standard normal, in nats."""
+
+    @abstractmethod
+    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        """Prior white coefficients v at coordinates."""
+
+    @abstractmethod
+    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        """Coordinates of prior white coefficients."""
+
+    def held(self, target: WhiteTarget) -> "Coordinates":
+        """For hyper-parameters that stay, with what is worked out once."""
+        return self
+
+    @property
+    def numbers(self) -> int:
+        """Of the matrix that a step of every chain multiplies, if there is one."""
+        return 0
+
+    def log_likelihood(
+        self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
+    ) -> Float[Array, ""]:
+        """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
+        variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
+        return target.log_likelihood_of(model, Marginals(f, variance))
+
+
+class WhiteCoordinates(Coordinates):
+    """Prior white coefficients themselves, of any map to the rows."""
+
     whitening: Whitening
+    centre: Float[Array, "N Q"]
+    precision: Float[Array, "N Q"]
+    log_evidence: Float[Array, ""]
+    decrement: Float[Array, ""]
+    factorisations: Float[Array, ""]
+
+    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
+        return self.whitening.conditional(eps).mean
+
+    def residual(
+        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
+    ) -> Float[Array, ""]:
+        there = self.log_likelihood(target, model, self.centre + self.shift(eps))
+        return there - self.log_evidence
+
+    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        return eps
+
+    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
+        return white
+
+
+class DenseCoordinates(Coordinates):
+    """Coordinates by matrices.
+
+    Attributes:
+        factor: F, shape (Q, N, M).
+        root: R, shape (Q, M, M).
+        slope: alpha, shape (N, Q).
+    """
+
+    whitening: DenseWhitening
     centre: Float[Array, "N Q"]
     factor: Float[Array, "Q N M"]
     root: Float[Array, "Q M M"]
@@ -77,13 +151,11 @@ class Coordinates(eqx.Module):
     factorisations: Float[Array, ""]
 
     def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
-        """F eps."""
         return vmap_latents(lambda factor, e: factor @ e, self.factor, eps).T
 
     def residual(
         self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
     ) -> Float[Array, ""]:
-        """r: log density of the coordinates relative to the standard normal, in nats."""
         shift = self.shift(eps)
         gain = self.log_likelihood(target, model, self.centre + shift)
         gain = gain - self.reference(target, model)
@@ -93,16 +165,14 @@ class Coordinates(eqx.Module):
         """Log likelihood at the centre, in nats."""
         return self.log_likelihood(target, model, self.centre)
 
-    def log_likelihood(
-        self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
-    ) -> Float[Array, ""]:
-        """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
-        variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
-        return target.log_likelihood_of(model, Marginals(f, variance))
+    def held(self, target: WhiteTarget) -> "HeldCoordinates":
+        return HeldCoordinates.of(self, target)
+
+    @property
+    def numbers(self) -> int:
+        return self.factor.size
 
     def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        """Prior white coefficients v at coordinates."""
-
         def from_sites(features, lower, slope, root, e):
             return features @ slope + solve_lower(lower, root @ e)
 
@@ -110,8 +180,6 @@ class Coordinates(eqx.Module):
         return vmap_latents(from_sites, *known, self.slope.T, self.root, eps)
 
     def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        """Coordinates of prior white coefficients."""
-
         def to_sites(features, lower, slope, root, v):
             return solve_lower(root, lower @ (v - features @ slope))
 
@@ -119,7 +187,7 @@ class Coordinates(eqx.Module):
         return vmap_latents(to_sites, *known, self.slope.T, self.root, white)
 
 
-class HeldCoordinates(Coordinates):
+class HeldCoordinates(DenseCoordinates):
     """Coordinates that stay, with the map to prior white coefficients worked out.
 
     Attributes:
@@ -133,9 +201,9 @@ class HeldCoordinates(Coordinates):
     at_centre: Float[Array, ""]
 
     @classmethod
-    def of(cls, coordinates: Coordinates, target: WhiteTarget) -> "HeldCoordinates":
+    def of(cls, coordinates: DenseCoordinates, target: WhiteTarget) -> "HeldCoordinates":
         """With one triangular solve of M right-hand sides."""
-        known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(Coordinates)}
+        known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(DenseCoordinates)}
         back = vmap_latents(solve_lower, coordinates.whitening.lower, coordinates.root)
         centre = coordinates.white(jnp.zeros_like(back[:, 0]))
         value = coordinates.reference(target, target.space.model)
@@ -175,6 +243,7 @@ def coordinates_at(
     whitening, offset = target.whitening(model), prior_mean(model, target.data)
     if coupling == "whitened":
         return _prior_coordinates(target, model, whitening, offset)
+    assert isinstance(whitening, DenseWhitening)
     mode, decrement, steps = anchor, jnp.zeros((), anchor.dtype), 0.0
     if coupling == "sites":
         held = jax.lax.stop_gradient((model, whitening, offset))
@@ -194,11 +263,15 @@ def _prior_coordinates(
 ) -> Coordinates:
     """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
     zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
+    if not isinstance(whitening, DenseWhitening):
+        found = WhiteCoordinates(whitening, offset, zeros, zero, zero, zero + 1)
+        value = found.log_likelihood(target, model, offset)
+        return dataclasses.replace(found, log_evidence=value)
     factor = jnp.swapaxes(whitening.features, 1, 2)
     latents = offset.shape[1], *factor.shape[1:]
     factor = jnp.broadcast_to(factor, latents)
     root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
-    found = Coordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
+    found = DenseCoordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
     value = found.log_likelihood(target, model, offset)
     return dataclasses.replace(found, log_evidence=value)
 
@@ -206,10 +279,10 @@ def _prior_coordinates(
 def coordinates_of_sites(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: Whitening,
+    whitening: DenseWhitening,
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
-) -> Coordinates:
+) -> DenseCoordinates:
     """Coordinates by given sites, functions of g."""
     g, precision_root = _condition(whitening, linear, precision)
     slope = linear - precision * g
@@ -224,14 +297,14 @@ def coordinates_of_sites(
     root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
     zero = jnp.zeros((), g.dtype)
     centre = prior_mean(model, target.data) + g
-    found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero, zero + 3)
+    found = DenseCoordinates(whitening, centre, factor, root, slope, precision, zero, zero, zero + 3)
     log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
     value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
     return eqx.tree_at(lambda c: c.log_evidence, found, value)
 
 
 def _condition(
-    whitening: Whitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
+    whitening: DenseWhitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
 ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M M"]]:
     """Mean of g given sites, and C."""
 
@@ -245,7 +318,7 @@ def _condition(
     return g.T, root
 
 
-def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _conditioning(whitening: DenseWhitening) -> Callable[[Array, Array], tuple[Array, Array]]:
     """The function from sites to the mean of g and alpha, by the smaller of two factors."""
     features = whitening.features
     if features.shape[1] < features.shape[2]:
@@ -298,7 +371,7 @@ def sites_at(
 def _expected_sites(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: Whitening,
+    whitening: DenseWhitening,
     offset: Float[Array, "N Q"],
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
@@ -327,7 +400,7 @@ def _expected_sites(
 def _mode(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: Whitening,
+    whitening: DenseWhitening,
     offset: Float[Array, "N Q"],
     anchor: Float[Array, "N Q"],
 ) -> tuple[Float[Array, "N Q"], Float[Array, ""], Float[Array, ""]]:

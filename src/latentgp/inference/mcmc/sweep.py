@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates, coordinates_at_centre
+from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at_centre
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
@@ -86,7 +86,7 @@ class SweepSampler(Sampler):
     warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
-    fixed: HeldCoordinates | None
+    fixed: Coordinates | None
     variances: ConjugateVariances | None = None
 
     @classmethod
@@ -101,7 +101,7 @@ class SweepSampler(Sampler):
 
     @property
     def shares_work(self) -> bool:
-        return self.fixed is not None and self.fixed.factor.size > _LARGE
+        return self.fixed is not None and self.fixed.numbers > _LARGE
 
     def init(self, key: Key[Array, ""]) -> SweepState:
         start = over_dispersed(self.target, key)
@@ -379,8 +379,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
 
 
 @Program
-def _held(coordinates: Coordinates, target: WhiteTarget) -> HeldCoordinates:
-    return HeldCoordinates.of(coordinates, target)
+def _held(coordinates: Coordinates, target: WhiteTarget) -> Coordinates:
+    return coordinates.held(target)
 
 
 @Program

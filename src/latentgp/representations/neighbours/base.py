@@ -150,8 +150,8 @@ class NearestRows(Representation):
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         raise InputError(
-            f"{type(self).__name__}(...) has no white coefficients; use Dense() or Inducing(...) "
-            "for sampling."
+            f"{type(self).__name__}(...) has no white coefficients; use LatentNeighbours(...), "
+            "Dense() or Inducing(...) for sampling."
         )
 
     @property
@@ -168,4 +168,8 @@ class NearestRows(Representation):
 
     @property
     def has_coefficients(self) -> bool:
+        return False
+
+    @property
+    def has_dense_factors(self) -> bool:
         return False
