@@ -369,14 +369,14 @@ class Representation(Module):
 
     @property
     def has_coefficients(self) -> bool:
-        """Whether there are white coefficients, which chains move and streams remember."""
+        """Whether there are white coefficients, which chains move."""
         return True
 
     @property
     def has_dense_factors(self) -> bool:
         """Whether prior and posterior have dense factors, and so an evidence without noise.
 
-        Chains need them for coordinates of sites and for metrics of curvature.
+        Chains need them for coordinates of sites and for metrics of curvature, streams to remember.
         """
         return True
 
