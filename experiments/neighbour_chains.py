@@ -19,17 +19,17 @@ from default_chains import drawn
 
 NEIGHBOURS = lgp.Neighbours(20)
 MOVES = {
-    "rotations": {"latents": "rotations"},
-    "hmc": {"latents": "hmc"},
-    "langevin": {"latents": "langevin"},
-    "elliptical-slice": {"latents": "elliptical-slice"},
-    "crank-nicolson": {"latents": "crank-nicolson"},
+    "sites, rotations": {"coupling": "sites"},
+    "sites, Langevin": {"coupling": "sites", "latents": "langevin"},
+    "whitened, rotations": {"coupling": "whitened"},
+    "whitened, hmc": {"coupling": "whitened", "latents": "hmc"},
+    "whitened, elliptical slices": {"coupling": "whitened", "latents": "elliptical-slice"},
 }
 JOINT = {
-    "whitened": {},
+    "partial": {"coupling": "partial"},
+    "sites": {"coupling": "sites"},
+    "whitened": {"coupling": "whitened"},
     "interwoven": {"coupling": "interwoven"},
-    "centred": {"coupling": "centred"},
-    "whitened, hmc of theta": {"hyperparameters": "hmc"},
 }
 LIKELIHOODS = {"Poisson": (lgp.Poisson(), 1.0), "logistic": (lgp.Bernoulli(), 2.0)}
 
@@ -44,6 +44,7 @@ def fitted(model, data, method, seconds=None, **settings):
 
 def row_of(name, result, seconds):
     summary = result.posterior.summary
+    print(name, seconds, summary, flush=True)
     return [name, seconds, summary.r_hat, summary.least, summary.least / seconds]
 
 

@@ -64,7 +64,9 @@ SAMPLERS = {
     "interwoven through neighbours": lgp.MCMC(
         EVERY_ROW, coupling="interwoven", warmup=300, draws=500
     ),
-    "elliptical slice through neighbours": lgp.EllipticalSlice(draws=1000, representation=EVERY_ROW),
+    "elliptical slice through neighbours": lgp.EllipticalSlice(
+        draws=1000, representation=EVERY_ROW
+    ),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
 }
 

@@ -73,9 +73,9 @@ COUPLINGS: dict[str, tuple[Coupling, ...]] = {
 }
 _BY_SITES = "sites", "partial", "pseudo-marginal"
 _BY_MATRICES = {  # settings that work with dense factors alone
-    "coupling": (*_BY_SITES, "surrogate"),
+    "coupling": ("pseudo-marginal", "surrogate"),
     "latents": ("riemannian-hmc", "homogeneous-hmc", "identity-hmc"),
-    "hyperparameters": ("emulated", "manifold-mala", "riemannian-hmc"),
+    "hyperparameters": ("manifold-mala", "riemannian-hmc"),
 }
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
@@ -211,13 +211,19 @@ class MCMC(SamplingMethod):
             if (got := getattr(self, name)) in refused:
                 raise InputError(
                     f'MCMC({name}="{got}") works with dense factors, which Neighbours has none of; '
-                    'use coupling="whitened", "centred" or "interwoven" with other moves than '
-                    "Riemannian, manifold and emulated ones, or Dense()."
+                    'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
+                    "other moves than Riemannian and manifold ones, or Dense()."
                 )
+        if self._hyper_move().differentiates and self._coupling in _BY_SITES:
+            raise InputError(
+                f'MCMC(hyperparameters="{self.hyperparameters}") differentiates coordinates of '
+                'sites, which solves through Neighbours do not allow; use "emulated" or '
+                '"random-walk", or coupling="whitened".'
+            )
 
     @property
     def _coupling(self) -> str:
-        usual = "sites" if self.representation.has_dense_factors else "whitened"
+        usual = "sites" if self.representation.has_dense_factors else "partial"
         return self.coupling or usual
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:

@@ -185,29 +185,22 @@ class LatentNeighbours(NearestRows):
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> SparseWhitening:
         """One coefficient a row: g = B^-1 D^(1/2) v, in O(N m) given B and D."""
-        root = self._root(kernel, X)
+        _, prior, factor = self.kept(kernel, X, 1)
         return SparseWhitening(
             centres=jnp.asarray(X),
-            residual=jnp.zeros_like(root.law.variance),
+            residual=jnp.zeros_like(prior.variance),
             jitter=jnp.max(nugget_of(kernel, X)),
-            root=root,
+            root=SparseRoot(prior, jnp.asarray(self.rows_found(len(X))), factor),
+            kernel=kernel,
+            later=jnp.asarray(self.later),
+            sweeps=self._sweeps,
         )
 
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> NeighbourSampler:
-        return NeighbourSampler(
-            centres=jnp.asarray(X),
-            jitter=jnp.max(nugget_of(kernel, X)),
-            kernel=kernel,
-            later=jnp.asarray(self.later),
-            root=self._root(kernel, X),
-            sweeps=self._sweeps,
-        )
-
-    def _root(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> SparseRoot:
-        _, prior, factor = self.kept(kernel, X, 1)
-        return SparseRoot(prior, jnp.asarray(self.rows_found(len(X))), factor)
+        whitening = self.whitening(kernel, X)
+        return NeighbourSampler(whitening.centres, whitening.jitter, whitening)
 
     def rows_seen(self, X: Float[Array, "N D"]) -> NearRows:
         assert self.real is not None
@@ -220,8 +213,8 @@ class LatentNeighbours(NearestRows):
     @property
     def notes(self) -> tuple[str, ...]:
         return (
-            f"Each latent sees the {self.number} neighbours that are nearest at the hyper-parameters "
-            "where chains start, whatever length-scales these draw.",
+            f"Each latent sees the {self.number} neighbours that are nearest at the "
+            "hyper-parameters where chains start, whatever length-scales these draw.",
         )
 
     @property

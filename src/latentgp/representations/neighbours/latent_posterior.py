@@ -199,9 +199,7 @@ def perturbed(M: Whitened, key: Key[Array, ""], number: int) -> Float[Array, "N 
     return z + jnp.sqrt(M.precision)[..., None] * noise[1]
 
 
-def solve_to(
-    M: Whitened, right: Float[Array, "N Q S"], tolerance: float
-) -> Float[Array, "N Q S"]:
+def solve_to(M: Whitened, right: Float[Array, "N Q S"], tolerance: float) -> Float[Array, "N Q S"]:
     """A^-1 right, to a relative residual after the preconditioner."""
     return M.from_white(_iterated(M, M.to_white(right), tolerance))
 

@@ -1,7 +1,7 @@
 """White coefficients of latents given their neighbours, and draws given Gaussian sites.
 
-With B and D of the prior N(0, (B' D^-1 B)^-1) the latents are g = B^-1 D^(1/2) v for v ~ N(0, I).
-Given sites l and W they are N(A^-1 l, A^-1) with A = B' D^-1 B + W: A^-1 z is a draw for z ~ N(l, A).
+With B and D of the prior N(0, (B' D^-1 B)^-1) the latents are g = B^-1 D^(1/2) v, v ~ N(0, I).
+Given sites l and W they are N(A^-1 l, A^-1), A = B' D^-1 B + W: A^-1 z is a draw for z ~ N(l, A).
 """
 
 from __future__ import annotations
@@ -76,12 +76,18 @@ class SparseWhitening(Whitening):
 
     Attributes:
         root: of the prior covariance.
+        kernel: of the prior.
+        later: nearest of the rows after each, whose sites a preconditioner sees.
+        sweeps: of each distinct kernel.
     """
 
     centres: Float[Array, "N D"]
     residual: Float[Array, "#Q N"]
     jitter: Float[Array, ""]
     root: SparseRoot
+    kernel: LatentKernel
+    later: Int[Array, "N #Q L"]
+    sweeps: tuple[Sweeps, ...]
 
     def conditional(self, white: Float[Array, "Q N"]) -> Marginals:
         return Marginals.known(self.root.times(white))
@@ -92,23 +98,38 @@ class SparseWhitening(Whitening):
     def log_determinant(self, latents: int) -> Float[Array, ""]:
         return self.root.log_determinant(latents)
 
+    def posterior(
+        self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
+    ) -> tuple[SparseRoot, Float[Array, "N Q"]]:
+        """The preconditioner's root C^-1 R, near one of A^-1, and the mean of g given sites.
+
+        Args:
+            linear: of the sites, as functions of g.
+            precision: of the sites, none negative.
+            tolerance: relative residual of the mean's solve.
+        """
+        own, M = self.given_sites(precision)
+        root = SparseRoot(own, self.root.neighbours, M.own)
+        return root, solve_to(M, linear[..., None], tolerance)[..., 0]
+
+    def given_sites(self, precision: Float[Array, "N Q"]) -> tuple[Regression, Whitened]:
+        """Each latent given its neighbours and sites, and the posterior precision with it."""
+        own = posterior_regression(
+            self.kernel, self.centres, self.root.neighbours, self.later, precision
+        )
+        return own, preconditioned(self.root, self.sweeps, own, precision)
+
 
 class NeighbourSampler(SiteSampler):
     """Draws of g at the rows by perturbing and solving, to a relative residual of 1e-8.
 
     Attributes:
-        kernel: of the prior.
-        later: nearest of the rows after each, whose sites the preconditioner sees.
-        root: of the prior covariance.
-        sweeps: of each distinct kernel.
+        whitening: the prior at the rows.
     """
 
     centres: Float[Array, "N D"]
     jitter: Float[Array, ""]
-    kernel: LatentKernel
-    later: Int[Array, "N #Q L"]
-    root: SparseRoot
-    sweeps: tuple[Sweeps, ...]
+    whitening: SparseWhitening
 
     def draw(
         self,
@@ -120,20 +141,15 @@ class NeighbourSampler(SiteSampler):
         rows: Int[Array, "S"] | None = None,
     ) -> Drawn:
         """A draw as of any sampler; it finds no covariances, and `rows` has no effect."""
-        columns = jnp.asarray(block)
         there = np.isin(np.arange(sites.linear.shape[1]), np.asarray(block))
-        precision = jnp.where(there, sites.precision, 0.0)
-        own = posterior_regression(
-            self.kernel, self.centres, self.root.neighbours, self.later, precision
-        )
-        M = preconditioned(self.root, self.sweeps, own, precision)
+        _, M = self.whitening.given_sites(jnp.where(there, sites.precision, 0.0))
         noise = jnp.where(there[:, None], perturbed(M, key, 1), 0.0)
         # The mean and a deviation together: one solve, of (1 + a) l + sqrt(1 - a^2) z.
         fresh = float(np.sqrt(1 - over_relaxation**2))
         linear = jnp.where(there, sites.linear, 0.0)[..., None]
         right = (1 + over_relaxation) * linear + fresh * noise
         found = solve_to(M, right, _DRAW_TOLERANCE)[..., 0]
-        return Drawn(found.T[columns] - over_relaxation * start, None)
+        return Drawn(found.T[jnp.asarray(block)] - over_relaxation * start, None)
 
     def at_rows(
         self, coefficients: Float[Array, "K M"], block: Block, key: Key[Array, ""]
@@ -142,7 +158,7 @@ class NeighbourSampler(SiteSampler):
 
     def white(self, coefficients: Float[Array, "Q *T M"]) -> Float[Array, "Q *T M"]:
         flat = coefficients.reshape(coefficients.shape[0], -1, coefficients.shape[-1])
-        found = jax.lax.map(lambda g: self.root.inverse(g.T), jnp.moveaxis(flat, 1, 0))
+        found = jax.lax.map(lambda g: self.whitening.white_of(g.T), jnp.moveaxis(flat, 1, 0))
         return jnp.moveaxis(found, 0, 1).reshape(coefficients.shape)
 
 
