@@ -108,15 +108,15 @@ class MCMC(SamplingMethod):
             Calderhead 2011), "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc";
             None for "emulated" where it can be used, else "random-walk".
         coupling: "sites", "partial", "pseudo-marginal", "whitened", "centred", "interwoven" or
-            "surrogate"; None for "sites", or for "whitened" with `Neighbours`, which takes that,
-            "centred" and "interwoven".
+            "surrogate"; None for "sites", or for "partial" with `Neighbours`, which takes no
+            "pseudo-marginal" and "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
-            nearly makes an independent draw.
+            nearly makes an independent draw, with dense factors.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
         temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
@@ -252,7 +252,8 @@ class MCMC(SamplingMethod):
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
         couplings = COUPLINGS[self._coupling]
-        one_is_enough = self._coupling in ("sites", "partial") and not target.space.size
+        dense = self.representation.has_dense_factors
+        one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
         if self._coupling == "pseudo-marginal":
             couplings = (self._pseudo_marginal(),)
         draws_variances = self.conjugate_variance and target.space.size

@@ -17,7 +17,6 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.near_draws import NearDraws
 from latentgp.representations import LatentNeighbours
 from latentgp.sites.gaussian import GaussianSites
-from slow import slow_parameters
 
 ROWS = 30
 rng = np.random.default_rng(0)
@@ -81,7 +80,11 @@ def test_the_map_to_white_coefficients_and_its_inverse(name):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("sites", "own"), *slow_parameters(("partial", "shared"), ("sites", "shared"))],
+    [
+        ("sites", "own"),
+        pytest.param("partial", "own", marks=pytest.mark.slow),
+        pytest.param("sites", "shared", marks=pytest.mark.slow),
+    ],
 )
 def test_coordinates_of_sites_have_the_density_of_the_white_ones(name, kind):
     """With the Jacobian of the map between them, at other hyper-parameters than the anchor's."""
