@@ -29,8 +29,8 @@ class GibbsSampling(SamplingMethod):
     """Exact posterior draws of an augmented likelihood, by turns (Galy-Fajou et al. 2020, alg. 2).
 
     With `Neighbours` draws are by solves, and kernel parameters move with the white coefficients
-    held, as an evidence that solves estimate would not be exact. With `Inducing`, latents are drawn from the optimal sparse Gaussian given the auxiliary
-    variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
+    held, as an evidence that solves estimate would not be exact. With `Inducing`, latents are drawn
+    from the optimal sparse Gaussian given the auxiliary variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
 
     Args:
         representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.

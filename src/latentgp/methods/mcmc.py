@@ -74,7 +74,7 @@ COUPLINGS: dict[str, tuple[Coupling, ...]] = {
 _BY_SITES = "sites", "partial", "pseudo-marginal"
 _BY_MATRICES = {  # settings that work with dense factors alone
     "coupling": ("pseudo-marginal", "surrogate"),
-    "latents": ("riemannian-hmc", "homogeneous-hmc", "identity-hmc"),
+    "latents": ("auxiliary-gradient", "riemannian-hmc", "homogeneous-hmc", "identity-hmc"),
     "hyperparameters": ("manifold-mala", "riemannian-hmc"),
 }
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
@@ -212,7 +212,7 @@ class MCMC(SamplingMethod):
                 raise InputError(
                     f'MCMC({name}="{got}") works with dense factors, which Neighbours has none of; '
                     'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
-                    "other moves than Riemannian and manifold ones, or Dense()."
+                    "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
                 )
         if self._hyper_move().differentiates and self._coupling in _BY_SITES:
             raise InputError(

@@ -9,6 +9,7 @@ Where the centres are the rows themselves, A' = L and nothing is left open.
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -39,6 +40,10 @@ class Whitening(eqx.Module):
     @abstractmethod
     def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
         """Conditional marginals of g given white coefficients."""
+
+    def attached(self, representation: Any) -> "Whitening":
+        """With what a representation holds of the rows, whatever the kernel; itself by default."""
+        return self
 
     @abstractmethod
     def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:

@@ -6,6 +6,7 @@ Symbols are those of `coordinates`.
 
 import dataclasses
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ class Coordinates(eqx.Module):
         factorisations: of matrices of N or M rows that were made for them, of each latent function.
     """
 
-    whitening: eqx.AbstractVar[Whitening]
+    whitening: eqx.AbstractVar[Any]
     centre: eqx.AbstractVar[Float[Array, "N Q"]]
     precision: eqx.AbstractVar[Float[Array, "N Q"]]
     log_evidence: eqx.AbstractVar[Float[Array, ""]]
@@ -58,6 +59,10 @@ class Coordinates(eqx.Module):
     @abstractmethod
     def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
         """Coordinates of prior white coefficients."""
+
+    def attached(self, target: WhiteTarget) -> "Coordinates":
+        """With what all chains share, of which the state of each has a copy."""
+        return self
 
     def held(self, target: WhiteTarget) -> "Coordinates":
         """For hyper-parameters that stay, with what is worked out once."""
@@ -85,6 +90,10 @@ class WhiteCoordinates(Coordinates):
     log_evidence: Float[Array, ""]
     decrement: Float[Array, ""]
     factorisations: Float[Array, ""]
+
+    def attached(self, target: WhiteTarget) -> "WhiteCoordinates":
+        whitening = self.whitening.attached(target.representation)
+        return dataclasses.replace(self, whitening=whitening)
 
     def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
         return self.whitening.conditional(eps).mean
@@ -125,6 +134,11 @@ class SparseCoordinates(Coordinates):
     log_evidence: Float[Array, ""]
     decrement: Float[Array, ""]
     factorisations: Float[Array, ""]
+
+    def attached(self, target: WhiteTarget) -> "SparseCoordinates":
+        whitening = self.whitening.attached(target.representation)
+        root = self.root.attached(whitening.root.neighbours, whitening.sweeps)
+        return dataclasses.replace(self, whitening=whitening, root=root)
 
     def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
         return self.root.times(eps)

@@ -161,7 +161,17 @@ def _sparse_coordinates(
     root, g = whitening.posterior(linear, precision, _ROUGHLY)
     centre, zero = prior_mean(model, target.data) + g, jnp.zeros((), g.dtype)
     white, latents = whitening.white_of(g), g.shape[1]
-    found = SparseCoordinates(whitening, centre, root, white, zero, precision, zero, zero, zero + 2)
+    found = SparseCoordinates(
+        whitening=whitening,
+        centre=centre,
+        root=root,
+        white_centre=white,
+        at_centre=zero,
+        precision=precision,
+        log_evidence=zero,
+        decrement=zero,
+        factorisations=zero + 2,
+    )
     at_centre = found.log_likelihood(target, model, centre)
     value = at_centre - 0.5 * jnp.sum(white**2)
     value = value + root.log_determinant(latents) - whitening.log_determinant(latents)

@@ -238,7 +238,13 @@ class SweepSampler(Sampler):
     def _place(self, state: SweepState) -> Place:
         """Where a chain is, with the coordinates that all share."""
         at = state.at
-        return at if self.fixed is None else at._replace(coordinates=self.fixed)
+        if self.fixed is None:
+            return self._attached(at)
+        return at._replace(coordinates=self.fixed)
+
+    def _attached(self, at: Place) -> Place:
+        """With what all chains share: a copy for each would be worked on as each one's own."""
+        return at._replace(coordinates=at.coordinates.attached(self.target))
 
     def _kept(self, at: Place) -> Any:
         at = at._replace(log_weights=None)
@@ -269,7 +275,7 @@ class SweepSampler(Sampler):
         moved = self.hyperparameters.step(
             HyperLaw(density, information), at.vector, here, own.seen, scale, key_move
         )
-        place, last = moved.worked_out, self.couplings[-1]
+        place, last = self._attached(moved.worked_out), self.couplings[-1]
         if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)

@@ -6,7 +6,8 @@ Given sites l and W they are N(A^-1 l, A^-1), A = B' D^-1 B + W: A^-1 z is a dra
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +63,12 @@ class SparseRoot(NamedTuple):
         logs = 0.5 * jnp.log(self.law.variance)
         return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
 
+    def attached(
+        self, neighbours: Int[Array, "N #Q K"], sweeps: tuple[Sweeps, ...]
+    ) -> "SparseRoot":
+        """With these neighbours and sweeps, which are its own."""
+        return SparseRoot(self.law, neighbours, self.factor.attached(sweeps))
+
     def _errors(self, g: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
         """B g by gathers alone, which JAX can differentiate."""
 
@@ -97,6 +104,13 @@ class SparseWhitening(Whitening):
 
     def log_determinant(self, latents: int) -> Float[Array, ""]:
         return self.root.log_determinant(latents)
+
+    def attached(self, representation: Any) -> "SparseWhitening":
+        """With neighbours and sweeps of a representation, `LatentNeighbours`."""
+        neighbours = jnp.asarray(representation.rows_found(len(self.centres)))
+        sweeps, later = representation.sweeps, jnp.asarray(representation.later)
+        root = self.root.attached(neighbours, sweeps)
+        return dataclasses.replace(self, root=root, sweeps=sweeps, later=later)
 
     def posterior(
         self, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"], tolerance: float
