@@ -88,7 +88,10 @@ def on_data(report, data_dir, size, rows, held, seconds):
         inputs, elsewhere = standardised(X[train], X[test])
         data = lgp.Data(inputs, y[train])
         model = lgp.LatentGP(lgp.RBF(np.full(X.shape[1], 2.0)), likelihood, lgp.ConstantMean(0.0))
-        methods = {"Laplace": lgp.Laplace(NEIGHBOURS), "MCMC": lgp.MCMC(NEIGHBOURS, repeats=2, **size)}
+        methods = {
+            "Laplace": lgp.Laplace(NEIGHBOURS),
+            "MCMC": lgp.MCMC(NEIGHBOURS, repeats=2, **size),
+        }
         if name == "electricity":
             methods["Gibbs"] = lgp.GibbsSampling(NEIGHBOURS, **size)
         methods["MCMC, 100 points"] = lgp.MCMC(lgp.Inducing(100), **size)
