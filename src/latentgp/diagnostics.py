@@ -220,6 +220,7 @@ class ChainDiagnostics:
         seconds: of the whole fit, compilation included.
         warnings: one sentence each: what looks wrong and what to do.
         langevin: how the steps of stochastic gradient Langevin dynamics went; None of others.
+        notes: on how it was computed, such as what neighbours were found by.
     """
 
     converged: bool
@@ -233,6 +234,7 @@ class ChainDiagnostics:
     warnings: tuple[str, ...]
     operations: int | None = None
     langevin: LangevinPhase | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def effective_an_operation(self) -> float:
@@ -258,6 +260,7 @@ class ChainDiagnostics:
         ]
         if self.langevin is not None:
             lines.append(self.langevin.verdict)
+        lines += self.notes
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 
 
@@ -278,8 +281,18 @@ def diagnose_chains(
     chains: Chains,
     summary: ChainSummary,
     seconds: float,
+    notes: tuple[str, ...] = (),
 ) -> ChainDiagnostics:
-    """Diagnose Markov chains: convergence, effective sample sizes, divergences."""
+    """Diagnose Markov chains: convergence, effective sample sizes, divergences.
+
+    Args:
+        method: the method used.
+        reason: why it was chosen.
+        chains: the draws.
+        summary: their R-hat and effective sample sizes.
+        seconds: of the whole fit.
+        notes: on how it was computed.
+    """
     number = len(chains.f)
     needed = _EFFECTIVE_A_CHAIN * number
     warnings = []
@@ -316,6 +329,7 @@ def diagnose_chains(
         seconds=seconds,
         warnings=tuple(warnings),
         operations=_counted(chains),
+        notes=notes,
     )
 
 

@@ -53,6 +53,7 @@ _INTERNAL = {
     "latentgp.parameters.networks": "Network",
     "latentgp.posteriors.chains": "ChainSummary",
     "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
+    "latentgp.posteriors.near_draws": "NearDraws",
     "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.coupled": "CoupledDensePosterior",
     "latentgp.representations.dense": "DensePosterior",
@@ -64,6 +65,7 @@ _INTERNAL = {
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
     "latentgp.representations.neighbours.full_scale": "LowRank Whitener",
+    "latentgp.representations.neighbours.near": "NearRows",
     "latentgp.representations.neighbours.latent_posterior": (
         "LatentNeighboursPosterior Solved Whitened"
     ),
@@ -282,7 +284,7 @@ def _gaussian_of_before(fields: dict[str, Any]) -> Any:
 
 def _draws_of_before(fields: dict[str, Any]) -> Any:
     model, drawn, own = (fields.pop(name) for name in ("model", "sampled", "has_sampled_models"))
-    draws = Draws(model, drawn["models"], drawn["centres"], drawn["white"], None, own=own)
+    draws = Draws(model, drawn["models"], own, drawn["centres"], drawn["white"], None)
     return SampledPosterior(draws, **fields)
 
 

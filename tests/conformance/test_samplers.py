@@ -14,6 +14,7 @@ from latentgp.methods.elliptical_slice import EllipticalSliceSampler, Elliptical
 from latentgp.testing import check_sampler
 
 POINTS = lgp.Inducing(points=np.array([[0.0], [0.8], [1.6], [2.4], [3.0]]))
+EVERY_ROW = lgp.LatentNeighbours(11)
 SAMPLERS = {
     "elliptical slice": lgp.EllipticalSlice(draws=1500),
     "elliptical slice through points": lgp.EllipticalSlice(draws=1500, representation=POINTS),
@@ -59,6 +60,13 @@ SAMPLERS = {
     "hmc, tuned by jumps": lgp.HMC(tuning="jumps", warmup=900, draws=800),
     "nuts of sites": lgp.NUTS(coupling="sites", warmup=200, draws=500),
     "nuts": lgp.NUTS(warmup=200, draws=500),
+    "through neighbours": lgp.MCMC(EVERY_ROW, warmup=300, draws=500),
+    "interwoven through neighbours": lgp.MCMC(
+        EVERY_ROW, coupling="interwoven", warmup=300, draws=500
+    ),
+    "elliptical slice through neighbours": lgp.EllipticalSlice(
+        draws=1000, representation=EVERY_ROW
+    ),
     "nuts through points": lgp.NUTS(warmup=200, draws=500, representation=POINTS),
 }
 
@@ -85,6 +93,9 @@ SLOW = {
     "mala, crank-nicolson",
     "random walk",
     "elliptical slice through points",
+    "through neighbours",
+    "interwoven through neighbours",
+    "elliptical slice through neighbours",
 }
 
 

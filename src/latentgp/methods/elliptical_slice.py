@@ -37,7 +37,7 @@ class EllipticalSlice(SamplingMethod):
         draws: kept of each chain.
         warmup: steps of each chain that are thrown away.
         thin: keeps every `thin`-th state.
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
 
     Raises:
         InputError: settings outside their range.

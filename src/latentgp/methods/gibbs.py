@@ -28,11 +28,12 @@ from latentgp.typing import Array
 class GibbsSampling(SamplingMethod):
     """Exact posterior draws of an augmented likelihood, by turns (Galy-Fajou et al. 2020, alg. 2).
 
-    With `Inducing`, latents are drawn from the optimal sparse Gaussian given the auxiliary
-    variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
+    With `Neighbours` draws are by solves, and kernel parameters move with the white coefficients
+    held, as an evidence that solves estimate would not be exact. With `Inducing`, latents are drawn
+    from the optimal sparse Gaussian given the auxiliary variables (VI-Gibbs: Galy-Fajou 2022, 7.5).
 
     Args:
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that are thrown away.

@@ -26,7 +26,7 @@ class HMC(SamplingMethod):
     where its coordinates of sites fit.
 
     Args:
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that tune it.
@@ -72,6 +72,7 @@ class HMC(SamplingMethod):
                 f"HMC needs steps and a warm-up of at least 1, got {self.steps} and {self.warmup}."
             )
         check_choices(self, tuning=get_args(Tuning), coupling=get_args(Kind))
+        self._check_coordinates(self.coupling)
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         if not model.likelihood.is_continuous:

@@ -72,6 +72,11 @@ COUPLINGS: dict[str, tuple[Coupling, ...]] = {
     "surrogate": (Surrogate(),),
 }
 _BY_SITES = "sites", "partial", "pseudo-marginal"
+_BY_MATRICES = {  # settings that work with dense factors alone
+    "coupling": ("pseudo-marginal", "surrogate"),
+    "latents": ("auxiliary-gradient", "riemannian-hmc", "homogeneous-hmc", "identity-hmc"),
+    "hyperparameters": ("manifold-mala", "riemannian-hmc"),
+}
 _CURVED = "riemannian-hmc", "homogeneous-hmc"  # metrics of the likelihood's curvature
 _WITHOUT_GRADIENT = "crank-nicolson", "elliptical-slice", "random-walk"
 
@@ -90,7 +95,7 @@ class MCMC(SamplingMethod):
     variables.
 
     Args:
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         latents: "rotations" (trajectories of as many Langevin steps as the warm-up finds best),
             "langevin" (one preconditioned Crank-Nicolson Langevin step), "auxiliary-gradient",
             "crank-nicolson", "elliptical-slice", "random-walk", "mala" or "hmc". Coordinates are
@@ -103,14 +108,15 @@ class MCMC(SamplingMethod):
             Calderhead 2011), "riemannian-hmc" (given f, with coupling="centred") or "identity-hmc";
             None for "emulated" where it can be used, else "random-walk".
         coupling: "sites", "partial", "pseudo-marginal", "whitened", "centred", "interwoven" or
-            "surrogate".
+            "surrogate"; None for "sites", or for "partial" with `Neighbours`, which takes no
+            "pseudo-marginal" and "surrogate".
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: sweeps of each chain that adapt scales, and are thrown away.
         thin: keeps every `thin`-th state.
         repeats: moves of the latent functions a sweep; None for 5, or for one where
             hyper-parameters are held and coupling="sites" or "partial", in whose coordinates a move
-            nearly makes an independent draw.
+            nearly makes an independent draw, with dense factors.
         samples: of the pseudo-marginal estimate.
         correlation: of its draws from step to step, in [0, 1).
         temperatures: of the pseudo-marginal estimate by annealed importance sampling (Neal 2001),
@@ -135,7 +141,7 @@ class MCMC(SamplingMethod):
     representation: Representation = Dense()
     latents: str = eqx.field(static=True, default="rotations")
     hyperparameters: str | None = eqx.field(static=True, default=None)
-    coupling: str = eqx.field(static=True, default="sites")
+    coupling: str | None = eqx.field(static=True, default=None)
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=1000)
@@ -148,7 +154,8 @@ class MCMC(SamplingMethod):
 
     def __check_init__(self) -> None:
         known = (*HYPERPARAMETERS, None)
-        check_choices(self, latents=LATENTS, coupling=COUPLINGS, hyperparameters=known)
+        check_choices(self, latents=LATENTS, coupling=(*COUPLINGS, None), hyperparameters=known)
+        self._check_matrices()
         if self.repeats is not None and self.repeats < 1:
             raise InputError(f"MCMC.repeats must be at least 1, got {self.repeats}.")
         if self.samples < 1 or not 0 <= self.correlation < 1:
@@ -158,7 +165,7 @@ class MCMC(SamplingMethod):
             )
         if self.temperatures < 1:
             raise InputError(f"MCMC.temperatures must be at least 1, got {self.temperatures}.")
-        if self.temperatures > 1 and (self.coupling != "pseudo-marginal" or self.correlation):
+        if self.temperatures > 1 and (self._coupling != "pseudo-marginal" or self.correlation):
             raise InputError(
                 f"MCMC(temperatures={self.temperatures}) anneals the draws of a pseudo-marginal "
                 'estimate, each anew; use it with coupling="pseudo-marginal" and no correlation.'
@@ -168,34 +175,56 @@ class MCMC(SamplingMethod):
                 "MCMC(temperatures=...) tells its error by several samples, got one; use two."
             )
         move = self._hyper_move()
-        if self.coupling == "pseudo-marginal" and not move.proposes_once:
+        if self._coupling == "pseudo-marginal" and not move.proposes_once:
             raise InputError(
                 'MCMC(coupling="pseudo-marginal") proposes hyper-parameters and draws together, '
                 f'which hyperparameters="{self.hyperparameters}" does not; use "emulated", '
                 '"crank-nicolson" or "random-walk", or coupling="sites".'
             )
-        if move.emulates and self.coupling not in _BY_SITES:
+        if move.emulates and self._coupling not in _BY_SITES:
             raise InputError(
                 f'MCMC(hyperparameters="{self.hyperparameters}") emulates the evidence that sites '
-                f'give, which coupling="{self.coupling}" does not work out; use "sites".'
+                f'give, which coupling="{self._coupling}" does not work out; use "sites".'
             )
-        if self.hyperparameters == "riemannian-hmc" and self.coupling != "centred":
+        if self.hyperparameters == "riemannian-hmc" and self._coupling != "centred":
             raise InputError(
                 'MCMC(hyperparameters="riemannian-hmc") has a metric of hyper-parameters given f; '
-                f'use coupling="centred", not "{self.coupling}".'
+                f'use coupling="centred", not "{self._coupling}".'
             )
         if self.conjugate_variance and not self.representation.one_coefficient_a_row:
             raise InputError(
                 "MCMC(conjugate_variance=True) draws a variance given f at the rows, but what "
                 "inducing points leave open changes with it too; use Dense(), or leave it out."
             )
-        if self.coupling in ("centred", "interwoven") and not (
+        if self._coupling in ("centred", "interwoven") and not (
             self.representation.one_coefficient_a_row
         ):
             raise InputError(
-                f'MCMC(coupling="{self.coupling}") holds f at the rows, which inducing points do '
+                f'MCMC(coupling="{self._coupling}") holds f at the rows, which inducing points do '
                 'not have; use "sites" or "whitened", or Dense().'
             )
+
+    def _check_matrices(self) -> None:
+        if self.representation.has_dense_factors:
+            return
+        for name, refused in _BY_MATRICES.items():
+            if (got := getattr(self, name)) in refused:
+                raise InputError(
+                    f'MCMC({name}="{got}") works with dense factors, which Neighbours has none of; '
+                    'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
+                    "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
+                )
+        if self._hyper_move().differentiates and self._coupling in _BY_SITES:
+            raise InputError(
+                f'MCMC(hyperparameters="{self.hyperparameters}") differentiates coordinates of '
+                'sites, which solves through Neighbours do not allow; use "emulated" or '
+                '"random-walk", or coupling="whitened".'
+            )
+
+    @property
+    def _coupling(self) -> str:
+        usual = "sites" if self.representation.has_dense_factors else "partial"
+        return self.coupling or usual
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         likelihood, name = model.likelihood, type(model.likelihood).__name__
@@ -206,7 +235,7 @@ class MCMC(SamplingMethod):
             )
         needs_gradient = (
             self.latents not in _WITHOUT_GRADIENT
-            or self.coupling in (*_BY_SITES, "surrogate")
+            or self._coupling in (*_BY_SITES, "surrogate")
             or self._hyper_move().differentiates
         )
         concave = likelihood.is_log_concave and likelihood.latent_size == 1
@@ -222,9 +251,10 @@ class MCMC(SamplingMethod):
             )
 
     def sampler(self, target: WhiteTarget) -> SweepSampler:
-        couplings = COUPLINGS[self.coupling]
-        one_is_enough = self.coupling in ("sites", "partial") and not target.space.size
-        if self.coupling == "pseudo-marginal":
+        couplings = COUPLINGS[self._coupling]
+        dense = self.representation.has_dense_factors
+        one_is_enough = dense and self._coupling in ("sites", "partial") and not target.space.size
+        if self._coupling == "pseudo-marginal":
             couplings = (self._pseudo_marginal(),)
         draws_variances = self.conjugate_variance and target.space.size
         return SweepSampler.of(
@@ -244,7 +274,7 @@ class MCMC(SamplingMethod):
         return PseudoMarginal(self.samples, self.correlation)
 
     def _hyper_move(self) -> HyperMove:
-        usual = "emulated" if self.coupling in _BY_SITES else "random-walk"
+        usual = "emulated" if self._coupling in _BY_SITES else "random-walk"
         return HYPERPARAMETERS[self.hyperparameters or usual]
 
     def starting_method(self) -> SiteMethod:

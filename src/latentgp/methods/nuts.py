@@ -44,7 +44,7 @@ class NUTS(SamplingMethod):
         augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).
-        representation: `Dense()` or `Inducing(...)`.
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         coupling: "sites", "partial" or "whitened".
 
     Raises:
@@ -68,6 +68,7 @@ class NUTS(SamplingMethod):
         if self.warmup < 1:
             raise InputError("NUTS.warmup must be at least 1: its step size is found there.")
         check_choices(self, coupling=get_args(Kind))
+        self._check_coordinates(self.coupling)
         if self.augmented and self.coupling != "whitened":
             raise InputError(
                 'NUTS(augmented=True) works with white coefficients; leave the coupling "whitened".'

@@ -56,6 +56,15 @@ class SamplingMethod(Method):
                 f"thin={self.thin}, warmup={self.warmup}."
             )
 
+    def _check_coordinates(self, coupling: str) -> None:
+        """Raise InputError if trajectories cannot move in some coordinates."""
+        name = type(self).__name__
+        if coupling != "whitened" and not self.representation.has_dense_factors:
+            raise InputError(
+                f'{name}(coupling="{coupling}") works with dense factors, which Neighbours has '
+                'none of; leave the coupling "whitened", or use Dense().'
+            )
+
     @abstractmethod
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         """Raise InputError if the method cannot be used on the model."""
@@ -114,7 +123,8 @@ class SamplingMethod(Method):
         scale = problem.scales(data)
         space = problem.space(scale)
         self.check(model, space.size > 0)
-        ready = self.representation.initialise(data.X, data.weights, model.kernel, key)
+        representation = self.representation.of_latents()
+        ready = representation.initialise(data.X, data.weights, model.kernel, key)
         control = problem.control_with(self, self, space)
         if space.size:
             start = dataclasses.replace(self.starting_method(), representation=ready)
@@ -122,19 +132,22 @@ class SamplingMethod(Method):
             bounds = search_bounds(space, scale)
             learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
             space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
+        ready = ready.for_rows(data.X, data.weights, space.model.kernel)
         numbers = self.chains * self.draws * model.likelihood.latent_size
         counting = np.flatnonzero(problem.rows.origin >= 0)
         watched = counting[watched_rows(len(counting), numbers)]
         chains = self.sample(
             ready, space, data.to_device(), problem.rows.origin[watched], key, control
         )
-        posterior = sampled_posterior(space, chains, watched, problem.rows.given.select(watched))
+        seen = problem.rows.given.select(watched)
+        posterior = sampled_posterior(space, chains, watched, seen, ready)
         diagnostics = diagnose_chains(
             method=self,
             reason=problem.reason,
             chains=chains,
             summary=posterior.summary,
             seconds=problem.seconds,
+            notes=ready.notes,
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 

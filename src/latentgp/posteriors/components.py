@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import Likelihood
@@ -370,8 +370,8 @@ class Gaussians(Components):
         return Gaussians(models, self.latents, self.log_weights)
 
 
-class Draws(Components):
-    """Draws of white coefficients, of equal weight: nothing is fitted to them.
+class DrawnComponents(Components):
+    """Draws of equal weight: nothing is fitted to them.
 
     Given a draw the latent functions elsewhere are Gaussian: its conditional at other inputs.
 
@@ -379,23 +379,12 @@ class Draws(Components):
         mean_model: with the mean of the drawn hyper-parameters on their unconstrained scale.
         models: the model of every draw, its leaves with S first, or 1 where all share them; or one
             model for all draws.
-        centres: where the coefficients belong, shape (M, D).
-        white: white coefficients, shape (S, Q, M).
-        inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
-            or where there are too many of them to be kept.
         own: whether every draw has a model of its own.
     """
 
     mean_model: LatentGP
     models: LatentGP
-    centres: Float[Array, "M D"]
-    white: Float[Array, "S Q M"]
-    inverse: Float[Array, "#S #Q M M"] | None
     own: bool = eqx.field(static=True)
-
-    @property
-    def size(self) -> int:
-        return len(self.white)
 
     @property
     def model(self) -> LatentGP:
@@ -403,8 +392,45 @@ class Draws(Components):
 
     @property
     def law(self) -> Law:
-        log_weights = np.full(len(self.white), -np.log(len(self.white)))
+        log_weights = np.full(self.size, -np.log(self.size))
         return Law(self.models.likelihood, log_weights, self.own, by_quadrature=False)
+
+    def thinned(self, number: int) -> "DrawnComponents":
+        """So many of the draws, evenly spaced."""
+        kept = np.linspace(0, self.size - 1, number).astype(int)
+        return self.of_draws(kept, taken(self.models, kept) if self.own else self.models)
+
+    @abstractmethod
+    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "DrawnComponents":
+        """Some of the draws, whose models are given."""
+
+    def shifted(self, centre: float) -> "DrawnComponents":
+        latents = self.mean_model.likelihood.latent_size
+        value = np.full(self.size, centre) if self.own else centre
+        return eqx.tree_at(
+            lambda d: (d.mean_model.mean, d.models.mean),
+            self,
+            (constant_first(centre, latents), constant_first(value, latents)),
+        )
+
+
+class Draws(DrawnComponents):
+    """Draws of white coefficients.
+
+    Attributes:
+        centres: where the coefficients belong, shape (M, D).
+        white: white coefficients, shape (S, Q, M).
+        inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
+            or where there are too many of them to be kept.
+    """
+
+    centres: Float[Array, "M D"]
+    white: Float[Array, "S Q M"]
+    inverse: Float[Array, "#S #Q M M"] | None
+
+    @property
+    def size(self) -> int:
+        return len(self.white)
 
     @property
     def inputs(self) -> int:
@@ -454,23 +480,12 @@ class Draws(Components):
         )
         return np.asarray(draws), picked
 
-    def thinned(self, number: int) -> "Draws":
-        """So many of the draws, evenly spaced."""
-        kept = np.linspace(0, self.size - 1, number).astype(int)
-        models = taken(self.models, kept) if self.own else self.models
+    def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "Draws":
         inverse = self.inverse
         if inverse is not None and len(inverse) > 1:
             inverse = inverse[kept]
-        return Draws(self.mean_model, models, self.centres, self.white[kept], inverse, self.own)
-
-    def shifted(self, centre: float) -> "Draws":
-        latents = self.white.shape[1]
-        value = np.full(len(self.white), centre) if self.own else centre
-        return eqx.tree_at(
-            lambda d: (d.mean_model.mean, d.models.mean),
-            self,
-            (constant_first(centre, latents), constant_first(value, latents)),
-        )
+        white = self.white[kept]
+        return Draws(self.mean_model, models, self.own, self.centres, white, inverse)
 
     def prepared(self) -> "Draws":
         inverse = partial(_inverses, self.own)

@@ -19,9 +19,11 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
-from latentgp.posteriors.components import Draws, Gaussians
+from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.near_draws import near_draws
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Representation
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import Rows
@@ -59,7 +61,7 @@ class SampledPosterior(Posterior):
     summary: ChainSummary
     prior: dict[str, Float[np.ndarray, "R *P"]] | None = None
 
-    def __init__(self, components: Draws | Gaussians, **chains: Any):
+    def __init__(self, components: DrawnComponents | Gaussians, **chains: Any):
         super().__init__(components)
         for name, value in chains.items():
             setattr(self, name, value)
@@ -94,7 +96,7 @@ class SampledPosterior(Posterior):
                 f"thinned takes 1 to {self.components.size} draws, as many as predictions average "
                 f"over, got {draws}."
             )
-        kept = cast(Draws | Gaussians, self.components)
+        kept = cast(DrawnComponents | Gaussians, self.components)
         return eqx.tree_at(lambda p: p.components, self, kept.thinned(draws))
 
     def shifted(self, centre: float) -> "SampledPosterior":
@@ -179,7 +181,11 @@ class SampledPosterior(Posterior):
 
 
 def sampled_posterior(
-    space: ParameterSpace, chains: Chains, watched: Int[np.ndarray, "W"], rows: Data
+    space: ParameterSpace,
+    chains: Chains,
+    watched: Int[np.ndarray, "W"],
+    rows: Data,
+    representation: Representation,
 ) -> SampledPosterior:
     """The posterior that chains make, everything in NumPy.
 
@@ -188,14 +194,18 @@ def sampled_posterior(
         chains: the draws.
         watched: the places, in the data as they were given, of the rows whose f was kept.
         rows: the data of these rows.
+        representation: of the chains, made ready for the rows.
     """
     model, models, named = _drawn(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
     white = chains.white.reshape(count, *chains.white.shape[2:])
-    draws = Draws(model, models, chains.centres, white, None, own=bool(space.size))
+    draws: DrawnComponents = Draws(model, models, bool(space.size), chains.centres, white, None)
     if space.size and count > _MODELS:
         # Each draw has a prior covariance of its own to factorise in every prediction.
         draws = draws.thinned(_MODELS)
+    seen = representation.rows_seen(chains.centres)
+    if seen is not None:
+        draws = near_draws(cast(Draws, draws), seen, representation)
     return SampledPosterior(
         draws,
         hyperparameters=named,

@@ -314,6 +314,19 @@ class Representation(Module):
         """
         return self.whitening(kernel, X).conditional(white)
 
+    def rows_seen(self, X: Float[Array, "N D"]) -> Any:
+        """The rows, `NearRows`, of which a new input sees the nearest; None where it sees all.
+
+        Args:
+            X: inputs of the rows.
+        """
+        return None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what chains keep of it, for the user; none unless overridden."""
+        return ()
+
     @property
     @abstractmethod
     def evidence_is_exact(self) -> bool:
@@ -367,7 +380,15 @@ class Representation(Module):
 
     @property
     def has_coefficients(self) -> bool:
-        """Whether there are white coefficients, which chains move and streams remember."""
+        """Whether there are white coefficients, which chains move."""
+        return True
+
+    @property
+    def has_dense_factors(self) -> bool:
+        """Whether prior and posterior have dense factors, and so an evidence without noise.
+
+        Chains need them for coordinates of sites and for metrics of curvature, streams to remember.
+        """
         return True
 
     @property

@@ -55,12 +55,10 @@ class SiteSampler(eqx.Module):
 
     Attributes:
         centres: where the coefficients belong, shape (M, D).
-        lower: L, with L L' = K + jitter at the centres, shape (#Q, M, M).
-        jitter: the largest that was added, absolute.
+        jitter: the largest that was added to the prior's diagonal there, absolute.
     """
 
     centres: eqx.AbstractVar[Float[Array, "M D"]]
-    lower: eqx.AbstractVar[Float[Array, "#Q M M"]]
     jitter: eqx.AbstractVar[Float[Array, ""]]
 
     @abstractmethod
@@ -98,7 +96,12 @@ class SiteSampler(eqx.Module):
 
 
 class DenseSampler(SiteSampler):
-    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2."""
+    """Coefficients are g at the rows; a draw by Matheron's rule through B = I + W^1/2 K W^1/2.
+
+    Attributes:
+        gram: K with its jitter, shape (#Q, N, N).
+        lower: L, with L L' = K, shape (#Q, N, N).
+    """
 
     centres: Float[Array, "N D"]
     gram: Float[Array, "#Q N N"]
@@ -170,6 +173,7 @@ class InducingSampler(SiteSampler):
     Attributes:
         features: L^-1 k(Z, X), shape (#Q, M, N).
         residual: prior variance that the inducing variables leave, shape (#Q, N).
+        lower: L, with L L' = K + jitter at the points, shape (#Q, M, M).
         power: in [0, 1].
     """
 

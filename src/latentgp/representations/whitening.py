@@ -1,3 +1,4 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
 """White coefficients v ~ N(0, I), and the latent functions given them.
 
 With L L' = K at the centres and A = L^-1 k(C, X), the latent functions at X are
@@ -7,7 +8,8 @@ With L L' = K at the centres and A = L^-1 k(C, X), the latent functions at X are
 Where the centres are the rows themselves, A' = L and nothing is left open.
 """
 
-from __future__ import annotations
+from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -27,10 +29,37 @@ class Whitening(eqx.Module):
 
     Attributes:
         centres: where the coefficients belong, shape (M, D).
-        lower: L, shape (#Q, M, M).
-        features: A, shape (#Q, M, N).
         residual: prior variance given the coefficients, shape (#Q, N).
         jitter: the largest that was added to K at the centres; units of f squared.
+    """
+
+    centres: eqx.AbstractVar[Float[Array, "M D"]]
+    residual: eqx.AbstractVar[Float[Array, "#Q N"]]
+    jitter: eqx.AbstractVar[Float[Array, ""]]
+
+    @abstractmethod
+    def conditional(self, white: Float[Array, "Q M"]) -> Marginals:
+        """Conditional marginals of g given white coefficients."""
+
+    def attached(self, representation: Any) -> "Whitening":
+        """With what a representation holds of the rows, whatever the kernel; itself by default."""
+        return self
+
+    @abstractmethod
+    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+        """White coefficients of g, where there is one of them a row."""
+
+    @abstractmethod
+    def log_determinant(self, latents: int) -> Float[Array, ""]:
+        """Of the map to g at the rows of so many latent functions, likewise."""
+
+
+class DenseWhitening(Whitening):
+    """That map by matrices.
+
+    Attributes:
+        lower: L, shape (#Q, M, M).
+        features: A, shape (#Q, M, N).
     """
 
     centres: Float[Array, "M D"]
@@ -45,20 +74,27 @@ class Whitening(eqx.Module):
         variance = jnp.broadcast_to(self.residual, (len(white), self.residual.shape[1])).T
         return Marginals(mean, variance)
 
+    def white_of(self, g: Float[Array, "N Q"]) -> Float[Array, "Q N"]:
+        return vmap_latents(solve_lower, self.lower, g.T)
 
-def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+    def log_determinant(self, latents: int) -> Float[Array, ""]:
+        logs = jnp.log(jnp.diagonal(self.lower, axis1=1, axis2=2))
+        return jnp.sum(jnp.broadcast_to(logs, (latents, logs.shape[1])))
+
+
+def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseWhitening:
     """One coefficient a row: g = L v."""
     lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, X))
     residual = jnp.zeros((len(lower), len(X)), lower.dtype)
-    return Whitening(X, lower, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
+    return DenseWhitening(X, lower, jnp.swapaxes(lower, 1, 2), residual, jnp.max(jitter))
 
 
 def whitening_from(
     kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
-) -> Whitening:
+) -> DenseWhitening:
     """Coefficients at the centres; g at other inputs is its conditional given them."""
     lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, centres))
     features = vmap_latents(solve_lower, lower, latent_grams(kernel, centres, X))
     explained = vmap_latents(lambda features: sum_over_first(features**2), features)
     residual = jnp.maximum(latent_diagonals(kernel, X) - explained, 0.0)
-    return Whitening(centres, lower, features, residual, jnp.max(jitter))
+    return DenseWhitening(centres, lower, features, residual, jnp.max(jitter))

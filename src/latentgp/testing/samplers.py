@@ -191,7 +191,8 @@ def _check_joint(method: SamplingMethod, chains: int, name: str) -> None:
     }
     frozen = () if method.samples_hyperparameters else tuple(known)
     space = ParameterSpace(model, frozen=frozen, priors=laws)
-    ready = method.representation.initialise(X, None, model.kernel, key)
+    representation = method.representation.of_latents()
+    ready = representation.initialise(X, None, model.kernel, key).for_rows(X, None, model.kernel)
     rows = Data(X, np.zeros(len(X))).to_device()
     target = WhiteTarget.of(space, ready, rows)
     sampler = method.sampler(target)

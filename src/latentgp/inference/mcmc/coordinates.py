@@ -31,6 +31,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
+from latentgp.inference.mcmc.coordinate_maps import (
+    Coordinates,
+    DenseCoordinates,
+    SparseCoordinates,
+    WhiteCoordinates,
+)
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Marginals
@@ -38,7 +44,8 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.whitening import Whitening
+from latentgp.representations.neighbours.root import SparseWhitening
+from latentgp.representations.whitening import DenseWhitening, Whitening
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
@@ -46,106 +53,9 @@ Kind = Literal["sites", "partial", "whitened"]
 
 _WIDEST = 2.0  # variance of the expectations that make sites
 _MOST_STEPS = 40
+_ROUGHLY, _CLOSELY = 1e-3, 1e-8  # residuals of solves for a centre, and for Newton's steps
 _DECREMENT = 1e-7  # nats that another Newton step would gain
 _SHARES = (1.0, 0.5, 0.2, 0.05, 0.01, 0.001, 0.0)  # of a Newton step
-
-
-class Coordinates(eqx.Module):
-    """The affine map from standard normal coordinates to the latent functions at the rows.
-
-    Attributes:
-        whitening: A, and the variance that the coefficients leave open.
-        centre: f_hat, shape (N, Q).
-        factor: F, shape (Q, N, M).
-        root: R, shape (Q, M, M).
-        slope: alpha, shape (N, Q).
-        precision: W, shape (N, Q).
-        log_evidence: E, in nats.
-        decrement: nats that another Newton step would gain at the centre; the certificate of the
-            sites, zero where none are sought.
-        factorisations: of matrices of N or M rows that were made for them, of each latent function.
-    """
-
-    whitening: Whitening
-    centre: Float[Array, "N Q"]
-    factor: Float[Array, "Q N M"]
-    root: Float[Array, "Q M M"]
-    slope: Float[Array, "N Q"]
-    precision: Float[Array, "N Q"]
-    log_evidence: Float[Array, ""]
-    decrement: Float[Array, ""]
-    factorisations: Float[Array, ""]
-
-    def shift(self, eps: Float[Array, "Q M"]) -> Float[Array, "N Q"]:
-        """F eps."""
-        return vmap_latents(lambda factor, e: factor @ e, self.factor, eps).T
-
-    def residual(
-        self, target: WhiteTarget, model: LatentGP, eps: Float[Array, "Q M"]
-    ) -> Float[Array, ""]:
-        """r: log density of the coordinates relative to the standard normal, in nats."""
-        shift = self.shift(eps)
-        gain = self.log_likelihood(target, model, self.centre + shift)
-        gain = gain - self.reference(target, model)
-        return gain + jnp.sum(shift * (0.5 * self.precision * shift - self.slope))
-
-    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
-        """Log likelihood at the centre, in nats."""
-        return self.log_likelihood(target, model, self.centre)
-
-    def log_likelihood(
-        self, target: WhiteTarget, model: LatentGP, f: Float[Array, "N Q"]
-    ) -> Float[Array, ""]:
-        """Log p(y | f), or its expectation over what the coefficients leave open, in nats."""
-        variance = jnp.broadcast_to(self.whitening.residual.T, f.shape)
-        return target.log_likelihood_of(model, Marginals(f, variance))
-
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        """Prior white coefficients v at coordinates."""
-
-        def from_sites(features, lower, slope, root, e):
-            return features @ slope + solve_lower(lower, root @ e)
-
-        known = self.whitening.features, self.whitening.lower
-        return vmap_latents(from_sites, *known, self.slope.T, self.root, eps)
-
-    def of_white(self, white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        """Coordinates of prior white coefficients."""
-
-        def to_sites(features, lower, slope, root, v):
-            return solve_lower(root, lower @ (v - features @ slope))
-
-        known = self.whitening.features, self.whitening.lower
-        return vmap_latents(to_sites, *known, self.slope.T, self.root, white)
-
-
-class HeldCoordinates(Coordinates):
-    """Coordinates that stay, with the map to prior white coefficients worked out.
-
-    Attributes:
-        white_centre: v_hat, shape (Q, M).
-        back: L^-1 R, shape (Q, M, M).
-        at_centre: log likelihood at the centre, in nats.
-    """
-
-    white_centre: Float[Array, "Q M"]
-    back: Float[Array, "Q M M"]
-    at_centre: Float[Array, ""]
-
-    @classmethod
-    def of(cls, coordinates: Coordinates, target: WhiteTarget) -> "HeldCoordinates":
-        """With one triangular solve of M right-hand sides."""
-        known = {f.name: getattr(coordinates, f.name) for f in dataclasses.fields(Coordinates)}
-        back = vmap_latents(solve_lower, coordinates.whitening.lower, coordinates.root)
-        centre = coordinates.white(jnp.zeros_like(back[:, 0]))
-        value = coordinates.reference(target, target.space.model)
-        return cls(**known, white_centre=centre, back=back, at_centre=value)
-
-    def reference(self, target: WhiteTarget, model: LatentGP) -> Float[Array, ""]:
-        return self.at_centre
-
-    def white(self, eps: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-        return self.white_centre + vmap_latents(lambda back, e: back @ e, self.back, eps)
 
 
 def coordinates_at(
@@ -179,10 +89,14 @@ def coordinates_at(
     if coupling == "sites":
         held = jax.lax.stop_gradient((model, whitening, offset))
         mode, decrement, steps = _mode(target, *held, anchor)
-        if differentiable:
+        if differentiable and isinstance(whitening, DenseWhitening):
             linear, precision = sites_at(target, model, whitening, offset, mode)
             mode, steps = offset + _condition(whitening, linear, precision)[0], steps + 1
     linear, precision = sites_at(target, model, whitening, offset, mode)
+    if isinstance(whitening, SparseWhitening):
+        found = _sparse_coordinates(target, model, whitening, linear, precision)
+        return dataclasses.replace(found, decrement=decrement)
+    assert isinstance(whitening, DenseWhitening)
     linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
     found = coordinates_of_sites(target, model, whitening, linear, precision)
     made = found.factorisations + steps + 1
@@ -194,11 +108,15 @@ def _prior_coordinates(
 ) -> Coordinates:
     """Prior white coordinates: what `coordinates_of_sites` gives for none, without its work."""
     zeros, zero = jnp.zeros_like(offset), jnp.zeros((), offset.dtype)
+    if not isinstance(whitening, DenseWhitening):
+        found = WhiteCoordinates(whitening, offset, zeros, zero, zero, zero + 1)
+        value = found.log_likelihood(target, model, offset)
+        return dataclasses.replace(found, log_evidence=value)
     factor = jnp.swapaxes(whitening.features, 1, 2)
     latents = offset.shape[1], *factor.shape[1:]
     factor = jnp.broadcast_to(factor, latents)
     root = jnp.broadcast_to(whitening.lower, (len(factor), *whitening.lower.shape[1:]))
-    found = Coordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
+    found = DenseCoordinates(whitening, offset, factor, root, zeros, zeros, zero, zero, zero + 1)
     value = found.log_likelihood(target, model, offset)
     return dataclasses.replace(found, log_evidence=value)
 
@@ -206,10 +124,10 @@ def _prior_coordinates(
 def coordinates_of_sites(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: Whitening,
+    whitening: DenseWhitening,
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],
-) -> Coordinates:
+) -> DenseCoordinates:
     """Coordinates by given sites, functions of g."""
     g, precision_root = _condition(whitening, linear, precision)
     slope = linear - precision * g
@@ -224,14 +142,44 @@ def coordinates_of_sites(
     root, factor = vmap_latents(factors, whitening.lower, whitening.features, precision_root)
     zero = jnp.zeros((), g.dtype)
     centre = prior_mean(model, target.data) + g
-    found = Coordinates(whitening, centre, factor, root, slope, precision, zero, zero, zero + 3)
+    found = DenseCoordinates(
+        whitening, centre, factor, root, slope, precision, zero, zero, zero + 3
+    )
     log_root = jnp.sum(jnp.log(jnp.diagonal(precision_root, axis1=1, axis2=2)))
     value = found.log_likelihood(target, model, found.centre) - 0.5 * jnp.sum(slope * g) - log_root
     return eqx.tree_at(lambda c: c.log_evidence, found, value)
 
 
+def _sparse_coordinates(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: SparseWhitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> SparseCoordinates:
+    """Coordinates by sparse roots, given sites as functions of g."""
+    root, g = whitening.posterior(linear, precision, _ROUGHLY)
+    centre, zero = prior_mean(model, target.data) + g, jnp.zeros((), g.dtype)
+    white, latents = whitening.white_of(g), g.shape[1]
+    found = SparseCoordinates(
+        whitening=whitening,
+        centre=centre,
+        root=root,
+        white_centre=white,
+        at_centre=zero,
+        precision=precision,
+        log_evidence=zero,
+        decrement=zero,
+        factorisations=zero + 2,
+    )
+    at_centre = found.log_likelihood(target, model, centre)
+    value = at_centre - 0.5 * jnp.sum(white**2)
+    value = value + root.log_determinant(latents) - whitening.log_determinant(latents)
+    return dataclasses.replace(found, at_centre=at_centre, log_evidence=value)
+
+
 def _condition(
-    whitening: Whitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
+    whitening: DenseWhitening, linear: Float[Array, "N Q"], precision: Float[Array, "N Q"]
 ) -> tuple[Float[Array, "N Q"], Float[Array, "Q M M"]]:
     """Mean of g given sites, and C."""
 
@@ -247,6 +195,14 @@ def _condition(
 
 def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array, Array]]:
     """The function from sites to the mean of g and alpha, by the smaller of two factors."""
+    if isinstance(whitening, SparseWhitening):
+
+        def by_solves(linear: Array, precision: Array) -> tuple[Array, Array]:
+            _, g = whitening.posterior(linear, precision, _CLOSELY)
+            return g, linear - precision * g
+
+        return by_solves
+    assert isinstance(whitening, DenseWhitening)
     features = whitening.features
     if features.shape[1] < features.shape[2]:
 
@@ -298,7 +254,7 @@ def sites_at(
 def _expected_sites(
     target: WhiteTarget,
     model: LatentGP,
-    whitening: Whitening,
+    whitening: DenseWhitening,
     offset: Float[Array, "N Q"],
     linear: Float[Array, "N Q"],
     precision: Float[Array, "N Q"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -29,7 +30,7 @@ from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import RunControl
 from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.copies import Copies, copies_of
-from latentgp.sites.gaussian import GaussianSites
+from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 _PIECE = 50
@@ -71,7 +72,8 @@ class Gibbs(eqx.Module):
     block of latents its auxiliary variables given f, kernel and mean parameters given the sites
     with the block's latents integrated out, and these latents. Integrating out keeps the
     hyper-parameters from being held in place by the latents they shape. A likelihood of several
-    blocks has its kernel parameters updated with the white coefficients held instead.
+    blocks, and one whose evidence given the sites is an estimate, has its kernel parameters updated
+    with the white coefficients held instead.
 
     Args:
         representation: made ready for the rows.
@@ -140,7 +142,7 @@ class Gibbs(eqx.Module):
         augmentation = self.rule.chosen(likelihood)
         in_likelihood, elsewhere = self._masks()
         # Hyper-parameters moved with the latents integrated out ask for latents drawn afresh.
-        collapsed = bool(elsewhere.any()) and len(blocks) == 1
+        collapsed = bool(elsewhere.any()) and not self._holds_white(blocks)
         over_relaxation = 0.0 if collapsed else self.over_relaxation
         key, key_likelihood, key_white = jax.random.split(key, 3)
         accepted: list[Any] = []
@@ -150,7 +152,7 @@ class Gibbs(eqx.Module):
             vector = self._move(
                 density, vector, in_likelihood, _CHEAP_MOVES, log_scale, key_likelihood, accepted
             )
-        if elsewhere.any() and len(blocks) > 1:
+        if elsewhere.any() and self._holds_white(blocks):
             density = partial(
                 self._given_white, data, copies, self._white(vector, data, coefficients)
             )
@@ -197,6 +199,10 @@ class Gibbs(eqx.Module):
         log_scale = log_scale + adapt * (acceptance - _TARGET_ACCEPTANCE)
         return GibbsState(vector, f, coefficients, log_scale), GibbsInfo(acceptance)
 
+    def _holds_white(self, blocks: Sequence[Block]) -> bool:
+        """Whether kernel and mean parameters move with the white coefficients held."""
+        return len(blocks) > 1 or not self.representation.has_dense_factors
+
     def first_slow_rows(self, copies: Copies, size: int) -> Int[Array, "S"] | None:
         """Rows to begin with as those updated more often; None where this does not pay.
 
@@ -205,7 +211,9 @@ class Gibbs(eqx.Module):
         automatic = isinstance(self.rule.chosen(self.space.model.likelihood), Automatic)
         single = np.flatnonzero(np.bincount(np.asarray(copies.origin), minlength=size) == 1)
         few = single[: min(self.slow_rows, len(single) // 2)]
-        if not (automatic and few.size and self.representation.one_coefficient_a_row):
+        own = self.representation
+        dense = own.one_coefficient_a_row and own.has_dense_factors
+        if not (automatic and few.size and dense):
             return None
         return jnp.asarray(few)
 

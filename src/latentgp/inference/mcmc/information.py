@@ -24,6 +24,7 @@ from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.whitening import DenseWhitening
 from latentgp.typing import Array
 
 
@@ -119,7 +120,9 @@ def _slopes(
 
     def parts(vector: Array) -> tuple[Array, Array]:
         model = target.space.to_model(vector)
-        return target.whitening(model).features, prior_mean(model, target.data)
+        whitening = target.whitening(model)
+        assert isinstance(whitening, DenseWhitening)
+        return whitening.features, prior_mean(model, target.data)
 
     values, along = jax.linearize(parts, vector)
     return values, jax.lax.map(along, jnp.eye(len(vector), dtype=vector.dtype))

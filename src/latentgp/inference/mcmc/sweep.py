@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, HeldCoordinates, coordinates_at_centre
+from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at_centre
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
@@ -86,7 +86,7 @@ class SweepSampler(Sampler):
     warmup: Int[Array, ""]
     chains: int = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
-    fixed: HeldCoordinates | None
+    fixed: Coordinates | None
     variances: ConjugateVariances | None = None
 
     @classmethod
@@ -101,7 +101,7 @@ class SweepSampler(Sampler):
 
     @property
     def shares_work(self) -> bool:
-        return self.fixed is not None and self.fixed.factor.size > _LARGE
+        return self.fixed is not None and self.fixed.numbers > _LARGE
 
     def init(self, key: Key[Array, ""]) -> SweepState:
         start = over_dispersed(self.target, key)
@@ -238,7 +238,13 @@ class SweepSampler(Sampler):
     def _place(self, state: SweepState) -> Place:
         """Where a chain is, with the coordinates that all share."""
         at = state.at
-        return at if self.fixed is None else at._replace(coordinates=self.fixed)
+        if self.fixed is None:
+            return self._attached(at)
+        return at._replace(coordinates=self.fixed)
+
+    def _attached(self, at: Place) -> Place:
+        """With what all chains share: a copy for each would be worked on as each one's own."""
+        return at._replace(coordinates=at.coordinates.attached(self.target))
 
     def _kept(self, at: Place) -> Any:
         at = at._replace(log_weights=None)
@@ -269,7 +275,7 @@ class SweepSampler(Sampler):
         moved = self.hyperparameters.step(
             HyperLaw(density, information), at.vector, here, own.seen, scale, key_move
         )
-        place, last = moved.worked_out, self.couplings[-1]
+        place, last = self._attached(moved.worked_out), self.couplings[-1]
         if coupling.kind != last.kind:
             white = place.coordinates.white(place.eps)
             coordinates = self._coordinates(place.vector)
@@ -379,8 +385,8 @@ def _pooled(sampler: SweepSampler, own: Adaptation) -> Adaptation:
 
 
 @Program
-def _held(coordinates: Coordinates, target: WhiteTarget) -> HeldCoordinates:
-    return HeldCoordinates.of(coordinates, target)
+def _held(coordinates: Coordinates, target: WhiteTarget) -> Coordinates:
+    return coordinates.held(target)
 
 
 @Program

@@ -167,8 +167,8 @@ class NearestRows(Representation):
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         raise InputError(
-            f"{type(self).__name__}(...) has no white coefficients; use Dense() or Inducing(...) "
-            "for sampling."
+            f"{type(self).__name__}(...) has no white coefficients; use LatentNeighbours(...), "
+            "Dense() or Inducing(...) for sampling."
         )
 
     @property
@@ -185,4 +185,8 @@ class NearestRows(Representation):
 
     @property
     def has_coefficients(self) -> bool:
+        return False
+
+    @property
+    def has_dense_factors(self) -> bool:
         return False

@@ -17,13 +17,13 @@ from latentgp.representations.base import Pullback, SiteUpdate
 from latentgp.representations.neighbours.base import NearestRows
 from latentgp.representations.neighbours.latent_posterior import (
     LatentNeighboursPosterior,
-    Whitened,
     diagonal_of,
     mean_given,
     slope_in_prior,
     solved,
     with_draws,
 )
+from latentgp.representations.neighbours.near import NearRows
 from latentgp.representations.neighbours.preconditioner import posterior_regression
 from latentgp.representations.neighbours.prior import (
     Regression,
@@ -31,6 +31,12 @@ from latentgp.representations.neighbours.prior import (
     nugget_of,
     regression,
     slope_of_regression,
+)
+from latentgp.representations.neighbours.root import (
+    NeighbourSampler,
+    SparseRoot,
+    SparseWhitening,
+    preconditioned,
 )
 from latentgp.representations.neighbours.sweeps import Sweeps, sweeps_of
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -108,9 +114,11 @@ class LatentNeighbours(NearestRows):
         latents = sites.linear.shape[1]
         kept = X if isinstance(X, Kept) else self.kept(kernel, X, latents)
         neighbours = jnp.asarray(self.rows_found(len(kept.X)))
-        own, root = self._preconditioner(kernel, kept.X, sites)
-        variance = jnp.broadcast_to(kept.prior.variance.T, sites.linear.shape)
-        M = Whitened(kept.factor, variance, sites.precision, own, root)
+        own = posterior_regression(
+            kernel, kept.X, neighbours, jnp.asarray(self.later), sites.precision
+        )
+        prior = SparseRoot(kept.prior, neighbours, kept.factor)
+        M = preconditioned(prior, self._sweeps, own, sites.precision)
         exact = sites.linear.size <= self.exact_up_to
         diagonal = diagonal_of(kept.prior, neighbours, sites.precision)
         found = solved(M, diagonal, sites.linear, self._key, self.probes, exact)
@@ -126,16 +134,8 @@ class LatentNeighbours(NearestRows):
             solved=found,
             jitter=jnp.max(nugget_of(kernel, kept.X)),
             trace_term=jnp.zeros((), sites.linear.dtype),
-            number=self.number_predicted or 2 * self.number,
+            number=self._seen,
         )
-
-    def _preconditioner(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
-    ) -> tuple[SparseFactor, Float[Array, "N Q"]]:
-        arguments = jnp.asarray(self.rows_found(len(X))), jnp.asarray(self.later)
-        own = posterior_regression(kernel, X, *arguments, sites.precision)
-        sweeps = self._sweeps * (len(own.weights) // len(self._sweeps))
-        return SparseFactor.of(own.weights, sweeps), jnp.sqrt(own.variance.T)
 
     @property
     def _key(self) -> Key[Array, ""]:
@@ -182,6 +182,44 @@ class LatentNeighbours(NearestRows):
             return jax.jvp(in_kernel, (posterior.solved.mean,), (shift,))[1], shift
 
         return move
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> SparseWhitening:
+        """One coefficient a row: g = B^-1 D^(1/2) v, in O(N m) given B and D."""
+        _, prior, factor = self.kept(kernel, X, 1)
+        return SparseWhitening(
+            centres=jnp.asarray(X),
+            residual=jnp.zeros_like(prior.variance),
+            jitter=jnp.max(nugget_of(kernel, X)),
+            root=SparseRoot(prior, jnp.asarray(self.rows_found(len(X))), factor),
+            kernel=kernel,
+            later=jnp.asarray(self.later),
+            sweeps=self._sweeps,
+        )
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
+    ) -> NeighbourSampler:
+        whitening = self.whitening(kernel, X)
+        return NeighbourSampler(whitening.centres, whitening.jitter, whitening)
+
+    def rows_seen(self, X: Float[Array, "N D"]) -> NearRows:
+        assert self.real is not None
+        return NearRows(np.asarray(X), ~np.asarray(self.real), self._seen, len(self._sweeps) > 1)
+
+    @property
+    def _seen(self) -> int:
+        return self.number_predicted or 2 * self.number
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"Each latent sees the {self.number} neighbours that are nearest at the "
+            "hyper-parameters where chains start, whatever length-scales these draw.",
+        )
+
+    @property
+    def has_coefficients(self) -> bool:
+        return True
 
     def finished(self, posterior: LatentNeighboursPosterior) -> LatentNeighboursPosterior:
         if posterior.solved.mean.size <= self.exact_up_to:

@@ -24,11 +24,16 @@ from latentgp.numerics.solvers.log_determinant import quadrature, recorded_conju
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity
 from latentgp.numerics.solvers.solution import norms
-from latentgp.representations.latent_axis import over_sharing, vmap_latents
-from latentgp.representations.neighbours.conditionals import Block, given
-from latentgp.representations.neighbours.near import NearPosterior, Sight
+from latentgp.representations.latent_axis import over_sharing
+from latentgp.representations.neighbours.conditionals import Block
+from latentgp.representations.neighbours.near import (
+    NearPosterior,
+    Sight,
+    latents_given,
+    weighted_rows,
+)
 from latentgp.representations.neighbours.posterior import with_diagonals
-from latentgp.representations.neighbours.prior import Regression, SparseFactor, nugget_of
+from latentgp.representations.neighbours.prior import Regression, SparseFactor
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
@@ -182,12 +187,21 @@ def draws_of(
 
     Where a precision is negative there is no such z: it counts as zero.
     """
+    held = eqx.tree_at(lambda M: M.precision, M, jnp.maximum(M.precision, 0.0))
+    z = perturbed(held, key, number)
+    return solve_to(held, z, _PROBE_TOLERANCE), z
+
+
+def perturbed(M: Whitened, key: Key[Array, ""], number: int) -> Float[Array, "N Q S"]:
+    """Draws z ~ N(0, A), where no precision is negative."""
     noise = jax.random.normal(key, (2, *M.variance.shape, number), M.variance.dtype)
-    precision = jnp.maximum(M.precision, 0.0)
     z = M.factor.transposed_times(noise[0] / jnp.sqrt(M.variance)[..., None])
-    z = z + jnp.sqrt(precision)[..., None] * noise[1]
-    held = eqx.tree_at(lambda M: M.precision, M, precision)
-    return M.from_white(_iterated(held, M.to_white(z), _PROBE_TOLERANCE)), z
+    return z + jnp.sqrt(M.precision)[..., None] * noise[1]
+
+
+def solve_to(M: Whitened, right: Float[Array, "N Q S"], tolerance: float) -> Float[Array, "N Q S"]:
+    """A^-1 right, to a relative residual after the preconditioner."""
+    return M.from_white(_iterated(M, M.to_white(right), tolerance))
 
 
 def mean_given(M: Whitened, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
@@ -309,20 +323,10 @@ class LatentNeighboursPosterior(NearPosterior):
     def seen_from(self, X: Float[Array, "B D"]) -> Sight:
         near = self.near(X)
         grams = self.grams_near(near, X)
-        there = jnp.moveaxis(near.there, 1, 0)
-        roots = 1 / jnp.sqrt(nugget_of(self.kernel, self.X))
-        rows = near.rows.at[:, :, -1].set(0)
-
-        def of_latent(grams: Array, there: Array, root: Array) -> tuple[Array, Array]:
-            scales = (root * there).at[:, -1].set(root)
-            weights, _, less = jax.vmap(given)(grams, scales, jnp.zeros_like(scales[:, :-1]))
-            prior = grams[:, -1, -1]
-            return weights, jnp.clip(prior - less / root**2, 0.0, prior)
-
-        weights, left = vmap_latents(of_latent, grams, there, roots)
-        mean = self._at(weights, rows, self.solved.mean[..., None])[..., 0]
+        weights, left = latents_given(self.kernel, self.rows, near, grams)
+        mean = weighted_rows(weights, near, self.solved.mean[..., None])[..., 0]
         left = jnp.broadcast_to(left, mean.shape)
-        x, p = (self._at(weights, rows, a) for a in (self.solved.left, self.solved.right))
+        x, p = (weighted_rows(weights, near, a) for a in (self.solved.left, self.solved.right))
         prior = jnp.broadcast_to(grams[:, :, -1, -1], mean.shape)
         variance = jnp.clip(left + jnp.mean(x * p, axis=2), left, prior)
         own = jnp.ones((*weights.shape[:2], 1), weights.dtype)
@@ -331,8 +335,8 @@ class LatentNeighboursPosterior(NearPosterior):
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         """Of latents at the nearest rows, and of the errors of means given these."""
         sight = self.seen_from(X)
-        rows = sight.near.rows.at[:, :, -1].set(0)
-        x, p = (self._at(sight.weights, rows, a) for a in (self.solved.left, self.solved.right))
+        seen = sight.weights, sight.near
+        x, p = (weighted_rows(*seen, a) for a in (self.solved.left, self.solved.right))
         through = jnp.einsum("qis,qjs->qij", x, p) / x.shape[2]
         through = 0.5 * (through + jnp.swapaxes(through, 1, 2))
         return with_diagonals(self.errors_together(sight, X) + through, sight.variance)
@@ -346,24 +350,6 @@ class LatentNeighboursPosterior(NearPosterior):
         moved = (drawn - prior_path(self.X))[..., None]
         through = M.factor.times(moved) / M.variance[..., None]
         return M.factor.transposed_times(through)[..., 0].T
-
-    def _at(
-        self,
-        weights: Float[Array, "#Q B K"],
-        rows: Int[Array, "B #Q M"],
-        values: Float[Array, "N Q S"],
-    ) -> Float[Array, "Q B S"]:
-        """Weighted sums of what the nearest rows have."""
-        latents = values.shape[1]
-        weights = jnp.broadcast_to(weights, (latents, *weights.shape[1:]))
-        rows = jnp.broadcast_to(jnp.moveaxis(rows, 1, 0), (latents, *rows.shape[::2]))
-        each = jnp.arange(latents)[:, None]
-
-        def add(k: Any, total: Array) -> Array:
-            return total + weights[:, :, k, None] * values[rows[:, :, k], each]
-
-        none = jnp.zeros((latents, rows.shape[1], values.shape[2]), values.dtype)
-        return jax.lax.fori_loop(0, weights.shape[2], add, none)
 
 
 def with_draws(

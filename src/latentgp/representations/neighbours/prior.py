@@ -146,6 +146,17 @@ class SparseFactor(NamedTuple):
             )
         )
 
+    def attached(self, sweeps: tuple[Sweeps, ...]) -> "SparseFactor":
+        """With these sweeps, which are its own."""
+        own = sweeps * (len(self.each) // len(sweeps))
+        pairs = zip(own, self.each, strict=True)
+        return SparseFactor(
+            tuple(
+                (Swept(mine.forward, first.weights), Swept(mine.backward, last.weights))
+                for mine, (first, last) in pairs
+            )
+        )
+
     def times(self, right: Float[Array, "N Q S"]) -> Float[Array, "N Q S"]:
         """B right, of each latent its own."""
         return self._apply(lambda own, v: own[0].times(v), right)

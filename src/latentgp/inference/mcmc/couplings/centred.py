@@ -11,8 +11,6 @@ from latentgp.inference.mcmc.couplings.base import Coupling, Place, no_others
 from latentgp.inference.mcmc.information import information_of_latents
 from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
-from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import vmap_latents
 from latentgp.typing import Array
 
 
@@ -35,14 +33,9 @@ class Centred(Coupling):
     ) -> tuple[Float[Array, ""], Place]:
         model = target.space.to_model(vector)
         coordinates = self.coordinates(target, vector, anchor, differentiable)
-        upper = coordinates.whitening.features
-
-        def white(upper, g):
-            return solve_lower(upper.T, g), jnp.sum(jnp.log(jnp.diagonal(upper)))
-
-        g = (held - prior_mean(model, target.data)).T
-        eps, log_determinants = vmap_latents(white, upper, g)
+        whitening = coordinates.whitening
+        eps = whitening.white_of(held - prior_mean(model, target.data))
         value = target.space.log_prior(vector) + coordinates.log_likelihood(target, model, held)
-        value = value - 0.5 * jnp.sum(eps**2) - jnp.sum(log_determinants * jnp.ones(len(eps)))
+        value = value - 0.5 * jnp.sum(eps**2) - whitening.log_determinant(len(eps))
         value = jnp.where(jnp.isnan(value), -jnp.inf, value)
         return value, Place(vector, eps, coordinates, no_others(eps))

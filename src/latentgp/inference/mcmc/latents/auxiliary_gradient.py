@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.coordinates import Coordinates
+from latentgp.inference.mcmc.coordinates import Coordinates, DenseCoordinates
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, accepted
 from latentgp.inference.mcmc.latents.langevin import Sloped
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -33,6 +33,7 @@ class AuxiliaryGradient(LatentMove):
     def within(
         self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates
     ) -> "LatentMove":
+        assert isinstance(coordinates, DenseCoordinates)
         values, vectors = vmap_latents(
             lambda factor: eigenvectors(factor.T @ factor), coordinates.factor
         )

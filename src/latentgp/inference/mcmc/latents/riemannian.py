@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.inference.mcmc.coordinates import Coordinates
+from latentgp.inference.mcmc.coordinates import Coordinates, DenseCoordinates
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual, Valued, accepted
 from latentgp.inference.mcmc.riemannian import explicit_trajectory, implicit_trajectory
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -50,6 +50,7 @@ class RiemannianHamiltonian(LatentMove):
     root: Float[Array, "P P"] | None = None
 
     def within(self, target: WhiteTarget, model: LatentGP, coordinates: Coordinates) -> LatentMove:
+        assert isinstance(coordinates, DenseCoordinates)
         if self.metric == "fisher":
             return dataclasses.replace(self, given=(target, model, coordinates))
         if self.metric == "homogeneous":
@@ -102,6 +103,7 @@ def curvature_metric(
     # Rows do not depend on each other, so one direction a latent function gives all blocks.
     columns = [jnp.broadcast_to(one, f.shape) for one in jnp.eye(f.shape[1], dtype=f.dtype)]
     bends = jnp.stack([jax.jvp(slope, (f,), (column,))[1] for column in columns], axis=2)
+    assert isinstance(coordinates, DenseCoordinates)
     more = -bends - jax.vmap(jnp.diag)(coordinates.precision)
     factor = coordinates.factor
     added = jnp.einsum("qnm,nqr,rnl->qmrl", factor, more, factor)
