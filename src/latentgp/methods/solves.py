@@ -49,8 +49,9 @@ class SolvesGP(Method):
     Gradients are made by solves, with a Nyström preconditioner from rows that are drawn anew at
     every iteration (Cutajar, Osborne, Cunningham & Filippone 2016, 5): no matrix of N rows is
     factorised while hyper-parameters are learned. With `Solves(pathwise=True)` probes are held and
-    solves start where the ones before have ended (Lin et al. 2024). Hyper-parameters are the mean of the last quarter of the
-    iterations. The posterior is that of a representation, which may factorise.
+    solves start where the ones before have ended (Lin et al. 2024). Hyper-parameters are the mean
+    of the last quarter of the iterations. The posterior is that of a representation, which may
+    factorise.
 
     Args:
         representation: of the posterior of f: `Dense()`, `Inducing(...)` or `Neighbours(...)`.

@@ -168,10 +168,8 @@ class SolvedEvidence(Module):
         pathwise = self.solves.pathwise
         P = Nystrom(probes.rows)(at.system) if self.solves.rank else Identity()
         preconditioned = bool(self.solves.rank) and not pathwise
-        if pathwise:
-            z = self._paths(vector, at.system.scale, probes)
-        else:
-            z = P.times_root(probes.noise)
+        paths = self._paths(vector, at.system.scale, probes) if pathwise else None
+        z = P.times_root(probes.noise) if paths is None else paths
         right = jnp.concatenate([at.target[:, None], z], axis=1)
         first, second, s, solution, steps, solved = self._solved(at.system, right, P, start, key)
         t = s if pathwise else P.solve(z)
