@@ -75,7 +75,7 @@ def study(report, space, data, mode, repetitions):
     def run(evidence, place, keys):
         def one(key):
             signs = jax.random.rademacher(key, (data.size, 1), float)
-            probes = Probes(signs, jnp.zeros(0, int))
+            probes = Probes(signs, jnp.zeros(0, int), jnp.zeros(2, jnp.uint32))
             start = jnp.zeros((data.size, 2))
             found = evidence.slope(place, probes, start, jax.random.fold_in(key, 1))
             return found.gradient, found.steps

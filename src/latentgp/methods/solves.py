@@ -48,8 +48,10 @@ class SolvesGP(Method):
 
     Gradients are made by solves, with a Nyström preconditioner from rows that are drawn anew at
     every iteration (Cutajar, Osborne, Cunningham & Filippone 2016, 5): no matrix of N rows is
-    factorised while hyper-parameters are learned. These are the mean of the last quarter of the
-    iterations. The posterior is that of a representation, which may factorise.
+    factorised while hyper-parameters are learned. With `Solves(pathwise=True)` probes are held and
+    solves start where the ones before have ended (Lin et al. 2024). Hyper-parameters are the mean
+    of the last quarter of the iterations. The posterior is that of a representation, which may
+    factorise.
 
     Args:
         representation: of the posterior of f: `Dense()`, `Inducing(...)` or `Neighbours(...)`.
@@ -141,7 +143,7 @@ class SolvesGP(Method):
             lower=jnp.asarray(lower),
             upper=jnp.asarray(upper),
         )
-        state, run = search.init(jnp.asarray(space.to_vector())), Run(problem.control)
+        state, run = search.init(jnp.asarray(space.to_vector()), problem.key), Run(problem.control)
         pieces, ending = [], f"all {self.iterations} iterations were made"
         try:
             for index in range(-(-self.iterations // _PIECE)):

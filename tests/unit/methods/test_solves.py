@@ -22,9 +22,13 @@ def exact():
     return lgp.fit(MODEL, DATA, method=lgp.ExactGP(), key=KEY)
 
 
-@pytest.mark.parametrize("optimiser", ["adagrad", "adam"])
-def test_it_ends_at_the_most_probable_hyperparameters(optimiser, exact, tmp_path):
-    solves = lgp.Solves(rank=30)
+@pytest.mark.parametrize(
+    ("optimiser", "settings"),
+    [("adagrad", {}), ("adam", {}), ("adam", {"pathwise": True, "probes": 32})],
+    ids=["adagrad", "adam", "pathwise"],
+)
+def test_it_ends_at_the_most_probable_hyperparameters(optimiser, settings, exact, tmp_path):
+    solves = lgp.Solves(rank=30, **settings)
     method = lgp.SolvesGP(optimiser=optimiser, solves=solves, iterations=120)
     fit = lgp.fit(MODEL, DATA, method=method, key=KEY)
     np.testing.assert_allclose(logs(fit.model), logs(exact.model), atol=0.1)

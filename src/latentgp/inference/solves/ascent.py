@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.inference.solves.gradient import SolvedEvidence
+from latentgp.inference.solves.gradient import Probes, SolvedEvidence
 from latentgp.modules import Module
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
@@ -27,6 +27,7 @@ class AscentState(NamedTuple):
         mean: of gradients, shape (P,); of Adam.
         square: of gradients, their sum or their mean, shape (P,).
         solution: where the next solve for the targets starts, shape (N, S).
+        probes: that are held, where they are pathwise.
         iteration: how many were made.
     """
 
@@ -34,6 +35,7 @@ class AscentState(NamedTuple):
     mean: Float[Array, "P"]
     square: Float[Array, "P"]
     solution: Float[Array, "N S"]
+    probes: Probes
     iteration: Int[Array, ""]
 
 
@@ -46,7 +48,7 @@ class AscentTold(NamedTuple):
 
 
 class Ascent(Module):
-    """Steps along stochastic gradients, probes and preconditioner drawn anew at each.
+    """Steps along stochastic gradients, probes and preconditioner drawn anew at each or held.
 
     AdaGrad divides a gradient by the root of the sum of its squares so far (Duchi, Hazan & Singer
     2011), Adam a running mean by the root of that of the squares (Kingma & Ba 2015).
@@ -65,17 +67,18 @@ class Ascent(Module):
     lower: Float[Array, "P"]
     upper: Float[Array, "P"]
 
-    def init(self, vector: Float[Array, "P"]) -> AscentState:
+    def init(self, vector: Float[Array, "P"], key: Key[Array, ""]) -> AscentState:
         """A search that starts at a vector."""
         nothing = jnp.zeros_like(vector)
-        solution = self.evidence.no_solution()
-        return AscentState(vector, nothing, nothing, solution, jnp.asarray(0))
+        solution, probes = self.evidence.no_solution(), self.evidence.probes(key)
+        return AscentState(vector, nothing, nothing, solution, probes, jnp.asarray(0))
 
     def step(self, state: AscentState, key: Key[Array, ""]) -> tuple[AscentState, Any]:
         """The next state, and where it is."""
         key_probes, key_solves = jax.random.split(key)
-        start = state.solution.at[:, 1:].set(0.0)
-        probes = self.evidence.probes(key_probes)
+        probes, start = state.probes, state.solution
+        if not self.evidence.solves.pathwise:
+            probes, start = self.evidence.probes(key_probes), start.at[:, 1:].set(0.0)
         slope = self.evidence.slope(state.vector, probes, start, key_solves)
         g = jnp.where(jnp.isfinite(slope.gradient), slope.gradient, 0.0)
         made = state.iteration + 1
@@ -90,7 +93,7 @@ class Ascent(Module):
         vector = jnp.clip(state.vector + self.step_size * move, self.lower, self.upper)
         sound = jnp.all(jnp.isfinite(slope.solution))
         solution = jnp.where(sound, slope.solution, 0.0)
-        after = AscentState(vector, mean, square, solution, made)
+        after = AscentState(vector, mean, square, solution, probes, made)
         return after, AscentTold(vector, slope.steps, slope.solved & sound)
 
 

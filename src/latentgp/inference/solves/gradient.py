@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key, UInt32
 
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.solves.settings import Solves
@@ -21,10 +21,12 @@ from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom, nystrom_f
 from latentgp.numerics.solvers.ulisse import ExponentialWeights, ulisse
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import distinct_kernels
+from latentgp.representations.prior_paths import prior_paths
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
+_FEATURES = 1024  # of a path
 _COPIES = 4  # of an unbiased solution: two pairs, whose difference tells their variance
 
 
@@ -32,12 +34,15 @@ class Probes(NamedTuple):
     """What is random in a gradient and held for some iterations.
 
     Attributes:
-        signs: shape (N, S), before they are turned by the root of the preconditioner.
+        noise: shape (N, S): signs, which the root of the preconditioner turns, or normal noise that
+            is added to paths.
         rows: of the preconditioner, shape (M,).
+        seed: bits of the key of the paths, shape (B,).
     """
 
-    signs: Float[Array, "N S"]
+    noise: Float[Array, "N S"]
     rows: Int[Array, "M"]
+    seed: UInt32[Array, "B"]
 
 
 class Slope(NamedTuple):
@@ -104,10 +109,32 @@ class SolvedEvidence(Module):
 
     def probes(self, key: Key[Array, ""]) -> Probes:
         """New ones."""
-        key_signs, key_rows = jax.random.split(key)
+        key_noise, key_rows, key_paths = jax.random.split(key, 3)
         size, rank = len(self.data.X), self.solves.rank or 0
-        signs = jax.random.rademacher(key_signs, (size, self.solves.probes), self.data.X.dtype)
-        return Probes(signs, random_rows(key_rows, size, min(size, rank)))
+        draw = jax.random.normal if self.solves.pathwise else jax.random.rademacher
+        seed = jax.random.key_data(key_paths)
+        noise = draw(key_noise, (size, self.solves.probes), self.data.X.dtype)
+        return Probes(noise, random_rows(key_rows, size, min(size, rank)), seed)
+
+    def _paths(self, vector: Float[Array, "P"], scale: Float[Array, "N"], probes: Probes) -> Array:
+        """Draws of the standardised targets, by random features that length-scales stretch."""
+        model = self.space.to_model(vector)
+
+        key = jax.random.wrap_key_data(probes.seed)
+
+        def one(key: Any) -> Array:
+            path = prior_paths(
+                model.kernel,
+                key,
+                inputs=self.data.X.shape[1],
+                latents=1,
+                features=_FEATURES,
+                number=1,
+            )
+            return path(self.data.X)[0, :, 0]
+
+        paths = jax.lax.map(one, jax.random.split(key, self.solves.probes))
+        return scale[:, None] * paths.T + probes.noise
 
     def no_solution(self) -> Float[Array, "N S"]:
         """Where solves start that know of no earlier ones."""
@@ -127,7 +154,9 @@ class SolvedEvidence(Module):
         eq. 9, with the half that its second term lacks). With a preconditioner only the difference
         to the derivative of log |P| is estimated, (B^-1 z)' dB (P^-1 z) - (P^-1 z)' dP (P^-1 z),
         which is small where P is near B (Wenger et al. 2022, 3.2). Unbiased where solves are, as
-        E[u u'] = I.
+        E[u u'] = I. Pathwise z ~ N(0, B) are draws of the targets, and the trace is the mean of
+        (B^-1 z)' dB (B^-1 z) (Lin et al. 2024, eq. 8), whose solutions move little with
+        hyper-parameters.
 
         Args:
             vector: unconstrained hyper-parameters.
@@ -136,12 +165,14 @@ class SolvedEvidence(Module):
             key: random key of solves that end at random.
         """
         at = self.standardised(vector)
-        preconditioned = bool(self.solves.rank)
-        P = Nystrom(probes.rows)(at.system) if preconditioned else Identity()
-        z = P.times_root(probes.signs)
+        pathwise = self.solves.pathwise
+        P = Nystrom(probes.rows)(at.system) if self.solves.rank else Identity()
+        preconditioned = bool(self.solves.rank) and not pathwise
+        paths = self._paths(vector, at.system.scale, probes) if pathwise else None
+        z = P.times_root(probes.noise) if paths is None else paths
         right = jnp.concatenate([at.target[:, None], z], axis=1)
         first, second, s, solution, steps, solved = self._solved(at.system, right, P, start, key)
-        t = P.solve(z)
+        t = s if pathwise else P.solve(z)
         pairs = first.shape[1]
         left, by = jnp.concatenate([first, s], axis=1), jnp.concatenate([second, t], axis=1)
         middle = 0.5 * (first + second)

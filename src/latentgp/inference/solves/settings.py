@@ -29,6 +29,9 @@ class Solves(Module):
         threshold: of "ulisse", q: a solve may stop once its residual is q sqrt(N), targets in units
             of their noise.
         rate: of "ulisse", beta: with which weights grow from step to step.
+        pathwise: whether probes are draws of the targets, prior paths by random features with
+            noise, in place of signs (Lin et al. 2024). `SolvesGP` holds them, and each solve starts
+            where the one before has ended; of "conjugate-gradients" alone.
         stored: whether the Gram matrix is kept while a gradient is made, N^2 numbers; None for up
             to 4,000 rows. Else it is made in tiles at every product.
 
@@ -47,6 +50,7 @@ class Solves(Module):
     max_steps: int = 1000
     threshold: float = 1.0
     rate: float = 1.0
+    pathwise: bool = eqx.field(static=True, default=False)
     stored: bool | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
@@ -55,6 +59,11 @@ class Solves(Module):
             raise InputError(
                 "Solves needs at least two probes, whose spread tells the error, and a rank that "
                 f"is not negative, got probes={self.probes} and rank={self.rank}."
+            )
+        if self.pathwise and self.solver != "conjugate-gradients":
+            raise InputError(
+                "Solves(pathwise=True) multiplies solutions with each other, which unbiased ones "
+                'do not bear; use solver="conjugate-gradients".'
             )
         numbers = self.tolerance, self.max_steps, self.threshold, self.rate
         if all(isinstance(n, int | float) for n in numbers) and min(numbers) <= 0:

@@ -9,6 +9,7 @@ from scipy.linalg import hadamard
 import latentgp as lgp
 from latentgp.inference.setup.priors import scales, space_of
 from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
+from latentgp.inference.solves import gradient
 from latentgp.inference.solves.gradient import Probes, SolvedEvidence
 from latentgp.inference.solves.metric import metric_at
 
@@ -43,7 +44,8 @@ def exact(own):
 def test_signs_that_are_all_orthogonal_give_the_exact_gradient(rank, stored):
     own = evidence(probes=16, rank=rank, stored=stored, tolerance=1e-11)
     place, wanted = exact(own)
-    probes = Probes(jnp.asarray(hadamard(16).astype(float)), jnp.arange(rank))
+    nothing = jnp.zeros(2, jnp.uint32)
+    probes = Probes(jnp.asarray(hadamard(16).astype(float)), jnp.arange(rank), nothing)
 
     @jax.jit
     def run(start):
@@ -56,9 +58,14 @@ def test_signs_that_are_all_orthogonal_give_the_exact_gradient(rank, stored):
     assert run(found.solution).steps <= 1
 
 
-@pytest.mark.parametrize("solver", ["conjugate-gradients", "ulisse"])
-def test_gradients_are_unbiased_and_tell_their_spread(solver):
-    own = evidence(solver=solver, probes=4, rank=3, threshold=0.3, rate=0.1, tolerance=1e-9)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"solver": "ulisse", "threshold": 0.3, "rate": 0.1}, {"pathwise": True}],
+    ids=["signs", "ulisse", "pathwise"],
+)
+def test_gradients_are_unbiased_and_tell_their_spread(settings, monkeypatch):
+    monkeypatch.setattr(gradient, "_FEATURES", 32)
+    own = evidence(probes=4, rank=3, tolerance=1e-9, **settings)
     place, wanted = exact(own)
 
     @jax.jit
@@ -95,6 +102,26 @@ def test_settings_are_checked_and_settled():
     for wrong in ({"probes": 1}, {"rank": -1}, {"tolerance": 0.0}, {"rate": -1.0}):
         with pytest.raises(lgp.InputError, match="Solves needs"):
             lgp.Solves(**wrong)
+    with pytest.raises(lgp.InputError, match="multiplies solutions with each other"):
+        lgp.Solves(solver="ulisse", pathwise=True)
+
+
+def test_solutions_for_paths_are_near_those_at_hyperparameters_near_by():
+    """Paths stretch with length-scales, so that a solve that starts at the last one is short."""
+    own = evidence(rank=0, pathwise=True, tolerance=1e-6)
+    place = jnp.asarray(own.space.to_vector())
+    probes = own.probes(jax.random.key(1))
+
+    @jax.jit
+    def run(vector, start):
+        return own.slope(vector, probes, start, jax.random.key(0))
+
+    cold, moved = own.no_solution(), place + 1e-3
+    solution = run(place, cold).solution
+    after = run(moved, cold)
+    assert run(moved, solution).steps < after.steps
+    change = np.linalg.norm(after.solution - solution)
+    assert change < 0.02 * np.linalg.norm(solution)
 
 
 def test_the_metric_is_the_inverse_of_the_curvature():
