@@ -5,12 +5,14 @@ then the second of every device and so on, so that all of them have work until t
 block-cyclic layout of rows that stay where they are (Golub & Van Loan 2013, 1.6). What is kept is
 the inverse R of the factor, R A R' = I, so that solves are two products, each with one message.
 
-All functions run inside `jax.shard_map` over the axis `ROWS`.
+All functions run inside `jax.shard_map` over the axis `ROWS`. Every message has to depend on the one
+before it: XLA starts loops that do not as it likes, and then devices wait for each other for ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +22,7 @@ from jaxtyping import Float, Int
 
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import inverse_of_lower
-from latentgp.runtime.mesh import ROWS
+from latentgp.runtime.mesh import ROWS, summed
 from latentgp.typing import Array
 
 _WIDTH = 256
@@ -60,7 +62,7 @@ class Layout(NamedTuple):
     def stages(self) -> list[tuple[int, int]]:
         """First and last block (exclusive) of a device in each loop."""
         ends = np.unique(np.linspace(0, self.blocks, _STAGES + 1).astype(int)).tolist()
-        return list(zip(ends[:-1], ends[1:], strict=True))
+        return list(pairwise(ends))
 
     def fill(self, own: Float[Array, "R *S"], mode: Any = "constant") -> Float[Array, "F *S"]:
         """The device's own rows, filled up."""
@@ -71,6 +73,24 @@ class Layout(NamedTuple):
         """Filled rows (of the first blocks, or all) of every device in elimination order."""
         blocks = own.reshape(-1, self.width, *own.shape[1:])
         return jax.lax.all_gather(blocks, ROWS, axis=1).reshape(-1, *own.shape[1:])
+
+    def in_turn(self, rows: Float[Array, "N *S"], mode: Any = "constant") -> Float[Array, "A *S"]:
+        """All rows, which every device has, filled up and in elimination order."""
+        parts = rows.reshape(self.devices, self.rows, *rows.shape[1:])
+        parts = jax.vmap(lambda own: self.fill(own, mode))(parts)
+        parts = parts.reshape(self.devices, self.blocks, self.width, *rows.shape[1:])
+        return jnp.swapaxes(parts, 0, 1).reshape(-1, *rows.shape[1:])
+
+    def in_rows(self, every: Float[Array, "A *S"]) -> Float[Array, "N *S"]:
+        """The opposite of `in_turn`."""
+        parts = every.reshape(self.blocks, self.devices, self.width, *every.shape[1:])
+        parts = jnp.swapaxes(parts, 0, 1).reshape(self.devices, self.filled, *every.shape[1:])
+        return parts[:, : self.rows].reshape(-1, *every.shape[1:])
+
+    def own(self, every: Float[Array, "A *S"]) -> Float[Array, "F *S"]:
+        """The device's rows of those in elimination order."""
+        parts = every.reshape(self.blocks, self.devices, self.width, *every.shape[1:])
+        return parts[:, jax.lax.axis_index(ROWS)].reshape(-1, *every.shape[1:])
 
     def summed_own(self, parts: Float[Array, "S A"]) -> Float[Array, "F S"]:
         """Own rows of a sum over devices, whose columns are in elimination order."""
@@ -115,17 +135,18 @@ class ShardedFactor(NamedTuple):
     inverse: Float[Array, "F A"]
     half_log_determinant: Float[Array, ""]
 
-    def solve_lower(self, every: Float[Array, "A S"]) -> Float[Array, "F S"]:
-        """Own rows of R times a matrix that every device has: L^-1 b."""
-        return self.inverse @ every
-
-    def solve_upper(self, own: Float[Array, "F S"]) -> Float[Array, "F S"]:
-        """Own rows of R' times a matrix of own rows: L^-T b."""
-        return self.layout.summed_own(own.T @ self.inverse)
+    def solve(
+        self, right: Float[Array, "A S"]
+    ) -> tuple[Float[Array, "A S"], Float[Array, "S"], Float[Array, ""]]:
+        """A^-1 b on every device, |L^-1 b|^2 of each column, and the trace of A^-1; one message."""
+        half = self.inverse @ right
+        squares = jnp.sum(half**2, axis=0), jnp.sum(self.inverse**2)
+        solved, squares = summed((half.T @ self.inverse, squares))
+        return solved.T, *squares
 
 
 def sharded_cholesky(
-    columns: Callable[[Any, int], Float[Array, "F B"]], layout: Layout, dtype: Any
+    columns: Callable[[Any, int], Float[Array, "F B"]], layout: Layout, done: Float[Array, ""]
 ) -> ShardedFactor:
     """Factor of a positive definite matrix that no device has whole, by bordering.
 
@@ -134,21 +155,22 @@ def sharded_cholesky(
         L_j' = R A_j,  L_jj L_jj' = A_jj - L_j L_j',  R_j = -L_jj^-1 L_j R,  R_jj = L_jj^-1
 
     (Golub & Van Loan 2013, 4.2.9, with the inverse of the factor in place of the solve). Every
-    device makes its own rows of A_j, which are gathered, and its own part of L_j R, which are added:
-    two messages of N x B numbers a block. A device holds N^2 / P numbers and panels of N x B.
+    device makes its own rows of A_j, which are gathered, and its own part of L_j R, which are
+    added: two messages of N x B numbers a block. A device holds N^2 / P numbers and panels of N x B.
 
     Args:
         columns: for the number j of a block and a number of the device's own blocks, the rows of
             these in the block's columns; rows that fill up are those of the identity.
         layout: of the rows.
-        dtype: of the numbers.
+        done: a number that the last message before this gave, which is multiplied by zero: of two
+            loops without an order each device may wait in another one.
 
     Example:
         >>> from jax.sharding import Mesh, PartitionSpec
         >>> def half_log_determinant(scale):
         ...     layout = Layout.of(2, width=1)
         ...     columns = lambda j, blocks: scale * (layout.numbers()[:blocks, None] == j)
-        ...     return sharded_cholesky(columns, layout, scale.dtype).half_log_determinant
+        ...     return sharded_cholesky(columns, layout, scale).half_log_determinant
         >>> one = Mesh(jax.devices()[:1], (ROWS,))
         >>> spec = PartitionSpec()
         >>> run = jax.shard_map(
@@ -159,8 +181,8 @@ def sharded_cholesky(
     """
     width, devices = layout.width, layout.devices
     me = jax.lax.axis_index(ROWS)
-    R = jnp.zeros((0, 0), dtype)
-    half_log_determinant = jnp.zeros((), dtype)
+    R = jnp.zeros((0, 0), done.dtype)
+    half_log_determinant = 0 * done
 
     for first, last in layout.stages:
         rows, size = last * width, last * width * devices
@@ -197,7 +219,7 @@ def over_inverse(
         step: takes the carry, the number j of a block, the first of the device's blocks that are
             given, and own rows of the block's columns from that one on. Of rows before block j,
             of which there are some, the values are right too.
-        carry: what is changed.
+        carry: what is changed; it is to depend on the last message before this.
         factor: of A.
     """
     layout, width = factor.layout, factor.layout.width

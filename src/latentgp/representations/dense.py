@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,9 +38,9 @@ from latentgp.representations.latent_axis import (
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
 from latentgp.representations.whitening import Whitening, whitening_at_rows
-from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.runtime.mesh import gather, number_of_shards
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 # Below this product of precision and prior variance, marginals are computed the long way.
@@ -172,7 +172,7 @@ class DensePosterior(LatentPosterior):
 class Dense(Representation):
     """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory.
 
-    With rows over devices the matrix is too, for `ExactGP`: each of P devices holds N^2 / P numbers.
+    With rows over P devices the matrix is too, for `ExactGP`: each holds N^2 / P numbers.
 
     Args:
         signed: whether precisions of sites can be negative; a method sets it.
@@ -285,12 +285,12 @@ class Dense(Representation):
     def spreads_rows(self) -> bool:
         return True
 
-    def _precision(self, sites: GaussianSites) -> Float[Array, "N #Q"]:
+    def _precision(self, sites: Any) -> Float[Array, "N #Q"]:
         """Precisions, once where all latent functions share them."""
         return sites.precision[:, :1] if self.shared else sites.precision
 
     def _over_devices(
-        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Any
     ) -> DensePosterior:
         found = sharded.condition(kernel, X, sites.linear, self._precision(sites))
         nothing = jnp.zeros((), X.dtype)

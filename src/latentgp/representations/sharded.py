@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 from jaxtyping import Float, PyTree
 
@@ -17,7 +18,7 @@ from latentgp.kernels import Kernel, LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.sharded_cholesky import Layout, ShardedFactor, over_inverse, sharded_cholesky
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
-from latentgp.runtime.mesh import ROWS, number_of_shards
+from latentgp.runtime.mesh import ROWS, number_of_shards, summed
 from latentgp.typing import Array
 
 # Below this product of precision and prior variance, marginals are computed the long way.
@@ -89,28 +90,9 @@ class _Tiles(NamedTuple):
         return jax.lax.fori_loop(0, layout.blocks * layout.devices, add, nothing)
 
 
-class _Own(NamedTuple):
-    """What a device knows of the rows.
-
-    Attributes:
-        layout: of the rows.
-        X: the device's inputs, filled up.
-        every: all inputs in elimination order.
-    """
-
-    layout: Layout
-    X: Float[Array, "F D"]
-    every: Float[Array, "A D"]
-
-    @classmethod
-    def of(cls, X: Float[Array, "R D"]) -> "_Own":
-        layout = Layout.of(len(X))
-        own = layout.fill(X, mode="edge")
-        return cls(layout, own, layout.every(own))
-
-    def tiles(self, kernel: LatentKernel, system: int) -> _Tiles:
-        each = distinct_kernels(kernel)
-        return _Tiles(each[system % len(each)], self.layout, self.X, self.every)
+def _tiles(kernel: LatentKernel, system: int, layout: Layout, X: Float[Array, "N D"]) -> _Tiles:
+    each, every = distinct_kernels(kernel), layout.in_turn(X, "edge")
+    return _Tiles(each[system % len(each)], layout, layout.own(every), every)
 
 
 def condition(
@@ -123,18 +105,20 @@ def condition(
     X, linear, precision = _filled((X, linear, precision))
 
     def own(kernel: Any, X: Any, linear: Any, precision: Any) -> Conditioned:
-        rows = _Own.of(X)
-        systems = _systems(kernel, precision.shape[1], linear.shape[1])
-        found = []
-        for system, latents in enumerate(systems):
+        layout = Layout.of(len(X))
+        ends = np.cumsum([X.shape[1], linear.shape[1]])
+        table = jax.lax.all_gather(jnp.concatenate([X, linear, precision], 1), ROWS, tiled=True)
+        X, linear, precision = jnp.split(table, ends, axis=1)
+        done, found = jnp.sum(X), []
+        for system, latents in enumerate(_systems(kernel, precision.shape[1], linear.shape[1])):
+            tiles = _tiles(kernel, system, layout, X)
             root = jnp.sqrt(precision[:, system % precision.shape[1]])
-            chosen = linear[:, jnp.array(latents)]
-            found.append(_solved(rows.tiles(kernel, system), chosen, root))
+            found.append(_solved(tiles, linear[:, jnp.array(latents)], root, done))
+            done = found[-1][-1]
         weights, inverses, evidence, kl = zip(*found, strict=True)
-        every = [jax.lax.all_gather(a, ROWS, tiled=True) for a in (X, precision)]
-        weights = jax.lax.all_gather(jnp.concatenate(weights, axis=1), ROWS, tiled=True)
+        weights = jnp.concatenate(weights, axis=1)
         return Conditioned(
-            every[0], weights.T, every[1].T, jnp.stack(inverses), sum(evidence), sum(kl)
+            X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl)
         )
 
     out = Conditioned(_ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE)
@@ -167,25 +151,31 @@ def pull_back(
     (X,) = _filled((X,))
 
     def own(kernel: Any, X: Any, weights: Any, precision: Any, inverse: Any) -> Any:
-        rows = _Own.of(X)
-        slopes = jax.tree.map(jnp.zeros_like, kernel)
-        systems = _systems(kernel, len(precision), len(weights))
+        X = jax.lax.all_gather(X, ROWS, tiled=True)
+        layout = Layout.of(inverse.shape[1])
+        slopes, done = jax.tree.map(jnp.zeros_like, kernel), jnp.sum(X)
         means, variances = jnp.zeros_like(weights), jnp.zeros_like(weights)
-        for system, latents in enumerate(systems):
-            factor = ShardedFactor(rows.layout, rows.layout.to_blocks(inverse[system]), jnp.nan)
+        for system, latents in enumerate(_systems(kernel, len(precision), len(weights))):
+            R = layout.to_blocks(inverse[system])
+            factor = ShardedFactor(layout, R, jnp.full((), jnp.nan, R.dtype))
             root = jnp.sqrt(precision[system % len(precision)])
-            chosen = jnp.array(latents)
-            a = rows.layout.fill(weights[chosen].T)
-            slopes = _slope(rows, kernel, system, factor, rows.layout.fill(root), a, slopes)
-            tiles = rows.tiles(kernel, system)
-            mean = tiles.times(rows.layout.every(a))[: len(X)]
-            means = means.at[chosen].set(mean.T)
-            variances = variances.at[chosen].set(_variances(tiles, factor, root))
-        return jax.lax.psum(slopes, ROWS), Marginals(means.T, variances.T)
+            tiles, chosen = _tiles(kernel, system, layout, X), jnp.array(latents)
+            variance = _variances(tiles, factor, root, done)
+            variances = variances.at[chosen].set(variance)
+            slopes = jax.tree.map(lambda a, v=variance: a + 0 * jnp.sum(v), slopes)
+            a = layout.in_turn(weights[chosen].T)
+            slopes = _slope(kernel, system, X, factor, layout.in_turn(root), a, slopes)
+            means = means.at[chosen].set(layout.in_rows(_gathered(tiles, a, slopes)).T)
+            done = jnp.sum(means)
+        me = jax.lax.axis_index(ROWS) * layout.rows
+        marginals = (
+            jax.lax.dynamic_slice_in_dim(a.T, me, layout.rows) for a in (means, variances)
+        )
+        return summed(slopes), Marginals(*marginals)
 
     spread = jax.shard_map(
         own,
-        in_specs=(_ALIKE, _ROWS, _COLUMNS, _COLUMNS, _COLUMNS),
+        in_specs=(_ALIKE, _ROWS, _ALIKE, _ALIKE, _COLUMNS),
         out_specs=(_ALIKE, _ROWS),
         check_vma=False,
     )
@@ -193,67 +183,74 @@ def pull_back(
     return in_kernel, jax.tree.map(lambda a: a[:size], marginals)
 
 
-def _solved(tiles: _Tiles, linear: Float[Array, "R C"], root: Float[Array, "R"]) -> tuple[Any, ...]:
-    """Own weights of the latent functions of one system, own rows of R, evidence and KL."""
+def _gathered(tiles: _Tiles, every: Float[Array, "A S"], done: PyTree) -> Float[Array, "A S"]:
+    """K times a matrix, on every device, after what is done."""
+    last = sum(jnp.sum(leaf) for leaf in jax.tree.leaves(done))
+    return tiles.layout.every(tiles.times(every) + 0 * last)
+
+
+def _solved(
+    tiles: _Tiles, linear: Float[Array, "N C"], root: Float[Array, "N"], done: Float[Array, ""]
+) -> tuple[Any, ...]:
+    """Weights of the latent functions of one system, own rows of R, evidence and KL."""
     layout, latents = tiles.layout, linear.shape[1]
-    own_root = layout.fill(root)
-    every_root = layout.every(own_root)
+    root = layout.in_turn(root)
+    own_root, scale = layout.own(root), root[:, None]
 
     def columns(j: Any, last: int) -> Any:
         K = jax.lax.optimization_barrier(tiles.columns(j, 0, last))
-        scaled = own_root[: len(K), None] * K * layout.block(every_root, j)
+        scaled = own_root[: len(K), None] * K * layout.block(root, j)
         return scaled + tiles.diagonal(j, 0, last)
 
-    factor = sharded_cholesky(columns, layout, root.dtype)
-    diagonal = 1 + own_root**2 * tiles.kernel.diagonal(tiles.own)
-    linear = layout.fill(linear)
-    ratio, rest = jax.vmap(lambda own: split_linear(own, own_root, diagonal), 1, 1)(linear)
-    some = jax.lax.psum(jnp.sum(rest != 0), ROWS) > 0
+    factor = sharded_cholesky(columns, layout, done)
+    logarithm = factor.half_log_determinant
+    diagonal = 1 + root**2 * tiles.kernel.diagonal(tiles.every)
+    split = jax.vmap(lambda own: split_linear(own, root, diagonal), 1, 1)
+    ratio, rest = split(layout.in_turn(linear))
     K_rest = jax.lax.cond(
-        some, lambda: tiles.times(layout.every(rest)), lambda: jnp.zeros_like(rest)
+        jnp.any(rest != 0),
+        lambda: _gathered(tiles, rest, logarithm),
+        lambda: 0 * rest,
     )
-    half = factor.solve_lower(layout.every(ratio - own_root[:, None] * K_rest))
-    weights = rest + own_root[:, None] * factor.solve_upper(half)
-    mean = tiles.times(layout.every(weights))
-    sums = jnp.stack(
-        [
-            jnp.sum(ratio**2) + jnp.sum(rest * K_rest) - jnp.sum(half**2),
-            latents * (jnp.sum(factor.inverse**2) - layout.filled) + jnp.sum(mean * weights),
-        ]
-    )
-    explained, divergence = jax.lax.psum(sums, ROWS)
-    logarithm = latents * factor.half_log_determinant
+    h = ratio - scale * K_rest
+    v, squares, trace = factor.solve(h + 0 * logarithm)
+    weights = rest + scale * v
+    across = jnp.sum(rest * K_rest)
+    explained = jnp.sum(ratio**2) + across - jnp.sum(squares)
+    # The mean times the weights: B v = h.
+    norm = across + jnp.sum(v * (2 * scale * K_rest + h - v))
+    divergence = latents * (trace - len(root)) + norm
     return (
-        weights[: layout.rows],
+        layout.in_rows(weights),
         layout.to_rows(factor.inverse),
-        0.5 * explained - logarithm,
-        0.5 * divergence + logarithm,
+        0.5 * explained - latents * logarithm,
+        0.5 * divergence + latents * logarithm,
     )
 
 
 def _slope(
-    rows: _Own,
     kernel: LatentKernel,
     system: int,
+    X: Float[Array, "N D"],
     factor: ShardedFactor,
-    root: Float[Array, "F"],
-    weights: Float[Array, "F C"],
+    root: Float[Array, "A"],
+    weights: Float[Array, "A C"],
     slopes: LatentKernel,
 ) -> LatentKernel:
     """The device's part of the derivative in the kernel, added to those of other systems."""
-    layout = rows.layout
-    every_root, every_weights = layout.every(root), layout.every(weights)
-    latents = weights.shape[1]
+    layout, latents = factor.layout, weights.shape[1]
+    own_root, own_weights = layout.own(root), layout.own(weights)
 
     def add(slopes: Any, j: Any, first: int, inverse: Any) -> Any:
         chosen = slice(first * layout.width, None)
-        lost = root[chosen, None] * inverse * layout.block(every_root, j)
-        slope = weights[chosen] @ layout.block(every_weights, j).T - latents * lost
+        lost = own_root[chosen, None] * inverse * layout.block(root, j)
+        slope = own_weights[chosen] @ layout.block(weights, j).T - latents * lost
         # The part above the diagonal is that below.
         numbers = layout.numbers(first)
         counts = jnp.where(numbers > j, 1.0, jnp.where(numbers == j, 0.5, 0.0))
         _, pull = jax.vjp(
-            lambda kernel: rows.tiles(kernel, system).columns(j, first, layout.blocks), kernel
+            lambda kernel: _tiles(kernel, system, layout, X).columns(j, first, layout.blocks),
+            kernel,
         )
         (more,) = pull((counts[:, None] * slope).astype(slope.dtype))
         return jax.tree.map(jnp.add, slopes, more)
@@ -261,34 +258,36 @@ def _slope(
     return over_inverse(add, slopes, factor)
 
 
-def _variances(tiles: _Tiles, factor: ShardedFactor, root: Float[Array, "R"]) -> Float[Array, "R"]:
-    """Variances at own rows, (1 - [B^-1]_nn) / w_n.
+def _variances(
+    tiles: _Tiles, factor: ShardedFactor, root: Float[Array, "N"], done: Float[Array, ""]
+) -> Float[Array, "N"]:
+    """Variances at the rows, (1 - [B^-1]_nn) / w_n.
 
     Where a row says little, k - |R W^1/2 k_n|^2, which takes as long as the factor; where it says
     nothing, such as padding, the prior variance, which no derivative reads.
     """
-    layout, size = tiles.layout, len(root)
-    precision, prior = root**2, tiles.kernel.diagonal(tiles.own)[:size]
-    own_root = layout.fill(root)
+    layout = tiles.layout
+    root = layout.in_turn(root)
+    precision, prior, own_root = root**2, tiles.kernel.diagonal(tiles.every), layout.own(root)
 
     def from_sites() -> Any:
-        inverse = layout.summed_own(jnp.sum(factor.inverse**2, axis=0)[None])[:size, 0]
+        inverse = jax.lax.psum(jnp.sum(factor.inverse**2, axis=0) + 0 * done, ROWS)
         return (1 - inverse) / jnp.where(precision > 0, precision, 1.0)
 
     def from_gram() -> Any:
         def block(j: Any, explained: Any) -> Any:
             K = own_root[:, None] * tiles.columns(j, 0, layout.blocks)
-            sums = jnp.sum(factor.solve_lower(layout.every(K)) ** 2, axis=0)
+            sums = jnp.sum((factor.inverse @ layout.every(K)) ** 2, axis=0)
             return jax.lax.dynamic_update_slice_in_dim(explained, sums, j * layout.width, 0)
 
-        nothing = jnp.zeros(layout.filled * layout.devices, root.dtype)
+        nothing = jnp.zeros_like(root) + 0 * done
         explained = jax.lax.fori_loop(0, layout.blocks * layout.devices, block, nothing)
-        return prior - layout.summed_own(explained[None])[:size, 0]
+        return prior - jax.lax.psum(explained, ROWS)
 
     weak = (precision > 0) & (precision * prior <= _WEAK_SITE)
-    some = jax.lax.psum(jnp.sum(weak), ROWS) > 0
-    variance = jnp.clip(jax.lax.cond(some, from_gram, from_sites), 0.0, prior)
-    return jnp.where(precision > 0, variance, prior)
+    variance = jax.lax.cond(jnp.any(weak), from_gram, from_sites)
+    variance = jnp.clip(variance, 0.0, prior)
+    return layout.in_rows(jnp.where(precision > 0, variance, prior))
 
 
 def _systems(kernel: LatentKernel, precisions: int, latents: int) -> list[list[int]]:
