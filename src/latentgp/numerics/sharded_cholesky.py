@@ -5,8 +5,8 @@ then the second of every device and so on, so that all of them have work until t
 block-cyclic layout of rows that stay where they are (Golub & Van Loan 2013, 1.6). What is kept is
 the inverse R of the factor, R A R' = I, so that solves are two products, each with one message.
 
-All functions run inside `jax.shard_map` over the axis `ROWS`. Every message has to depend on the one
-before it: XLA starts loops that do not as it likes, and then devices wait for each other for ever.
+All functions run inside `jax.shard_map` over the axis `ROWS`. Every message has to depend on the
+one before it: XLA starts loops that do not as it likes, and devices wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ def sharded_cholesky(
 
     (Golub & Van Loan 2013, 4.2.9, with the inverse of the factor in place of the solve). Every
     device makes its own rows of A_j, which are gathered, and its own part of L_j R, which are
-    added: two messages of N x B numbers a block. A device holds N^2 / P numbers and panels of N x B.
+    added: two messages of N x B numbers a block. A device holds N^2 / P numbers and panels of
+    N x B.
 
     Args:
         columns: for the number j of a block and a number of the device's own blocks, the rows of

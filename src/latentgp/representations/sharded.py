@@ -117,9 +117,7 @@ def condition(
             done = found[-1][-1]
         weights, inverses, evidence, kl = zip(*found, strict=True)
         weights = jnp.concatenate(weights, axis=1)
-        return Conditioned(
-            X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl)
-        )
+        return Conditioned(X, weights.T, precision.T, jnp.stack(inverses), sum(evidence), sum(kl))
 
     out = Conditioned(_ALIKE, _ALIKE, _ALIKE, _COLUMNS, _ALIKE, _ALIKE)
     spread = jax.shard_map(
@@ -168,9 +166,7 @@ def pull_back(
             means = means.at[chosen].set(layout.in_rows(_gathered(tiles, a, slopes)).T)
             done = jnp.sum(means)
         me = jax.lax.axis_index(ROWS) * layout.rows
-        marginals = (
-            jax.lax.dynamic_slice_in_dim(a.T, me, layout.rows) for a in (means, variances)
-        )
+        marginals = (jax.lax.dynamic_slice_in_dim(a.T, me, layout.rows) for a in (means, variances))
         return summed(slopes), Marginals(*marginals)
 
     spread = jax.shard_map(
