@@ -89,8 +89,8 @@ def fit(
         verbose: 1 shows progress of whatever takes longer than a second: a line in a terminal, a
             line every ten seconds elsewhere.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
-            inducing points; None computes on one. With `jax.distributed` they are those of all
-            processes, each of which makes the same call.
+            inducing points and `ExactGP`; None computes on one. With `jax.distributed` they are
+            those of all processes, each of which makes the same call.
         input_names: names of the input columns, for warnings.
 
     Returns:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import numpy as np
 from numpyro.distributions import Distribution
 from safetensors import SafetensorError, safe_open
@@ -28,6 +29,7 @@ from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
+from latentgp.runtime.mesh import gather
 from latentgp.runtime.writing import written_whole
 
 SCHEMA_VERSION = 1
@@ -179,6 +181,8 @@ def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
         return value
     if isinstance(value, np.random.RandomState):
         return None
+    if isinstance(value, jax.Array):
+        value = gather(value)  # of a posterior whose matrix is over devices
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(np.asarray(value), tensors, where)
     if isinstance(value, list):

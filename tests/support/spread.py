@@ -25,6 +25,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import latentgp as lgp  # noqa: E402
+from latentgp.numerics import sharded_cholesky  # noqa: E402
 from latentgp.runtime import checkpoint  # noqa: E402
 from latentgp.runtime.mesh import ROWS as ROWS_AXIS  # noqa: E402
 from latentgp.runtime.mesh import summed_in_pairs  # noqa: E402
@@ -33,6 +34,7 @@ from latentgp.runtime.processes import broadcast_from_first  # noqa: E402
 ROWS, TOLD = 480, {}
 DISK = FOLDER if PROCESS == 0 else f"{FOLDER}/none"
 checkpoint.CHECKPOINT_SECONDS = 0.0
+sharded_cholesky._WIDTH = 50  # so that devices have several blocks
 choose_points = lgp.Inducing.initialise
 
 
@@ -75,6 +77,7 @@ def figures(devices, cases=CASES):
     for name, model, data, method, settings in [
         ("collapsed", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), held),
         ("searched", real, lgp.Data(X, numbers), lgp.CollapsedVI(points), {"max_evaluations": 4}),
+        ("exact", real, lgp.Data(X, numbers), lgp.ExactGP(), {"max_evaluations": 2}),
         ("CAVI", binary, lgp.Data(X, classes), lgp.AugmentedVI(points), held),
         ("batches", binary, lgp.Data(X, classes), by_batches, held),
         ("learned", binary, lgp.Data(X, classes), by_batches, {}),

@@ -111,8 +111,8 @@ def check_method(method: Any, from_source: bool, restarts: int, on_devices: bool
         )
     if on_devices and not method.spreads_rows:
         raise InputError(
-            f"{name} cannot spread rows over devices, which takes inducing points; leave devices "
-            "out, or use a method with Inducing(...)."
+            f"{name} cannot spread rows over devices; leave devices out, or use ExactGP(), or a "
+            "method with Inducing(...)."
         )
     if restarts and not method.takes_restarts:
         raise InputError(f"{name} takes no restarts; leave them out.")

@@ -20,8 +20,9 @@ class ExactGP(SiteMethod):
     """Gaussian noise, or classes by least squares, in closed form (R&W 2006, 2.2 and 6.5): O(N^3).
 
     Args:
-        representation: `Dense()`; for many rows `Neighbours(...)`, in O(N m^3), with inducing
-            points or without, or `MatrixFree()`, by solves.
+        representation: `Dense()`, its matrix over `devices` if these are given; for many rows
+            `Neighbours(...)`, in O(N m^3), with inducing points or without, or `MatrixFree()`, by
+            solves.
     """
 
     representation: Representation = Dense()

@@ -29,6 +29,7 @@ from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
+from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
 from latentgp.typing import Array
 from latentgp.validation import checked_inputs, checked_side
@@ -58,8 +59,12 @@ class Posterior(eqx.Module):
 
     def __init__(self, components: Components, evidence: Evidence | None = None):
         # NumPy: JAX arrays in double precision would be narrowed when copied or unpickled.
-        self.components = jax.tree.map(np.asarray, components)
+        self.components = jax.tree.map(on_host, components)
         self.evidence = evidence
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles have: all of it in NumPy."""
+        return {**vars(self), "components": gather(self.components)}
 
     @classmethod
     def gaussian(cls, model: LatentGP, latent: LatentPosterior, evidence: Evidence) -> "Posterior":

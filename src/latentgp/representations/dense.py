@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
+from latentgp.representations import sharded
 from latentgp.representations.base import LatentPosterior, Pullback, Representation, SiteUpdate
 from latentgp.representations.coupled import (
     CoupledDensePosterior,
@@ -37,6 +38,7 @@ from latentgp.representations.latent_axis import (
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
 from latentgp.representations.whitening import Whitening, whitening_at_rows
+from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
@@ -54,7 +56,8 @@ class DensePosterior(LatentPosterior):
         weights: K^-1 times the posterior mean, shape (Q, N).
         precision: W, shape (#Q, N), one for all latent functions where these share precisions.
         root_precision: W^1/2, shape (#Q, N); zero where a precision is negative.
-        factor: of B, shapes (#Q, N, N).
+        factor: of B, shapes (#Q, N, N). With rows over devices its lower half is left out, and its
+            inverse, whose rows are over the devices, is that of B with rows in another order.
         raised: U, such that rows of negative precision add |U k(X, x)|^2 to the variance at x,
             shape (Q, N, N); (Q, 0, N) where no precision can be negative.
     """
@@ -103,7 +106,9 @@ class DensePosterior(LatentPosterior):
         saying = np.any((np.asarray(self.precision) != 0) | (np.asarray(self.weights) != 0), axis=0)
         chosen = np.flatnonzero(saying) if saying.any() else np.arange(1)
         # Their rows of B are those of the identity, and so are those of its factor.
-        factor = Factor(*(half[:, chosen][:, :, chosen] for half in self.factor))
+        factor = Factor(
+            *(half[:, chosen][:, :, chosen] if half.size else half for half in self.factor)
+        )
         return dataclasses.replace(
             self,
             X=self.X[chosen],
@@ -118,8 +123,8 @@ class DensePosterior(LatentPosterior):
         self, rows: Int[np.ndarray, "R"]
     ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
         # 1 / [(K + W^-1)^-1]_nn is the predictive variance of a target with all its copies.
-        halves = self.factor.inverse[0][:, rows]
-        precision = np.square(self.root_precision[0, rows]) * np.sum(halves**2, axis=0)
+        squares = gather((self.factor.inverse[0][:, rows] ** 2).sum(axis=0))
+        precision = np.square(self.root_precision[0, rows]) * squares
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.weights[0, rows] / precision, 1 / precision - 1 / self.precision[0, rows]
 
@@ -167,6 +172,8 @@ class DensePosterior(LatentPosterior):
 class Dense(Representation):
     """Every row has its own coefficient: exact given the sites, O(N^3) time, O(N^2) memory.
 
+    With rows over P devices the matrix is too, for `ExactGP`: each holds N^2 / P numbers.
+
     Args:
         signed: whether precisions of sites can be negative; a method sets it.
         shared: whether those of a row are the same for all latent functions; likewise.
@@ -182,15 +189,26 @@ class Dense(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "Dense":
-        if len(X) > _MOST_ROWS:
+        devices = number_of_shards()
+        if len(X) > _MOST_ROWS * devices**0.5:
             raise InputError(
                 f"One coefficient a row for {len(X)} rows needs matrices of "
-                f"{8 * len(X) ** 2 / 2**30:.0f} GiB; use Inducing(number=...) instead."
+                f"{8 * len(X) ** 2 / devices / 2**30:.0f} GiB"
+                f"{' on each device' * (devices > 1)}; use Inducing(number=...) instead."
             )
         return self
 
     def configured_for(self, *, signed: bool, power: float) -> "Dense":
         return Dense(signed=signed)
+
+    def of_latents(self) -> "Dense":
+        """The same, for sites that updates move; refused with rows over devices."""
+        if number_of_shards() > 1:
+            raise InputError(
+                "Dense() spreads its matrix over devices for ExactGP alone; leave devices out, or "
+                "use Inducing(...)."
+            )
+        return self
 
     def sharing(self) -> "Dense":
         return dataclasses.replace(self, shared=True)
@@ -201,6 +219,8 @@ class Dense(Representation):
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Sites
     ) -> DensePosterior | CoupledDensePosterior:
+        if number_of_shards() > 1:
+            return self._over_devices(kernel, X, sites)
         return self._condition(kernel, X, latent_grams(kernel, X), sites)
 
     def update_sites(
@@ -224,6 +244,10 @@ class Dense(Representation):
         X: Float[Array, "N D"],
         sites: Sites,
     ) -> Pullback:
+        if number_of_shards() > 1 and isinstance(posterior, DensePosterior):
+            known = posterior.weights, posterior.precision, posterior.factor.inverse
+            in_kernel, marginals = sharded.pull_back(posterior.kernel, X, *known)
+            return Pullback(in_kernel, self, marginals)
         K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
         if isinstance(posterior, CoupledDensePosterior):
             (in_kernel,) = pull_gram(slope_in_grams(posterior, K))
@@ -257,6 +281,34 @@ class Dense(Representation):
     def one_coefficient_a_row(self) -> bool:
         return True
 
+    @property
+    def spreads_rows(self) -> bool:
+        return True
+
+    def _precision(self, sites: Any) -> Float[Array, "N #Q"]:
+        """Precisions, once where all latent functions share them."""
+        return sites.precision[:, :1] if self.shared else sites.precision
+
+    def _over_devices(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], sites: Any
+    ) -> DensePosterior:
+        found = sharded.condition(kernel, X, sites.linear, self._precision(sites))
+        nothing = jnp.zeros((), X.dtype)
+        none = jnp.zeros((len(found.inverse), 0, 0), X.dtype)
+        return DensePosterior(
+            kernel=kernel,
+            X=found.X,
+            weights=found.weights,
+            precision=found.precision,
+            root_precision=jnp.sqrt(found.precision),
+            factor=Factor(none, found.inverse),
+            raised=jnp.zeros((len(found.weights), 0, len(found.X)), X.dtype),
+            log_evidence=found.log_evidence,
+            kl=found.kl,
+            jitter=nothing,
+            trace_term=nothing,
+        )
+
     def _condition(
         self,
         kernel: LatentKernel,
@@ -266,10 +318,7 @@ class Dense(Representation):
     ) -> DensePosterior | CoupledDensePosterior:
         if isinstance(sites, CoupledSites):
             return coupled_posterior(kernel, X, K, sites, self.signed)
-        columns = slice(0, 1) if self.shared else slice(None)
-        return _conditioned(
-            kernel, X, K, sites.linear.T, sites.precision[:, columns].T, self.signed
-        )
+        return _conditioned(kernel, X, K, sites.linear.T, self._precision(sites).T, self.signed)
 
 
 class _Solved(NamedTuple):

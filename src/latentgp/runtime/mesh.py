@@ -156,5 +156,12 @@ def gather(values: PyTree) -> PyTree:
     return jax.tree.map(fetch, values)
 
 
+def on_host(array: Any) -> np.ndarray | jax.Array:
+    """The array in NumPy; as it is where devices have different parts of it."""
+    if isinstance(array, jax.Array) and not array.is_fully_replicated:
+        return array
+    return np.asarray(array)
+
+
 def _sharding(axis: int) -> NamedSharding:
     return NamedSharding(jax.sharding.get_mesh(), PartitionSpec(*[None] * axis, ROWS))
