@@ -20,6 +20,7 @@ from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import Learned
 from latentgp.inference.sites.profiled_bound import (
     Converged,
+    converge,
     initial_sites,
     posterior_given_sites,
 )
@@ -53,7 +54,8 @@ _SAMPLED_ROWS, _ROWS_A_SAMPLED_ONE = 4_096, 100
 class Stochastic(Method):
     """Stochastic variational inference on batches, for data that are large or exceed memory.
 
-    The search starts at the end of a short one on a sample of the rows. Natural parameters of q(u)
+    The search starts at the end of a short one on a sample of the rows, through at most 128 points,
+    or at the values given, whichever has the higher bound through all. Natural parameters of q(u)
     follow natural gradients, hyper-parameters follow Adam (Kingma & Ba 2015) on the bound, with
     the likelihood's factor of u held fixed and gradients clipped at five times their root mean
     square so far. Rows are shuffled every epoch.
@@ -258,10 +260,19 @@ class Stochastic(Method):
         if self.classes is None:
             rows, latent = sample.to_device(), None
             if learns:
-                learned = start_of_search(problem, algorithm.coarse(), space, bounds, rows)
+                coarse = algorithm.coarse()
+                learned = start_of_search(problem, coarse, space, bounds, rows)
                 seen = learned_model(space, learned)
                 # Batches go on at once; what they need is what these sites say through all points.
                 latent = posterior_of_search(algorithm, seen, rows, learned)
+                if latent is not None and coarse.representation is not algorithm.representation:
+                    # Few points prefer smooth functions, from which batches may not find back.
+                    given = converge(coarse, model, rows, initial_sites(coarse, model, rows)).sites
+                    other = posterior_given_sites(algorithm, model, rows, given)
+                    if _bound(algorithm, model, other, rows) > _bound(
+                        algorithm, seen, latent, rows
+                    ):
+                        seen, latent = model, other
             if latent is None:
                 enough = algorithm.rough() if learns else algorithm.until_converged()
                 latent = converged_sites(enough, seen, rows).posterior
@@ -326,6 +337,14 @@ class Stochastic(Method):
             input_names=problem.input_names,
         )
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+
+
+def _bound(algorithm: SiteInference, model: LatentGP, latent: LatentPosterior, rows: Data) -> float:
+    """Bound on the log evidence of a Gaussian, in nats; minus infinity where it is not finite."""
+    from latentgp.inference.batches.natural_gradient import bound_of_rows
+
+    bound = float(bound_of_rows(algorithm, model, latent, rows)[0] - latent.kl)
+    return bound if np.isfinite(bound) else -np.inf
 
 
 def posterior_of_search(

@@ -902,3 +902,15 @@ class TestSomeClasses:
         method = lgp.Stochastic(method, batch_size=60, epochs=2, classes=3)
         bound = lgp.fit(model, data, key=KEY, method=method).posterior.log_evidence.value
         assert np.isfinite(bound)
+
+
+def test_values_given_are_kept_where_few_points_would_lead_astray(monkeypatch):
+    """Three points find a sine of many periods to be noise, and batches do not find back."""
+    monkeypatch.setattr(inducing, "_COARSE_POINTS", 3)
+    X = np.linspace(0, 20, 600)
+    chance = 1 / (1 + np.exp(-6 * np.sin(3 * X)))
+    y = (np.random.default_rng(0).uniform(size=600) < chance).astype(float)
+    model = lgp.LatentGP(lgp.RBF(0.4, variance=4.0), lgp.Bernoulli())
+    method = lgp.Stochastic(lgp.VariationalInference(lgp.Inducing(40)), batch_size=100, epochs=4)
+    fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method)
+    assert float(fit.posterior.log_evidence) > -200  # from what three points find, -305
