@@ -28,7 +28,7 @@ from latentgp.numerics.quadrature import prediction_nodes
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
-_ROOT_HALF = math.sqrt(0.5)  # no NumPy scalar, which would widen single precision
+_ROOT_TWO = math.sqrt(2.0)  # no NumPy scalar, which would widen single precision
 
 
 class ClassLikelihood(Likelihood):
@@ -297,7 +297,7 @@ class LargestLatent(ClassLikelihood):
         own_mean, own_spread = (jnp.sum(jnp.where(own, a, 0.0), axis=1) for a in (mean, spread))
         f = own_mean[:, None] + own_spread[:, None] * jnp.asarray(nodes[:, 0], mean.dtype)
         above = (f[:, :, None] - mean[:, None]) / spread[:, None]
-        below = jnp.where(own[:, None], 1.0, 0.5 * erfc(-above * _ROOT_HALF))
+        below = jnp.where(own[:, None], 1.0, 0.5 * erfc(-above / _ROOT_TWO))
         return jnp.prod(below, axis=2) @ jnp.asarray(weights, mean.dtype)
 
 

@@ -43,7 +43,7 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
-from latentgp.rows.source import blocks_of
+from latentgp.rows.source import blocks_of, counting_as
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first, is_same_everywhere, spans_processes
 
@@ -269,10 +269,9 @@ class Stochastic(Method):
                     # Few points prefer smooth functions, from which batches may not find back.
                     given = converge(coarse, model, rows, initial_sites(coarse, model, rows)).sites
                     other = posterior_given_sites(algorithm, model, rows, given)
-                    if _bound(algorithm, model, other, rows) > _bound(
-                        algorithm, seen, latent, rows
-                    ):
-                        seen, latent = model, other
+                    fresh = _unseen(candidates, few, source.total_weight).to_device()
+                    starts = (seen, latent), (model, other)
+                    seen, latent = max(starts, key=lambda start: _bound(algorithm, *start, fresh))
             if latent is None:
                 enough = algorithm.rough() if learns else algorithm.until_converged()
                 latent = converged_sites(enough, seen, rows).posterior
@@ -337,6 +336,17 @@ class Stochastic(Method):
             input_names=problem.input_names,
         )
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+
+
+def _unseen(candidates: Data, few: int, total: float) -> Data:
+    """Candidates that a sample of so many has not, counted as all rows; the sample without others.
+
+    Weighted as all rows the sample itself flatters whoever has learned it by heart.
+    """
+    sampled = np.linspace(0, candidates.size - 1, min(few, candidates.size)).astype(int)
+    others = np.setdiff1d(np.arange(candidates.size), sampled)
+    rows = candidates.select(others if len(others) >= few // 2 else sampled)
+    return RowsInMemory(counting_as(rows, total)).sample(few).divisible(number_of_shards())
 
 
 def _bound(algorithm: SiteInference, model: LatentGP, latent: LatentPosterior, rows: Data) -> float:
