@@ -425,7 +425,7 @@ def mnist(report, data_dir, quick):
     test = test[:500] if quick else test
     X = X / 255
     data = lgp.Data(X[train[:rows]], y[train[:rows]])
-    model = lgp.LatentGP(lgp.RBF(8.0, 100.0), lgp.Softmax(10))
+    model = lgp.LatentGP(lgp.RBF(8.0, 10.0), lgp.Softmax(10))
     learning = lgp.Stochastic(
         lgp.VariationalInference(lgp.Inducing(number), coupled=False),
         batch_size=min(rows, 1000),
