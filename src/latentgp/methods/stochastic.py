@@ -343,10 +343,10 @@ def _unseen(candidates: Data, few: int, total: float) -> Data:
 
     Weighted as all rows the sample itself flatters whoever has learned it by heart.
     """
-    sampled = np.linspace(0, candidates.size - 1, min(few, candidates.size)).astype(int)
+    sampled = candidates.even_places(few)
     others = np.setdiff1d(np.arange(candidates.size), sampled)
     rows = candidates.select(others if len(others) >= few // 2 else sampled)
-    return RowsInMemory(counting_as(rows, total)).sample(few).divisible(number_of_shards())
+    return counting_as(rows.evenly(few), total).divisible(number_of_shards())
 
 
 def _bound(algorithm: SiteInference, model: LatentGP, latent: LatentPosterior, rows: Data) -> float:

@@ -90,8 +90,11 @@ class Data(eqx.Module):
 
     def evenly(self, at_most: int) -> "Data":
         """At most so many rows, evenly spaced; their weights are as they were."""
-        index = np.linspace(0, self.size - 1, min(at_most, self.size)).astype(int)
-        return self.select(index)
+        return self.select(self.even_places(at_most))
+
+    def even_places(self, at_most: int) -> Int[np.ndarray, "M"]:
+        """Numbers of the rows that `evenly` takes."""
+        return np.linspace(0, self.size - 1, min(at_most, self.size)).astype(int)
 
     @cached_property
     def input_spread(self) -> tuple[Float[np.ndarray, "D"], Float[np.ndarray, "D"]]:

@@ -54,7 +54,6 @@ class NearestRows(Representation):
         ordering: of the rows: "random", or "maximin".
         search: "scaled" or "correlation"; None is the first.
         found: neighbours of the rows; `for_rows` finds them.
-        terms: of so many rows stand for the evidence of all in a search; a method sets it.
     """
 
     number: int = eqx.field(static=True, default=20)
@@ -62,7 +61,6 @@ class NearestRows(Representation):
     ordering: Ordering = eqx.field(static=True, default="random")
     search: SearchBy | None = eqx.field(static=True, default=None)
     found: Found | None = None
-    terms: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         if self.number < 1 or (self.number_predicted is not None and self.number_predicted < 1):
@@ -101,9 +99,7 @@ class NearestRows(Representation):
         if order is None or len(order) != len(real):
             inputs = jnp.asarray(X[real])
             order = order_of(np.asarray(coordinates(each[0], inputs, inputs)), self.ordering)
-        terms = None
-        if self.terms is not None and self.terms < len(real):
-            terms = real[order[np.linspace(0, len(real) - 1, self.terms).astype(int)]]
+        terms = self.chosen_terms(real[order])
         rows = self.near_rows(X, real, kernel, order, terms)
         return dataclasses.replace(self, found=Found(rows, order, terms))
 
@@ -129,8 +125,9 @@ class NearestRows(Representation):
             rows[real, q] = np.where(near == NOBODY, NOBODY, real[near])
         return rows
 
-    def rows_looked_at(self, rows: int) -> int:
-        return min(rows, self.terms or rows)
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+        """Rows, of all in their order, whose terms stand for all; None for all."""
+        return None
 
     @property
     def predicts_by_all_centres(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, OwnKernels
@@ -62,6 +62,7 @@ class Neighbours(NearestRows):
             & Sigrist 2025), in O(N (m^3 + m^2 M + M^2)) time and O(N (m + M)) memory. For functions
             that vary over long distances too, and for many inputs.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
+        terms: of so many rows stand for the evidence of all in a search; a method sets it.
         found: neighbours of the rows; `for_rows` finds them.
 
     Raises:
@@ -82,6 +83,7 @@ class Neighbours(NearestRows):
 
     inducing: Inducing | None = eqx.field(converter=_as_inducing, default=None)
     shared: bool = eqx.field(static=True, default=False)
+    terms: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         own = self.inducing
@@ -205,6 +207,14 @@ class Neighbours(NearestRows):
     @property
     def needs_rows(self) -> bool:
         return self.inducing is not None and self.inducing.needs_rows
+
+    def chosen_terms(self, ordered: Int[np.ndarray, "M"]) -> Int[np.ndarray, "T"] | None:
+        if self.terms is None or self.terms >= len(ordered):
+            return None
+        return ordered[np.linspace(0, len(ordered) - 1, self.terms).astype(int)]
+
+    def rows_looked_at(self, rows: int) -> int:
+        return min(rows, self.terms or rows)
 
     def with_terms(self, number: int) -> "Neighbours | None":
         if self.inducing is not None:
