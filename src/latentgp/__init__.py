@@ -48,6 +48,8 @@ from latentgp.likelihoods import (
     BijectiveLogisticSoftmax,
     Binomial,
     CustomLikelihood,
+    ExternalLikelihood,
+    ExternalProgram,
     Form,
     Gamma,
     Gaussian,
@@ -80,6 +82,7 @@ from latentgp.likelihoods import (
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
+from latentgp.methods.black_box import BlackBoxVI
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
@@ -165,6 +168,7 @@ __all__ = [
     "Beta",
     "BijectiveLogisticSoftmax",
     "Binomial",
+    "BlackBoxVI",
     "Categorical",
     "CollapsedVI",
     "Constant",
@@ -175,6 +179,8 @@ __all__ = [
     "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",
+    "ExternalLikelihood",
+    "ExternalProgram",
     "FileRows",
     "Fit",
     "Form",

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.inference.mixtures.summary import MixtureTerms
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
 from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
 from latentgp.inference.sites.profiled_bound import Converged
@@ -155,6 +156,7 @@ class Diagnostics:
         integration: how hyper-parameters were integrated over; None where they were not.
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
         notes: sentences on how solves ended that the result rests on, if there are any.
+        terms: of the bound of `BlackBoxVI`; None of other methods.
     """
 
     converged: bool
@@ -171,6 +173,7 @@ class Diagnostics:
     integration: Integration | None = None
     evidence_error: float = 0.0
     notes: tuple[str, ...] = ()
+    terms: MixtureTerms | None = None
 
     @property
     def _coupling(self) -> str:

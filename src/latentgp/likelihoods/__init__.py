@@ -10,6 +10,7 @@ from latentgp.likelihoods.counts import (
     ScaledLogisticPoisson,
 )
 from latentgp.likelihoods.custom import CustomLikelihood
+from latentgp.likelihoods.external import ExternalLikelihood, ExternalProgram
 from latentgp.likelihoods.gaussian import Gaussian
 from latentgp.likelihoods.heteroscedastic import (
     HeteroscedasticGaussian,
@@ -48,6 +49,8 @@ __all__ = [
     "Binomial",
     "ClassLikelihood",
     "CustomLikelihood",
+    "ExternalLikelihood",
+    "ExternalProgram",
     "Form",
     "GPRegressionNetwork",
     "Gamma",

@@ -12,6 +12,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
+from latentgp.methods.black_box import BlackBoxVI
 from latentgp.methods.choice import (
     Choice,
     choose_method,
@@ -119,6 +120,11 @@ METHODS: dict[str, Entry] = {
         "curvature at the mode, each latent given its nearest neighbours",
         "all without kinks and steps",
         _latent_neighbours,
+    ),
+    "black-box": Entry(
+        BlackBoxVI,
+        "values of log p(y given f) alone, a mixture of Gaussians",
+        "all that are positive, external functions and programs among them",
     ),
     "ep": Entry(
         ExpectationPropagation,

@@ -177,13 +177,49 @@ def expectation(
     nodes: Nodes,
 ) -> Float[Array, "N *K"]:
     """E function(f) under f ~ N(mean, diag(variance)), a row."""
-    points, weights = nodes
-    # The derivative in the variance is a difference over the nodes: they must not coincide.
+    f, _ = latents_at(mean, variance, nodes)
+    return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(nodes[1], mean.dtype))
+
+
+def latents_at(
+    mean: Float[Array, "N Q"], variance: Float[Array, "N Q"], nodes: Nodes
+) -> tuple[Float[Array, "N S Q"], Float[Array, "N Q"]]:
+    """The latents at nodes, and their standard deviations."""
+    spread = spread_of(mean, variance)
+    return mean[:, None, :] + spread[:, None, :] * jnp.asarray(nodes[0], mean.dtype), spread
+
+
+def spread_of(mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """Standard deviations large enough for differences between nodes or draws.
+
+    The derivative in the variance is such a difference: nodes must not coincide.
+    """
     eps = float(np.finfo(variance.dtype).eps)
     floor = eps**1.25 * mean**2 + eps**1.75
-    spread = jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
-    f = mean[:, None, :] + spread[:, None, :] * jnp.asarray(points, mean.dtype)
-    return jnp.einsum("ns...,s->n...", function(f), jnp.asarray(weights, mean.dtype))
+    return jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
+
+
+def slopes_by_values(
+    values: Float[Array, "N S"],
+    mean: Float[Array, "N Q"],
+    variance: Float[Array, "N Q"],
+    nodes: Nodes,
+) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """E function(f) and its derivatives in mean and variance, from values at the nodes alone.
+
+    With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v). Values
+    that are not finite are left out.
+    """
+    spread = spread_of(mean, variance)
+    points = jnp.asarray(nodes[0], mean.dtype)
+    known = jnp.isfinite(values)
+    weights = jnp.where(known, jnp.asarray(nodes[1], mean.dtype), 0.0)
+    weights = weights / jnp.sum(weights, axis=1, keepdims=True)
+    values = jnp.where(known, values, 0.0)
+    value = jnp.sum(weights * values, axis=1)
+    above = weights * (values - value[:, None])  # the scores have mean zero
+    in_mean = above @ points / spread
+    return value, in_mean, above @ (points**2 - 1) / (2 * spread**2)
 
 
 def _product(

@@ -1,0 +1,186 @@
+"""Expected log likelihoods under univariate Gaussians, and their derivatives in these.
+
+Theorem 1 of Bonilla, Krauth & Dezfouli: whatever the posterior of the coefficients, E log p(y | f)
+and its derivatives need draws of the Q independent latents of a row only. With f = b + v^1/2 e,
+
+    d/db E = E[e v^-1/2 log p],        d/dv E = E[(e^2 - 1) / (2 v) log p]
+
+are found from values of log p; where it has a gradient, as E[g] and E[g e] / (2 v^1/2).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Key
+
+from latentgp.likelihoods.base import Likelihood, Marginals
+from latentgp.modules import Module
+from latentgp.numerics.quadrature import spread_of, training_nodes
+from latentgp.runtime.row_scan import scan_rows
+from latentgp.sites.gaussian import Rows
+from latentgp.typing import Array
+
+Estimator = Literal["quadrature", "score", "reparameterised"]
+
+
+class Expected(NamedTuple):
+    """Expected log likelihoods of rows, in nats, with their derivatives.
+
+    Attributes:
+        value: E log p(y | f), shape (N,).
+        in_mean: its derivative in the mean of f, shape (N, Q).
+        in_variance: that in the variance, shape (N, Q).
+        error: variance of `value` as an estimate, shape (N,); zero where it is none.
+        failed: values of log p that were not finite and have been left out, shape (N,).
+    """
+
+    value: Float[Array, "N"]
+    in_mean: Float[Array, "N Q"]
+    in_variance: Float[Array, "N Q"]
+    error: Float[Array, "N"]
+    failed: Float[Array, "N"]
+
+
+class Expectations(Module):
+    """How expected log likelihoods are found.
+
+    Attributes:
+        estimator: "quadrature", by fixed nodes; "score", by draws and values of log p alone;
+            "reparameterised", by draws and gradients of log p.
+        samples: draws a row, an even number: every one comes with its opposite.
+        control: whether the score function is a control variate (Ranganath et al. 2014), with a
+            coefficient for each derivative; it is found from the other draws, so that nothing is
+            biased.
+    """
+
+    estimator: Estimator = eqx.field(static=True, default="quadrature")
+    samples: int = eqx.field(static=True, default=100)
+    control: bool = eqx.field(static=True, default=True)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether a key matters."""
+        return self.estimator != "quadrature"
+
+    def __call__(
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: Key[Array, ""]
+    ) -> Expected:
+        """Expectations of all rows, some rows at a time."""
+        size, latents = marginals.mean.shape
+        noise = self._noise(key, size, latents, marginals.mean.dtype)
+
+        def chunk(carry: None, part: Any, real: Bool[Array, "B"]) -> tuple[None, Expected]:
+            return carry, self._of_chunk(likelihood, *part)
+
+        numbers = latents * (self.samples if self.is_random else len(training_nodes(latents)[0]))
+        parts = rows, marginals, noise
+        return scan_rows(chunk, None, parts, columns=numbers, in_cache=True)[1]
+
+    def worth(
+        self, likelihood: Likelihood, rows: Rows, marginals: Marginals, key: Key[Array, ""]
+    ) -> Float[Array, "N"]:
+        """The values alone, differentiable in the likelihood's parameters."""
+        size, latents = marginals.mean.shape
+        noise = self._noise(key, size, latents, marginals.mean.dtype)
+        if noise is None:
+            return likelihood.expected_log_prob(rows.y, marginals, rows.side)
+        mean, variance = marginals
+        f = mean[:, None] + jnp.sqrt(variance)[:, None] * noise
+        return jnp.mean(likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f), axis=1)
+
+    def _noise(
+        self, key: Key[Array, ""], size: int, latents: int, dtype: Any
+    ) -> Float[Array, "N S Q"] | None:
+        """Standard normal draws, and then their opposites in the same order."""
+        if not self.is_random:
+            return None
+        half = jax.random.normal(key, (size, self.samples // 2, latents), dtype)
+        return jnp.concatenate([half, -half], axis=1)
+
+    def _of_chunk(
+        self,
+        likelihood: Likelihood,
+        rows: Rows,
+        marginals: Marginals,
+        noise: Float[Array, "B S Q"] | None,
+    ) -> Expected:
+        if noise is None:
+            return by_quadrature(likelihood, rows, marginals)
+        spread = spread_of(*marginals)[:, None]
+        f = marginals.mean[:, None] + spread * noise
+        if self.estimator == "score":
+            along = likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)
+            return by_score(along(f), noise, spread, self.control)
+        return _by_gradients(likelihood, rows, f, noise, spread)
+
+
+def by_quadrature(likelihood: Likelihood, rows: Rows, marginals: Marginals) -> Expected:
+    """By the likelihood's own expectations, which have derivatives."""
+
+    def total(marginals: Marginals) -> tuple[Array, Array]:
+        values = likelihood.expected_log_prob(rows.y, marginals, rows.side)
+        return jnp.sum(values), values
+
+    (in_mean, in_variance), values = jax.grad(total, has_aux=True)(marginals)
+    nothing = jnp.zeros_like(values)
+    return Expected(values, in_mean, in_variance, nothing, nothing)
+
+
+def by_score(
+    values: Float[Array, "N S"],
+    noise: Float[Array, "N S Q"],
+    spread: Float[Array, "N 1 Q"],
+    control: bool,
+) -> Expected:
+    """From values of log p at draws and their opposites; those that are not finite are left out."""
+    known = jnp.isfinite(values)
+    values = jnp.where(known, values, 0.0)
+    weights = known.astype(values.dtype)
+    number = jnp.maximum(jnp.sum(weights, axis=1), 1.0)
+    value = jnp.sum(values, axis=1) / number
+    error = _error(jnp.where(known, values, value[:, None]))
+
+    def slope(score: Float[Array, "N S Q"]) -> Float[Array, "N Q"]:
+        score = score * weights[:, :, None]
+        worth = values[:, :, None]
+        if control:
+            above, among = (_of_others(part) for part in (score**2 * worth, score**2))
+            worth = worth - above / jnp.where(among > 0, among, 1.0)
+        return jnp.sum(score * worth, axis=1) / number[:, None]
+
+    in_mean = slope(noise) / spread[:, 0]
+    in_variance = slope(noise**2 - 1) / (2 * spread[:, 0] ** 2)
+    return Expected(value, in_mean, in_variance, error, values.shape[1] - jnp.sum(weights, axis=1))
+
+
+def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:
+    """Sums over the draws but one and its opposite."""
+    opposite = jnp.roll(parts, parts.shape[1] // 2, axis=1)
+    return jnp.sum(parts, axis=1, keepdims=True) - parts - opposite
+
+
+def _error(values: Float[Array, "N S"]) -> Float[Array, "N"]:
+    """Variance of a mean over draws and their opposites."""
+    pairs = values.reshape(len(values), 2, -1).mean(axis=1)
+    return jnp.var(pairs, axis=1) / max(pairs.shape[1] - 1, 1)
+
+
+def _by_gradients(
+    likelihood: Likelihood,
+    rows: Rows,
+    f: Float[Array, "N S Q"],
+    noise: Float[Array, "N S Q"],
+    spread: Float[Array, "N 1 Q"],
+) -> Expected:
+    along = likelihood._along_nodes(
+        jax.value_and_grad(likelihood.log_prob, argnums=1), rows.y, rows.side
+    )
+    values, slopes = along(f)
+    in_variance = jnp.mean(slopes * noise, axis=1) / (2 * spread[:, 0])
+    failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
+    value, in_mean = jnp.mean(values, axis=1), jnp.mean(slopes, axis=1)
+    return Expected(value, in_mean, in_variance, _error(values), failed)

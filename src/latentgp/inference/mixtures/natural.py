@@ -1,0 +1,243 @@
+"""Natural-gradient steps of the components of a mixture (Lin, Khan & Schmidt 2019)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.inference.mixtures.bound import Evaluated, MixtureBound
+from latentgp.inference.mixtures.family import Basis, GaussianMixture
+from latentgp.likelihoods.base import Likelihood
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.typing import Array
+
+_SHORTEST, _LONGER = 1e-4, 1.5
+
+
+class StepLengths(NamedTuple):
+    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root."""
+
+    delay: Float[Array, ""]
+    power: Float[Array, ""]
+    rate: Float[Array, ""]
+
+
+class Climb(NamedTuple):
+    """An ascent.
+
+    Attributes:
+        at: the mixture with its bound.
+        share: the length of the next step, in (0, 1].
+        rise: nats gained by the last step that was taken, over its length; infinite before any.
+        steps: how many were tried.
+    """
+
+    at: Evaluated
+    share: Float[Array, ""]
+    rise: Float[Array, ""]
+    steps: Int[Array, ""]
+
+
+def stepped(at: Evaluated, share: Float[Array, ""], *, safely: bool) -> GaussianMixture:
+    """The mixture after a natural-gradient step of some length.
+
+    Precisions move by -2 / pi times the derivative in the covariance, means by S / pi times that in
+    the mean, log weights by that in the weight. With Gaussian noise one component's full step
+    ends at the posterior.
+
+    Args:
+        at: the mixture, and the bound's derivatives.
+        share: length of the step.
+        safely: precisions move on a curve that stays among positive definite ones (Lin, Schmidt &
+            Khan 2020), for slopes that are estimates.
+    """
+    mixture, slopes = at.mixture, at.slopes
+
+    def scaled(slope: Array) -> Array:
+        return slope / mixture.weights.reshape(-1, *[1] * (slope.ndim - 1))
+
+    change = -2 * share * scaled(slopes.covariance)
+    precision = mixture.precision + change
+    if safely:
+        inverse = mixture.factorised().covariance
+        bend = (
+            change**2 * inverse
+            if mixture.is_diagonal
+            else jnp.einsum("kqij,kqjl,kqlm->kqim", change, inverse, change)
+        )
+        precision = precision + 0.5 * bend
+    if not mixture.is_diagonal:
+        precision = 0.5 * (precision + jnp.swapaxes(precision, 2, 3))
+    moved = GaussianMixture(mixture.log_weights, mixture.mean, precision)
+    covariance = moved.factorised().covariance
+    slope = share * scaled(slopes.mean)
+    along = (
+        covariance * slope
+        if mixture.is_diagonal
+        else jnp.einsum("kqij,kqj->kqi", covariance, slope)
+    )
+    logs = mixture.log_weights + share * (slopes.weights - mixture.weights @ slopes.weights)
+    return GaussianMixture(jax.nn.log_softmax(logs), mixture.mean + along, precision)
+
+
+def climb(
+    bound: MixtureBound,
+    likelihood: Likelihood,
+    basis: Basis,
+    start: GaussianMixture,
+    enough: Float[Array, ""],
+    at_most: Int[Array, ""],
+    key: Key[Array, ""],
+) -> Climb:
+    """Steps that raise the bound until one gains next to nothing; for expectations without noise.
+
+    A step that does not raise the bound, or leaves the proper mixtures, is not taken, and the next
+    is half as long.
+    """
+
+    def goes_on(state: Climb) -> Bool[Array, ""]:
+        open_ = (state.rise > enough) & (state.share > _SHORTEST)
+        return open_ & (state.steps < at_most)
+
+    def one(state: Climb) -> Climb:
+        there = bound.evaluated(
+            likelihood, basis, stepped(state.at, state.share, safely=False), key
+        )
+        rise = there.terms.bound - state.at.terms.bound
+        taken = rise >= -1e-9 * jnp.abs(state.at.terms.bound)
+        taken = taken & jnp.isfinite(there.terms.bound)
+        at = jax.tree.map(lambda new, old: jnp.where(taken, new, old), there, state.at)
+        share = jnp.where(taken, jnp.minimum(1.0, _LONGER * state.share), 0.5 * state.share)
+        gained = jnp.where(taken, jnp.maximum(rise, 0.0) / state.share, state.rise)
+        return Climb(at, share, gained, state.steps + 1)
+
+    first = bound.evaluated(likelihood, basis, start, key)
+    unit = jnp.ones((), start.mean.dtype)
+    infinite = jnp.full((), jnp.inf, start.mean.dtype)
+    return jax.lax.while_loop(goes_on, one, Climb(first, unit, infinite, jnp.zeros((), int)))
+
+
+class Profiled(NamedTuple):
+    """The best mixture at some hyper-parameters, and the bound's derivative in these.
+
+    Attributes:
+        climb: the end of the ascent.
+        value: bound plus log prior, in nats.
+        gradient: of it, shape (P,).
+    """
+
+    climb: Climb
+    value: Float[Array, ""]
+    gradient: Float[Array, "P"]
+
+
+@Program
+def profiled(
+    bound: MixtureBound,
+    vector: Float[Array, "P"],
+    start: GaussianMixture,
+    enough: Float[Array, ""],
+    at_most: Int[Array, ""],
+    key: Key[Array, ""],
+) -> Profiled:
+    """Climb at some hyper-parameters; the mixture's own change has no part in the derivative."""
+    model = bound.space.to_model(vector)
+    basis = bound.basis(model)
+    end = climb(bound, model.likelihood, basis, start, enough, at_most, key)
+    known = end.at.mixture.factorised()
+
+    def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
+        own = bound.worth(vector, known, end.at.expected, key)
+        return own + bound.space.log_prior(vector)
+
+    gradient = jax.grad(worth)(vector) if bound.space.size else jnp.zeros_like(vector)
+    value = end.at.terms.bound + bound.space.log_prior(vector)
+    return Profiled(end, value, gradient)
+
+
+class Walk(NamedTuple):
+    """Steps along estimated slopes.
+
+    Attributes:
+        vector: hyper-parameters, shape (P,).
+        mixture: the mixture.
+        adam: state of the optimiser of hyper-parameters.
+        made: number of steps.
+        passed_over: those that changed nothing, as they were not finite.
+    """
+
+    vector: Float[Array, "P"]
+    mixture: GaussianMixture
+    adam: Any
+    made: Int[Array, ""]
+    passed_over: Int[Array, ""]
+
+    @classmethod
+    def begun(cls, vector: Float[Array, "P"], mixture: GaussianMixture) -> "Walk":
+        """Before the first step."""
+        nothing = jnp.zeros((), jnp.int32)
+        return cls(vector, mixture, optax.scale_by_adam().init(vector), nothing, nothing)
+
+
+class Told(NamedTuple):
+    """What a step tells: the bound's estimate, in nats, and values of log p left out."""
+
+    bound: Float[Array, "T"]
+    failed: Float[Array, "T"]
+
+
+def batch_of(data: Data, places: Int[Array, "B"]) -> Data:
+    """Some rows, each counted for as many as makes them all."""
+    batch = jax.tree.map(lambda a: a[places], data)
+    share = data.X.shape[0] / places.shape[0]
+    weights = jnp.ones(places.shape[0], data.X.dtype) if batch.weights is None else batch.weights
+    return dataclasses.replace(batch, weights=share * weights)
+
+
+@Program
+def walked(
+    bound: MixtureBound,
+    state: Walk,
+    places: Int[Array, "T B"] | None,
+    keys: Key[Array, "T"],
+    lengths: StepLengths,
+) -> tuple[Walk, Told]:
+    """Steps along estimated slopes, on batches of rows or on all of them."""
+    space = bound.space
+
+    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
+        rows, key = part
+        own = bound
+        if rows is not None:
+            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
+        model = space.to_model(state.vector)
+        basis = own.basis(model)
+        at = own.evaluated(model.likelihood, basis, state.mixture, key)
+        share = (state.made + lengths.delay) ** -lengths.power
+        mixture = stepped(at, share, safely=True)
+        vector, adam = state.vector, state.adam
+        if space.size:
+            known = state.mixture.factorised()
+
+            def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
+                return own.worth(vector, known, at.expected, key) + space.log_prior(vector)
+
+            gradient = jax.grad(worth)(vector)
+            move, adam = optax.scale_by_adam().update(gradient, adam)
+            vector = vector + lengths.rate * share**0.5 * move
+        after = Walk(vector, mixture, adam, state.made, state.passed_over)
+        sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after)]).all()
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
+        after = after._replace(
+            made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
+        )
+        return after, Told(at.terms.bound, at.terms.failed)
+
+    return jax.lax.scan(step, state, (places, keys))

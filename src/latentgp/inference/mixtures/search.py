@@ -1,0 +1,238 @@
+"""Searches for a mixture and hyper-parameters: host loops around compiled steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.inference.mixtures.bound import MixtureBound
+from latentgp.inference.mixtures.family import GaussianMixture
+from latentgp.inference.mixtures.natural import StepLengths, Walk, profiled, walked
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.typing import Array
+
+_PIECE = 20  # steps in a compiled call
+_MOST_STEPS = 200  # of an ascent at some hyper-parameters
+
+
+class MixtureProgress(NamedTuple):
+    """Progress, passed to the callback after an evaluation or some steps.
+
+    Attributes:
+        made: evaluations of the best bound over mixtures, or steps along estimated slopes.
+        bound: the last one, in nats; of a batch its estimate.
+        seconds: since the start of the fit.
+    """
+
+    made: int
+    bound: float
+    seconds: float
+
+
+class Looked(NamedTuple):
+    """What the history keeps of an evaluation."""
+
+    bound: float
+    value: float
+    seconds: float
+    restart: int
+
+
+@dataclasses.dataclass
+class Found:
+    """The end of a search, or where it is.
+
+    Attributes:
+        vector: hyper-parameters, shape (P,).
+        mixture: the mixture there.
+        records: of all evaluations.
+        steps: of the mixture, in all.
+        passed_over: those that changed nothing.
+        failed: values of log p that were left out.
+        rise: nats gained by the last step, relative to the bound.
+        reason: why it ended; empty while it goes on.
+        converged: whether by itself.
+    """
+
+    vector: Float[np.ndarray, "P"]
+    mixture: GaussianMixture
+    records: list[Looked] = dataclasses.field(default_factory=list)
+    steps: int = 0
+    passed_over: int = 0
+    failed: int = 0
+    rise: float = 0.0
+    reason: str = ""
+    converged: bool = False
+
+
+class _Ended(Exception):
+    pass
+
+
+def search_profiled(
+    bound: MixtureBound,
+    found: Found,
+    limits: tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]],
+    *,
+    tolerance: float,
+    at_most: int,
+    control: RunControl,
+    key: Key[Array, ""],
+) -> None:
+    """L-BFGS-B in the hyper-parameters, the bound at its best over mixtures everywhere.
+
+    Args:
+        bound: the bound; expectations have no noise.
+        found: where it starts, and what is brought up to date.
+        limits: of the vector.
+        tolerance: nats below which an iteration ends the search.
+        at_most: evaluations.
+        control: limits and callback.
+        key: random key.
+    """
+    from scipy.optimize import minimize  # takes long to import
+
+    run, unit, best = Run(control), 0.0, -np.inf
+    reached = -np.inf
+
+    def evaluate(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+        nonlocal best
+        enough, most = jnp.asarray(0.1 * tolerance), jnp.asarray(_MOST_STEPS)
+        at = profiled(bound, jnp.asarray(vector), found.mixture, enough, most, key)
+        value, gradient = float(at.value), np.asarray(at.gradient)
+        found.steps += int(at.climb.steps)
+        found.failed += int(at.climb.at.terms.failed)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return best - 1e3 * (1 + abs(best)) if np.isfinite(best) else -1e300, 0 * gradient
+        bound_there = float(at.climb.at.terms.bound)
+        if value > best:
+            best, found.vector = value, np.array(vector)
+            found.mixture = at.climb.at.mixture
+            found.rise = float(at.climb.rise) / max(abs(bound_there), 1.0)
+        found.records.append(Looked(bound_there, value, run.seconds, 0))
+        progress = MixtureProgress(len(found.records), bound_there, run.seconds)
+        run.show(
+            f"learning: evaluation {progress.made} of at most {at_most}, bound "
+            f"{bound_there:,.2f} nats, {run.seconds:.0f} s"
+        )
+        reason = run.ending(progress, lambda: None)
+        if reason is not None:
+            found.reason = reason
+            raise _Ended
+        if len(found.records) >= at_most:
+            found.reason = f"max_evaluations={at_most} were made"
+            raise _Ended
+        return value, gradient
+
+    def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
+        nonlocal unit
+        value, gradient = evaluate(vector)
+        unit = unit or max(float(np.linalg.norm(gradient)), 1e-12)
+        return -value / unit, -gradient / unit
+
+    def stand_still(intermediate_result: Any) -> None:
+        nonlocal reached
+        value = -unit * float(intermediate_result.fun)
+        rise, reached = value - reached, value
+        if rise <= tolerance:
+            raise StopIteration
+
+    found.converged, found.reason = False, ""
+    try:
+        if not found.vector.size:
+            evaluate(found.vector)
+            found.converged, found.reason = np.isfinite(best), "hyper-parameters were not learned"
+            return
+        minimize(
+            objective,
+            np.clip(found.vector, *limits),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.stack(limits, axis=1),
+            callback=stand_still,
+            options={"ftol": 0.0, "gtol": 1e-9, "maxiter": 100_000, "maxfun": 100_000},
+        )
+        found.converged = np.isfinite(best)
+        found.reason = f"an iteration gained less than {tolerance:.1e} nats"
+    except _Ended:
+        pass
+    except KeyboardInterrupt:
+        found.reason = INTERRUPTED
+    finally:
+        run.close()
+
+
+def walk(
+    bound: MixtureBound,
+    found: Found,
+    lengths: StepLengths,
+    *,
+    steps: int,
+    batch_size: int | None,
+    control: RunControl,
+    key: Key[Array, ""],
+) -> None:
+    """Steps along estimated slopes, of mixture and hyper-parameters together.
+
+    Args:
+        bound: the bound.
+        found: where it starts, and what is brought up to date.
+        lengths: of the steps.
+        steps: how many.
+        batch_size: rows of a step; None for all.
+        control: limits and callback.
+        key: random key.
+    """
+    run, rows = Run(control), len(bound.data.X)
+    state = Walk.begun(jnp.asarray(found.vector), found.mixture)
+    draw = _batches(rows, batch_size, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+    found.converged, found.reason = True, f"all {steps} steps were made"
+    try:
+        while (made := int(state.made)) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            places = None if draw is None else jnp.asarray(draw(number))
+            state, told = walked(bound, state, places, keys, lengths)
+            value = float(np.mean(told.bound))
+            found.failed += int(np.sum(told.failed))
+            found.records.append(Looked(value, value, run.seconds, 0))
+            found.vector, found.mixture = np.asarray(state.vector), state.mixture
+            found.steps, found.passed_over = int(state.made), int(state.passed_over)
+            progress = MixtureProgress(found.steps, value, run.seconds)
+            run.show(
+                f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
+                f"{run.seconds:.0f} s"
+            )
+            reason = run.ending(progress, lambda: None)
+            if reason is not None:
+                found.converged, found.reason = False, reason
+                break
+    except KeyboardInterrupt:
+        found.converged, found.reason = False, INTERRUPTED
+    finally:
+        run.close()
+
+
+def _batches(
+    rows: int, size: int | None, random: np.random.Generator
+) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
+    if size is None or size >= rows:
+        return None
+    waiting: list[np.ndarray] = []
+
+    def draw(number: int) -> np.ndarray:
+        while len(waiting) < number:
+            order = random.permutation(rows)
+            waiting.extend(order[: rows // size * size].reshape(-1, size))
+        taken = np.stack(waiting[:number])
+        del waiting[:number]
+        return taken
+
+    return draw

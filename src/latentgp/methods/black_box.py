@@ -1,0 +1,265 @@
+"""Black-box variational inference with mixtures of Gaussians."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.diagnostics import Diagnostics
+from latentgp.errors import InputError, check_choices
+from latentgp.inference.mixtures.bound import MixtureBound
+from latentgp.inference.mixtures.expectations import Estimator, Expectations
+from latentgp.inference.mixtures.family import Coordinates, Covariance
+from latentgp.inference.mixtures.natural import StepLengths
+from latentgp.inference.mixtures.search import Found, search_profiled, walk
+from latentgp.inference.mixtures.starts import combined, several, started
+from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
+from latentgp.inference.setup.priors import search_bounds
+from latentgp.likelihoods import Likelihood
+from latentgp.methods.base import Method, usual_method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import LatentGP
+from latentgp.posteriors.components import Gaussians
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations import Dense, Representation
+from latentgp.typing import Array
+
+_FEW_FAILED = 0.05
+
+
+class BlackBoxVI(Method):
+    """Variational inference from values of log p(y | f) alone (Bonilla, Krauth & Dezfouli).
+
+    The posterior of the coefficients is a Gaussian, or a mixture of a few; what is asked of the
+    likelihood is its value, never a gradient in f, and of rows, components and draws each once a
+    step. Components move by natural gradients. Without noise in the expectations
+    (estimator="quadrature") hyper-parameters are searched with the mixture at its best; by draws,
+    or on batches, both move together along estimated slopes.
+
+    For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
+    mixture pays where the posterior has several modes.
+
+    Args:
+        representation: `Dense()` or `Inducing(...)`.
+        components: K, the number of Gaussians.
+        covariance: of a component "full", "diagonal", or "linear", which is full with one number a
+            row and latent (Theorem 2), for one component and all rows.
+        estimator: "quadrature", by fixed nodes; "score", by draws and the score function;
+            "reparameterised", by draws and gradients of log p(y | f).
+        samples: draws a row and component and step, an even number.
+        control_variates: whether the score function is one.
+        coordinates: in which covariances are diagonal: "white", or "values" of f at the centres, as
+            published.
+        batch_size: rows of a step; None for all.
+        steps: along estimated slopes.
+        delay: of their lengths (t + delay)^-power.
+        power: of these, in (0.5, 1].
+        rate: of Adam's steps in the hyper-parameters, times the root of that length.
+        start_variance: of a component at the start, in prior variances.
+        start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
+            draws of the prior, if None.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+        >>> data = lgp.Data([0.0, 1.0, 2.0], [0.0, 1.0, 1.0])
+        >>> method = lgp.BlackBoxVI(components=2)
+        >>> fit = lgp.fit(model, data, method=method, key=jax.random.key(0))
+        >>> fit.posterior.predict([0.5]).probabilities.shape
+        (1, 2)
+    """
+
+    representation: Representation = Dense()
+    components: int = eqx.field(static=True, default=1)
+    covariance: Covariance = eqx.field(static=True, default="full")
+    estimator: Estimator = eqx.field(static=True, default="quadrature")
+    samples: int = eqx.field(static=True, default=100)
+    control_variates: bool = eqx.field(static=True, default=True)
+    coordinates: Coordinates = eqx.field(static=True, default="white")
+    batch_size: int | None = eqx.field(static=True, default=None)
+    steps: int = eqx.field(static=True, default=500)
+    delay: float = eqx.field(static=True, default=1.0)
+    power: float = eqx.field(static=True, default=0.7)
+    rate: float = eqx.field(static=True, default=0.1)
+    start_variance: float = eqx.field(static=True, default=1.0)
+    start_means: Float[Any, "K M Q"] | None = None
+
+    def __check_init__(self) -> None:
+        check_choices(
+            self,
+            covariance=get_args(Covariance),
+            estimator=get_args(Estimator),
+            coordinates=get_args(Coordinates),
+        )
+        if self.components < 1 or self.steps < 1:
+            raise InputError(
+                "BlackBoxVI needs at least one component and one step, got "
+                f"components={self.components}, steps={self.steps}."
+            )
+        if self.samples < 4 or self.samples % 2:
+            raise InputError(
+                "BlackBoxVI.samples must be an even number of at least 4, as every draw comes with "
+                f"its opposite, got {self.samples}."
+            )
+        if not (self.delay >= 1 and 0.5 < self.power <= 1 and self.rate > 0):
+            raise InputError(
+                "BlackBoxVI needs a delay of at least 1, a power in (0.5, 1] and a positive rate, "
+                f"got delay={self.delay}, power={self.power}, rate={self.rate}."
+            )
+        if not self.start_variance > 0 or (self.batch_size is not None and self.batch_size < 1):
+            raise InputError(
+                "BlackBoxVI needs a positive start_variance and a batch_size of at least 1, got "
+                f"{self.start_variance} and {self.batch_size}."
+            )
+        if self.covariance == "linear" and (self.components > 1 or self.batch_size is not None):
+            raise InputError(
+                'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
+                'covariance="full".'
+            )
+        if not self.representation.has_dense_factors:
+            raise InputError("BlackBoxVI works with Dense() or Inducing(...).")
+
+    @property
+    def expectations(self) -> Expectations:
+        """How expected log likelihoods are found."""
+        return Expectations(self.estimator, self.samples, self.control_variates)
+
+    @property
+    def _walks(self) -> bool:
+        return self.expectations.is_random or self.batch_size is not None
+
+    def run(self, problem: Problem) -> Fit:
+        """Hyper-parameters at their most probable values, and a mixture."""
+        model, data = problem.model, problem.data
+        self._check(model.likelihood, problem)
+        scale = problem.scales(data)
+        space = problem.space(scale)
+        key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
+        ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        bound = MixtureBound(
+            space,
+            ready,
+            data.to_device(),
+            self.expectations,
+            self.coordinates,
+            any(path.startswith("likelihood.") for path in space.paths),
+        )
+        first = started(self, bound, model, key_start)
+        found = Found(np.asarray(space.to_vector()), first[0])
+        if self._walks:
+            found.mixture = combined(first)
+            lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
+            walk(
+                bound,
+                found,
+                StepLengths(*lengths),
+                steps=self.steps,
+                batch_size=self.batch_size,
+                control=problem.control,
+                key=key_run,
+            )
+        else:
+            settings: dict[str, Any] = {
+                "limits": search_bounds(space, scale),
+                "tolerance": problem.tolerance * data.total_weight,
+                "at_most": problem.max_evaluations,
+                "control": problem.control,
+                "key": key_run,
+            }
+            search_profiled(bound, found, **settings)
+            if self.components > 1:
+                several(bound, found, first[1:], key_start)
+                search_profiled(bound, found, **settings)
+        return self._result(problem, bound, found, key_end)
+
+    def _check(self, likelihood: Likelihood, problem: Problem) -> None:
+        name = type(likelihood).__name__
+        if not likelihood.is_positive:
+            raise InputError(
+                f"{name} is zero for some latents, so E log p(y | f) is minus infinity and there "
+                f"is no variational bound; use {usual_method(likelihood)}."
+            )
+        if self.estimator == "reparameterised" and not likelihood.is_continuous:
+            raise InputError(
+                f"{name} has no informative gradient in f; use "
+                'BlackBoxVI(estimator="quadrature") or "score".'
+            )
+        if problem.checkpoint is not None:
+            raise InputError("BlackBoxVI keeps no checkpoint; leave it out.")
+        if problem.streaming_prior is not None:
+            raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")
+
+    def _result(
+        self, problem: Problem, bound: MixtureBound, found: Found, key: Key[Array, ""]
+    ) -> Fit:
+        model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
+        terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
+        if not np.isfinite(terms.bound):
+            raise InputError(
+                "The bound is not a finite number at these hyper-parameters; start from other "
+                "values, or change the units of the data."
+            )
+        latents = posteriors_of(bound, model, found.mixture)
+        kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
+        evidence = Evidence(terms.bound, kind)
+        if self.components == 1:
+            posterior = Posterior.gaussian(model, latents[0], evidence)
+        else:
+            weights = np.exp(np.asarray(found.mixture.log_weights))
+            parts = Gaussians.of([model] * len(weights), latents, weights)
+            posterior = Posterior(parts, evidence)
+        diagnostics = self._diagnosed(problem, model, found, terms, latents)
+        return Fit(model, posterior, History.of(found.records), diagnostics)
+
+    def _is_sure(self, likelihood: Likelihood) -> bool:
+        own = type(likelihood).expected_log_prob is not Likelihood.expected_log_prob
+        return not self._walks and (likelihood.latent_size <= 2 or own)
+
+    def _diagnosed(
+        self, problem: Problem, model: LatentGP, found: Found, terms: MixtureTerms, latents: Any
+    ) -> Diagnostics:
+        warnings = []
+        if not found.converged:
+            warnings.append(
+                f"The search ended early because {found.reason}; raise the limit, or continue "
+                "from the fitted model."
+            )
+        if found.passed_over > _FEW_FAILED * max(found.steps, 1):
+            warnings.append(
+                f"{found.passed_over} of {found.steps} steps changed nothing, as they were not "
+                "finite; start from other hyper-parameters, or raise samples."
+            )
+        calls = getattr(model.likelihood, "calls", None)
+        if calls is not None:
+            warnings += calls.told(np.asarray(problem.data.y))
+        elif found.failed:
+            warnings.append(
+                f"{found.failed} values of log p(y | f) were not finite and have been left out; "
+                "make it finite for all latents."
+            )
+        return Diagnostics(
+            converged=found.converged and not warnings,
+            method=self,
+            reason=problem.reason,
+            ending=found.reason,
+            evaluations=len(found.records),
+            site_updates=found.steps,
+            site_change=found.rise,
+            jitter=max(float(latent.jitter) for latent in latents),
+            trace_term=0.0,
+            seconds=problem.seconds,
+            warnings=tuple(warnings),
+            evidence_error=terms.expected_error,
+            notes=terms.sentences,
+            terms=terms,
+        )
