@@ -136,6 +136,8 @@ class Likelihood(Parametrised):
         has_own_kernels: whether each latent is to have its own kernel although all have one role.
         is_continuous: whether log_prob is continuous in f, so that its gradient is informative.
         is_smooth: whether log_prob has two informative derivatives in f.
+        has_gradient: whether log_prob can be differentiated in f; false of functions outside of
+            JAX.
         calibrated_parameters: names of those that `calibrated` sets and no search learns.
     """
 
@@ -149,7 +151,7 @@ class Likelihood(Parametrised):
     is_location: ClassVar[bool] = False
     is_positive: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = True
-
+    has_gradient: ClassVar[bool] = True
     is_continuous: ClassVar[bool] = True
     has_own_kernels: ClassVar[bool] = False
     calibrated_parameters: ClassVar[tuple[str, ...]] = ()

@@ -25,6 +25,7 @@ from latentgp.numerics.quadrature import (
     slopes_by_values,
     training_nodes,
 )
+from latentgp.runtime.host_calls import call_on_host
 from latentgp.typing import Array
 
 _KEPT = 100  # failures that are kept in full
@@ -113,9 +114,7 @@ class ExternalLikelihood(Likelihood):
         (1,)
     """
 
-    is_continuous: ClassVar[bool] = False
-    is_smooth: ClassVar[bool] = False
-    is_external: ClassVar[bool] = True
+    has_gradient: ClassVar[bool] = False
 
     function: Callable[..., Any] = eqx.field(static=True)
     latents: int = eqx.field(static=True, default=1)
@@ -171,11 +170,10 @@ class ExternalLikelihood(Likelihood):
                 "ExternalLikelihood has no moments; give moments=..., a function of latents that "
                 "gives mean and variance of y."
             )
-        like = jax.ShapeDtypeStruct(self.output_shape, f.dtype)
         given = {name: side[name] for name in self.side}
-        return jax.pure_callback(
-            self._host_moments, (like, like), f, given, vmap_method="broadcast_all"
-        )
+        shapes = self.output_shape, self.output_shape
+        mean, variance = call_on_host(self._host_moments, shapes, f.dtype, f, given)
+        return mean, variance
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -203,19 +201,20 @@ class ExternalLikelihood(Likelihood):
     ) -> Float[Array, "N S"]:
         return self._along_nodes(self.log_prob, y, side)(latents_at(mean, variance, nodes)[0])
 
-    def _host_values(self, y: Any, f: Any, side: Mapping[str, Any]) -> np.ndarray:
+    def _host_values(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray]:
         """Values of log p for arrays with any axes before those of one row."""
-        f, y = np.asarray(f), np.asarray(y)
         before = f.shape[:-1]
         number = int(np.prod(before, dtype=int))
         flat = f.reshape(number, self.latents)
         targets = y.reshape(number, *self.output_shape)
-        own = {name: np.asarray(part).reshape(number, -1) for name, part in side.items()}
+        own = {name: part.reshape(number, -1) for name, part in side.items()}
         own = {name: part[:, 0] if part.shape[1] == 1 else part for name, part in own.items()}
         values, why = self._guarded(targets, flat, own)
         bad = ~np.isfinite(values)
         self.calls.add(targets, flat, bad, why)
-        return np.where(bad, np.nan, values).reshape(before).astype(f.dtype)
+        return (np.where(bad, np.nan, values).reshape(before),)
 
     def _guarded(
         self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
@@ -256,19 +255,16 @@ class ExternalLikelihood(Likelihood):
                 why[place] = _in_words(error)
         return values, why
 
-    def _host_moments(self, f: Any, side: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _host_moments(
+        self, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
         assert self.moments is not None
-        f = np.asarray(f)
         before = f.shape[:-1]
-        number = int(np.prod(before, dtype=int))
-        own = {name: np.asarray(part).reshape(number) for name, part in side.items()}
-        found = self.moments(f.reshape(number, self.latents), **own)
-        shape = *before, *self.output_shape
-        mean, variance = (
-            np.broadcast_to(np.asarray(part, f.dtype), (number, *self.output_shape)).reshape(shape)
-            for part in found
-        )
-        return mean, variance
+        flat = f.reshape(-1, self.latents)
+        own = {name: part.reshape(len(flat)) for name, part in side.items()}
+        shape = len(flat), *self.output_shape
+        found = (np.broadcast_to(part, shape) for part in self.moments(flat, **own))
+        return tuple(part.reshape(*before, *self.output_shape) for part in found)
 
 
 def _in_words(error: Exception) -> str:
@@ -279,8 +275,7 @@ def _in_words(error: Exception) -> str:
 def _called(
     likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
 ) -> Float[Array, ""]:
-    like = jax.ShapeDtypeStruct((), f.dtype)
-    return jax.pure_callback(likelihood._host_values, like, y, f, side, vmap_method="broadcast_all")
+    return call_on_host(likelihood._host_values, ((),), f.dtype, y, f, side)[0]
 
 
 @_called.defjvp

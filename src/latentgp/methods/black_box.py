@@ -126,6 +126,11 @@ class BlackBoxVI(Method):
                 'BlackBoxVI(covariance="linear") is for one component and all rows at once; use '
                 'covariance="full".'
             )
+        if self.batch_size is not None and self.representation.one_coefficient_a_row:
+            raise InputError(
+                "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
+                "coefficient of its own; use Inducing(...)."
+            )
         if not self.representation.has_dense_factors:
             raise InputError("BlackBoxVI works with Dense() or Inducing(...).")
 
@@ -189,7 +194,8 @@ class BlackBoxVI(Method):
                 f"{name} is zero for some latents, so E log p(y | f) is minus infinity and there "
                 f"is no variational bound; use {usual_method(likelihood)}."
             )
-        if self.estimator == "reparameterised" and not likelihood.is_continuous:
+        informative = likelihood.is_continuous and likelihood.has_gradient
+        if self.estimator == "reparameterised" and not informative:
             raise InputError(
                 f"{name} has no informative gradient in f; use "
                 'BlackBoxVI(estimator="quadrature") or "score".'

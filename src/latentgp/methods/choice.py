@@ -10,6 +10,7 @@ from latentgp.kernels import is_tabulated
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
+from latentgp.methods.black_box import BlackBoxVI
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
@@ -130,7 +131,7 @@ def _sampler(choice: Choice, model: LatentGP) -> Choice:
     likelihood, representation = model.likelihood, own.representation
     if not likelihood.is_positive:
         method, why = GibbsSampling(representation), "Gibbs sampling, as the likelihood can be zero"
-    elif likelihood.is_continuous:
+    elif likelihood.is_continuous and likelihood.has_gradient:
         method, why = MCMC(representation), "MCMC in coordinates of sites"
     else:
         method = MCMC(representation, latents="elliptical-slice", coupling="whitened")
@@ -192,6 +193,9 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
             )
         if usual == "ExactGP":
             return Choice(ExactGP(), f"{why}: the posterior is exact")
+    if not model.likelihood.has_gradient:
+        why = f"{why}; expectations from values alone, as the likelihood has no gradient"
+        return Choice(BlackBoxVI(representation), why)
     if usual == "AugmentedVI":
         return Choice(AugmentedVI(representation), f"{why}; augmented updates suit its kink")
     if usual == "ExpectationPropagation":

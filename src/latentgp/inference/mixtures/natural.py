@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -198,7 +197,9 @@ def batch_of(data: Data, places: Int[Array, "B"]) -> Data:
     batch = jax.tree.map(lambda a: a[places], data)
     share = data.X.shape[0] / places.shape[0]
     weights = jnp.ones(places.shape[0], data.X.dtype) if batch.weights is None else batch.weights
-    return dataclasses.replace(batch, weights=share * weights)
+    return eqx.tree_at(
+        lambda data: data.weights, batch, share * weights, is_leaf=lambda leaf: leaf is None
+    )
 
 
 @Program

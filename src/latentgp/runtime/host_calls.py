@@ -1,0 +1,61 @@
+"""Calls of functions outside of JAX from compiled programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from latentgp.typing import Array
+
+
+def call_on_host(
+    function: Callable[..., tuple[np.ndarray, ...]],
+    shapes: tuple[tuple[int, ...], ...],
+    dtype: Any,
+    *arguments: Any,
+) -> tuple[Array, ...]:
+    """Results of a NumPy function, as `jax.pure_callback`, with all digits.
+
+    JAX makes the call in a thread of its own, where double precision is switched off: numbers of
+    that kind come and go as pairs of integers.
+
+    Args:
+        function: of NumPy arrays of the dtype, with any axes before those given here, the same of
+            all; gives a tuple of arrays with the same axes before theirs.
+        shapes: of the results.
+        dtype: of the results and of all numbers.
+        arguments: trees of arrays.
+    """
+    is_double = np.dtype(dtype) == np.float64
+
+    def packed(array: Any) -> Array:
+        array = jnp.asarray(array, dtype)
+        return jax.lax.bitcast_convert_type(array, jnp.uint32) if is_double else array
+
+    def call(*packed_arguments: Any) -> tuple[np.ndarray, ...]:
+        found = function(*jax.tree.map(_unpacked if is_double else np.asarray, packed_arguments))
+        made = (np.ascontiguousarray(part, dtype) for part in found)
+        return tuple(_packed(part) if is_double else part for part in made)
+
+    kind = jnp.uint32 if is_double else dtype
+    likes = tuple(
+        jax.ShapeDtypeStruct((*shape, 2) if is_double else shape, kind) for shape in shapes
+    )
+    results = jax.pure_callback(
+        call, likes, *jax.tree.map(packed, arguments), vmap_method="broadcast_all"
+    )
+    if not is_double:
+        return tuple(results)
+    return tuple(jax.lax.bitcast_convert_type(part, jnp.float64) for part in results)
+
+
+def _unpacked(bits: Any) -> np.ndarray:
+    return np.ascontiguousarray(np.asarray(bits)).view(np.float64)[..., 0]
+
+
+def _packed(numbers: np.ndarray) -> np.ndarray:
+    return numbers[..., None].view(np.uint32)
