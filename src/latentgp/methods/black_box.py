@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
 from latentgp.inference.mixtures.family import Coordinates, Covariance
+from latentgp.inference.mixtures.gradient import ascend, freed
 from latentgp.inference.mixtures.natural import StepLengths
 from latentgp.inference.mixtures.search import Found, search_profiled, walk
 from latentgp.inference.mixtures.starts import combined, several, started
@@ -32,6 +33,8 @@ from latentgp.representations import Dense, Representation
 from latentgp.typing import Array
 
 _FEW_FAILED = 0.05
+
+Optimiser = Literal["natural", "alternating", "adadelta"]
 
 
 class BlackBoxVI(Method):
@@ -62,6 +65,9 @@ class BlackBoxVI(Method):
         delay: of their lengths (t + delay)^-power.
         power: of these, in (0.5, 1].
         rate: of Adam's steps in the hyper-parameters, times the root of that length.
+        optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
+            mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
+        learn_points: whether inducing points are learned too, which plain gradients can.
         start_variance: of a component at the start, in prior variances.
         start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
             draws of the prior, if None.
@@ -91,6 +97,8 @@ class BlackBoxVI(Method):
     delay: float = eqx.field(static=True, default=1.0)
     power: float = eqx.field(static=True, default=0.7)
     rate: float = eqx.field(static=True, default=0.1)
+    optimiser: Optimiser = eqx.field(static=True, default="natural")
+    learn_points: bool = eqx.field(static=True, default=False)
     start_variance: float = eqx.field(static=True, default=1.0)
     start_means: Float[Any, "K M Q"] | None = None
 
@@ -100,6 +108,7 @@ class BlackBoxVI(Method):
             covariance=get_args(Covariance),
             estimator=get_args(Estimator),
             coordinates=get_args(Coordinates),
+            optimiser=get_args(Optimiser),
         )
         if self.components < 1 or self.steps < 1:
             raise InputError(
@@ -131,6 +140,17 @@ class BlackBoxVI(Method):
                 "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
                 "coefficient of its own; use Inducing(...)."
             )
+        if self.learn_points and (
+            self.optimiser == "natural" or self.representation.one_coefficient_a_row
+        ):
+            raise InputError(
+                "BlackBoxVI(learn_points=True) moves inducing points by plain gradients; use "
+                'Inducing(...) and optimiser="adadelta" or "alternating".'
+            )
+        if self.optimiser == "alternating" and self.batch_size is not None:
+            raise InputError(
+                'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
+            )
         if not self.representation.has_dense_factors:
             raise InputError("BlackBoxVI works with Dense() or Inducing(...).")
 
@@ -161,7 +181,20 @@ class BlackBoxVI(Method):
         )
         first = started(self, bound, model, key_start)
         found = Found(np.asarray(space.to_vector()), first[0])
-        if self._walks:
+        if self.optimiser != "natural":
+            found.mixture = combined(first)
+            bound = ascend(
+                bound,
+                found,
+                freed(bound, found, self.covariance, self.learn_points),
+                by_groups=self.optimiser == "alternating",
+                steps=self.steps,
+                batch_size=self.batch_size,
+                tolerance=problem.tolerance * data.total_weight,
+                control=problem.control,
+                key=key_run,
+            )
+        elif self._walks:
             found.mixture = combined(first)
             lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
             walk(
@@ -211,9 +244,11 @@ class BlackBoxVI(Method):
         model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
         terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
         if not np.isfinite(terms.bound):
+            calls = getattr(model.likelihood, "calls", None)
+            told = () if calls is None else calls.told(np.asarray(problem.data.y))
             raise InputError(
                 "The bound is not a finite number at these hyper-parameters; start from other "
-                "values, or change the units of the data."
+                "values, or change the units of the data." + "".join(f" {said}" for said in told)
             )
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"

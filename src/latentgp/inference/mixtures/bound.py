@@ -208,14 +208,28 @@ class MixtureBound(Module):
         basis = self.basis(model)
         means, variances = known.marginals(basis)
         held = jax.lax.stop_gradient
-        counts = jnp.ones_like(expected.value) if self.data.weights is None else self.data.weights
-        counts = known.mixture.weights[:, None] * jnp.broadcast_to(counts, expected.value.shape)
         moved = held(expected.in_mean) * means + held(expected.in_variance) * variances
-        total = jnp.sum(held(counts)[:, :, None] * moved)
+        values = jnp.sum(moved, axis=2)
         if self.learns_likelihood:
-            keys = jax.random.split(key, len(means))
-            for k in range(len(means)):
-                marginals = Marginals(held(means[k]), held(variances[k]))
-                worth = self.expectations.worth(model.likelihood, self.rows, marginals, keys[k])
-                total = total + worth @ counts[k]
-        return total + known.mixture.weights @ known.cross_entropies(basis)
+            values = values + self.worths(model.likelihood, held(means), held(variances), key)
+        counts = self.data.weights
+        likely = jnp.sum(values, axis=1) if counts is None else values @ counts
+        return known.mixture.weights @ (known.cross_entropies(basis) + likely)
+
+    def worths(
+        self,
+        likelihood: Likelihood,
+        means: Float[Array, "K N Q"],
+        variances: Float[Array, "K N Q"],
+        key: Key[Array, ""],
+    ) -> Float[Array, "K N"]:
+        """Values of `expected`, differentiable in the likelihood's parameters."""
+        keys = jax.random.split(key, len(means))
+        return jnp.stack(
+            [
+                self.expectations.worth(
+                    likelihood, self.rows, Marginals(means[k], variances[k]), keys[k]
+                )
+                for k in range(len(means))
+            ]
+        )

@@ -191,7 +191,7 @@ def walk(
     """
     run, rows = Run(control), len(bound.data.X)
     state = Walk.begun(jnp.asarray(found.vector), found.mixture)
-    draw = _batches(rows, batch_size, np.random.default_rng(np.asarray(jax.random.key_data(key))))
+    draw = batches(rows, batch_size, key)
     found.converged, found.reason = True, f"all {steps} steps were made"
     try:
         while (made := int(state.made)) < steps:
@@ -219,12 +219,11 @@ def walk(
         run.close()
 
 
-def _batches(
-    rows: int, size: int | None, random: np.random.Generator
-) -> Callable[[int], np.ndarray] | None:
+def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
     """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
     if size is None or size >= rows:
         return None
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     waiting: list[np.ndarray] = []
 
     def draw(number: int) -> np.ndarray:
