@@ -23,19 +23,27 @@ from latentgp.typing import Array
 
 _NEAR = 0.5  # deviations by which components that are one and the same are moved apart
 _SAME = 0.1  # nats between them
+_SPARE = 4
 
 
 def started(
     method: Any, bound: MixtureBound, model: LatentGP, key: Key[Array, ""]
 ) -> list[GaussianMixture]:
-    """Single components at their starts: the first at the prior mean, others at prior draws."""
+    """Single components at their starts: the first at the prior mean, others at prior draws.
+
+    There are four more than components where log p(y | f) is not concave: the prior mean can be a
+    saddle there, from which no step leads away, and an ascent from a draw ends in the next mode.
+    """
     basis = _basis(bound, model)
     latents, size = model.likelihood.latent_size, basis.lower.shape[1]
     dtype = basis.lower.dtype
-    white = jax.random.normal(key, (method.components, latents, size), dtype)
+    number = method.components
+    concave = model.likelihood.is_log_concave and latents == 1
+    spare = 0 if concave or model.likelihood.is_jointly_log_concave else _SPARE
+    white = jax.random.normal(key, (number + spare, latents, size), dtype)
     white = white.at[0].set(0.0)
     if method.start_means is not None:
-        white = _white_of(method, bound, model, basis, (method.components, size, latents))
+        white = _white_of(method, bound, model, basis, (number, size, latents))
     means, precision = white, jnp.ones((latents, size), dtype)
     if bound.coordinates == "values":
         means = jnp.stack([vmap_latents(lambda L, v: L @ v, basis.lower, own) for own in white])
@@ -72,30 +80,51 @@ def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianM
     return joined._replace(log_weights=jnp.log(weights / jnp.sum(weights)))
 
 
-def several(
-    bound: MixtureBound, found: Found, others: Sequence[GaussianMixture], key: Key[Array, ""]
+def best_of(
+    bound: MixtureBound, found: Found, starts: Sequence[GaussianMixture], key: Key[Array, ""]
 ) -> None:
-    """Find further components from their starts, and mix all by their bounds.
+    """Start a search at the best of single Gaussians, from a few starts."""
+    if len(starts) > 1:
+        ends = [_climbed(bound, found, start, key) for start in starts]
+        found.mixture = max(ends, key=lambda end: end[0])[1]
 
-    Each is first the best single Gaussian from its start; weights are their evidences. One that
-    ends where another is would stay there, as the bound is the same along both: it is moved by half
-    a deviation.
+
+def _climbed(
+    bound: MixtureBound, found: Found, start: GaussianMixture, key: Key[Array, ""]
+) -> tuple[float, GaussianMixture]:
+    """Bound and mixture at the end of an ascent; minus infinity if it is not finite."""
+    vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(200)
+    climb = profiled(bound, vector, start, enough, most, key).climb
+    found.steps += int(climb.steps)
+    value = float(climb.at.terms.bound)
+    return (value if np.isfinite(value) else -np.inf), climb.at.mixture
+
+
+def several(
+    bound: MixtureBound,
+    found: Found,
+    starts: Sequence[GaussianMixture],
+    number: int,
+    key: Key[Array, ""],
+) -> None:
+    """Find further components from their starts, and mix so many of them by their bounds.
+
+    Each is first the best single Gaussian from its start; of those that are apart the best are
+    taken, with their evidences as weights. Where there are too few the best is repeated, half a
+    deviation away: the bound is the same along components that are one and the same.
     """
-    enough = jnp.asarray(1e-3)
-    ends, bounds = [found.mixture], []
-    for start in (found.mixture, *others):
-        at = profiled(bound, jnp.asarray(found.vector), start, enough, jnp.asarray(200), key)
-        found.steps += int(at.climb.steps)
-        bounds.append(float(at.climb.at.terms.bound))
-        ends.append(at.climb.at.mixture)
-    ends = ends[1:]
-    bounds = np.where(np.isfinite(bounds), bounds, -np.inf)
-    for place in range(1, len(ends)):
-        if any(_apart(ends[place], other) < _SAME for other in ends[:place]):
-            ends[place] = _moved(ends[place], jax.random.fold_in(key, place))
-            bounds[place] = bounds[0]
-    weights = np.maximum(np.exp(bounds - np.max(bounds)), 1e-2)
-    found.mixture = combined(ends, weights)
+    climbed = [_climbed(bound, found, start, key) for start in (found.mixture, *starts)]
+    climbed.sort(key=lambda end: -end[0])
+    chosen: list[tuple[float, GaussianMixture]] = []
+    for value, mixture in climbed:
+        alone = all(_apart(mixture, other) > _SAME for _, other in chosen)
+        if alone and np.isfinite(value) and len(chosen) < number:
+            chosen.append((value, mixture))
+    best, first = chosen[0]
+    for place in range(len(chosen), number):
+        chosen.append((best, _moved(first, jax.random.fold_in(key, place))))
+    weights = np.exp(np.array([value for value, _ in chosen]) - best)
+    found.mixture = combined([mixture for _, mixture in chosen], np.maximum(weights, 1e-2))
 
 
 def _apart(one: GaussianMixture, other: GaussianMixture) -> float:
