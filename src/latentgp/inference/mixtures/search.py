@@ -51,7 +51,7 @@ class Found:
         records: of all evaluations.
         steps: of the mixture, in all.
         passed_over: those that changed nothing.
-        failed: values of log p that were left out.
+        failed: values of log p that were not finite.
         rise: nats gained by the last step, relative to the bound.
         reason: why it ended; empty while it goes on.
         converged: whether by itself.
@@ -100,7 +100,7 @@ def search_profiled(
 
     def evaluate(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
         nonlocal best
-        enough, most = jnp.asarray(0.1 * tolerance), jnp.asarray(_MOST_STEPS)
+        enough, most = jnp.asarray(1e-3 * tolerance), jnp.asarray(_MOST_STEPS)
         at = profiled(bound, jnp.asarray(vector), found.mixture, enough, most, key)
         value, gradient = float(at.value), np.asarray(at.gradient)
         found.steps += int(at.climb.steps)
