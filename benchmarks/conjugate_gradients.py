@@ -1,25 +1,28 @@
-"""Conjugate gradients: one log evidence with its gradient, and one solve, at fixed hyper-parameters.
+"""Conjugate gradients: a log evidence with its gradient, and a solve, hyper-parameters held.
 
 Ours by `MatrixFree`, whose solves certify their residuals, in tiles and with the Gram matrix kept;
 GPyTorch with `max_cholesky_size(0)`, a pivoted Cholesky preconditioner of rank 100 and the Gram
-matrix kept. The same tolerance of relative residuals and number of probe vectors. GPyTorch stops
-at a mean of the residuals that it carries along; shown are true ones, computed from solutions:
-`residual` of K^-1 y, of ours also the worst with probe vectors. GPyTorch's quadrature of the
-log-determinant takes as many steps as its solves. The seconds are those of the evidence and its gradient;
-`solve_seconds` those of K^-1 y, kernel and preconditioner included. Up to --exact rows a Cholesky
-factorisation tells the errors: of the evidence in nats, and of the gradient in the logarithms of
-length-scales, variance and noise variance, relative.
+matrix kept. Both in double precision, and in single: of ours only the products of the solves,
+GPyTorch whole. The same tolerance of relative residuals and number of probe vectors. GPyTorch stops
+at a mean of the residuals that it carries along; shown are true ones, computed from solutions in
+double precision: `residual` of K^-1 y, of ours also the worst with probe vectors. GPyTorch's
+quadrature of the log-determinant has its default of 20 steps. The seconds are those of the evidence
+and its gradient; `solve_seconds` those of K^-1 y, kernel and preconditioner included. Up to --exact
+rows a Cholesky factorisation tells the errors: of the evidence in nats, and of the gradient in the
+logarithms of length-scales, variance and noise variance, relative.
 """
 
 import argparse
 from collections.abc import Mapping
 
-import harness
 import numpy as np
-from data import Split, regression
 from scipy.linalg import cho_solve, cholesky
 from scipy.spatial.distance import cdist
 
+import harness
+from data import Split, regression
+
+PRECISIONS = ("double", "single")
 COLUMNS = (
     "solve_seconds", "residual", "worst_residual", "solve_steps", "steps", "standard_error",
     "evidence_error", "gradient_error", "peak_MiB",
@@ -48,12 +51,22 @@ def note_errors(runs: harness.Runs, value: float, gradient: np.ndarray) -> None:
 
 
 def contestants(arguments: argparse.Namespace) -> list[harness.Contestant]:
+    kept = {"tiles": False} | ({"kept": True} if arguments.rows <= arguments.stored else {})
     ours = [
-        harness.Contestant(harness.OURS, {"store": store}, f"{harness.OURS}, {name}")
-        for store, name in ((False, "tiles"), (True, "matrix kept"))
-        if not store or arguments.rows <= arguments.stored
+        harness.Contestant(
+            harness.OURS,
+            {"store": store, "precision": precision},
+            f"{harness.OURS}, {name}, {precision}",
+        )
+        for name, store in kept.items()
+        for precision in PRECISIONS
     ]
-    return [*ours, *(harness.Contestant(peer) for peer in arguments.peers)]
+    peers = [
+        harness.Contestant(peer, {"precision": precision}, f"{peer}, {precision}")
+        for peer in arguments.peers
+        for precision in PRECISIONS
+    ]
+    return [*ours, *peers]
 
 
 def main() -> None:
@@ -80,7 +93,9 @@ def main() -> None:
             if arguments.rows <= arguments.exact:
                 truth = exact(split, arguments.lengthscale, noise)
                 finish = lambda runs, truth=truth: note_errors(runs, *truth)  # noqa: E731
-            title = f"{arguments.set}, {len(split.y)} x {split.X.shape[1]}, noise variance {noise:g}"
+            title = (
+                f"{arguments.set}, {len(split.y)} x {split.X.shape[1]}, noise variance {noise:g}"
+            )
             session.compare(
                 title,
                 "conjugate_gradients",

@@ -175,6 +175,7 @@ def conjugate_gradients(problem: Problem) -> Result:
         data = lgp.Data(problem.X, problem.y).to_device()
         own = lgp.MatrixFree(
             store=options["store"],
+            precision=options["precision"],
             tolerance=options["tolerance"],
             probes=options["probes"],
             max_steps=1000,
@@ -209,9 +210,7 @@ def conjugate_gradients(problem: Problem) -> Result:
 
 
 @jax.jit
-def solved(
-    solves: MatrixFreeSolves, kernel: lgp.Kernel, X: Any, root: Any, right: Any
-) -> Solution:
+def solved(solves: MatrixFreeSolves, kernel: lgp.Kernel, X: Any, root: Any, right: Any) -> Solution:
     """B^-1 right, B = I + W^1/2 K W^1/2 with W = root^2, from the rows on."""
     return solves.solve(*solves.prepared(kernel, X, root), right)
 

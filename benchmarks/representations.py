@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/representations.py --data-dir DATA
 
 Regression with Gaussian noise, Matérn-5/2 with a length-scale for each input, hyper-parameters
-learned, each representation from the same start; --only takes others too. Held-out density, RMSE, share of targets in their
-90 % intervals, processor seconds of a fit (compilation included) and the nats a row that the
-bound of the inducing points leaves (`diagnostics.trace_term`), which is all that "auto" looks at.
+learned, each representation from the same start; `--only` takes others too. Held-out density, RMSE,
+share of targets in their 90 % intervals, processor seconds of a fit (compilation included) and the
+nats a row that the bound of the inducing points leaves (`diagnostics.trace_term`).
 """
 
 from __future__ import annotations

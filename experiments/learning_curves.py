@@ -9,9 +9,9 @@ L-BFGS, and through N^(2/3) points by FITC, PITC and the variational bound; prob
 equal budget and are competitive with factorisations (figures only).
 
 Here at most --rows rows of regression and --class-rows of classification, --held-out others, one
-split; magic in place of spam, which is not there; points are random rows and held; no priors. Solves
-are those of `SolvesGP`, and of `MatrixFree` with L-BFGS-B: of classes the second alone, whose
-probe vectors are held, as the library has no AdaGrad there. FITC is `Laplace` of inducing points;
+split; magic in place of spam, which is not there; points are random rows and held; no priors.
+Solves are those of `SolvesGP`, and of `MatrixFree` with L-BFGS-B, whose probe vectors are held: of
+classes the second alone, as the library has no AdaGrad there. FITC is `Laplace` of inducing points;
 PITC of classes is not there. A point is a fit of its own, with once, twice, four times as many
 evaluations (AdaGrad: ten times as many iterations) until one takes --seconds or the search ends;
 its seconds are the processor's, without compilation, predictions not counted.
@@ -56,7 +56,9 @@ def split_of(folder, name, rows, held_out) -> Split:
     if name in CLASSES:
         y = (y == y.max()).astype(float)
         return Split(inputs[0], y[train], inputs[1], y[test])
-    return Split(inputs[0], standardised(y[train])[0], inputs[1], standardised(y[train], y[test])[1])
+    return Split(
+        inputs[0], standardised(y[train])[0], inputs[1], standardised(y[train], y[test])[1]
+    )
 
 
 def contestants(name: str, split: Split) -> dict[str, Callable[[int], lgp.Method]]:

@@ -19,12 +19,12 @@ sample size of 0.1 % of 40,000 iterations, an independent sample every 27 second
 said, weak priors and logarithms of hyper-parameters, is the library's.
 
 Large: the same on 20,000 rows of protein, nine inputs, in place of 22,784 of the 1990 census with
-eight, which is not there; M from 1,000 rows, step sizes from 0.05, as published. Published, on two GPUs: 10,000
-iterations a day (8.6 s each), 0.1 % effective, an independent sample every 2.4 hours. A few
-iterations are made, so that what an iteration takes is measured and no sample size is. With steps
-e M, M the covariance of the posterior, theta keeps 1 - e / 2 of itself in an iteration, so that an
-independent sample takes 4 / e - 1 iterations, fewer where M, of 1,000 rows, is wider than that: what
-this makes of the seconds is an extrapolation.
+eight, which is not there; M from 1,000 rows, step sizes from 0.05, as published. Published, on two
+GPUs: 10,000 iterations a day (8.6 s each), 0.1 % effective, an independent sample every 2.4 hours.
+A few iterations are made, so that what an iteration takes is measured and no sample size is. With
+steps e M, M the covariance of the posterior, theta keeps 1 - e / 2 of itself in an iteration, so
+that an independent sample takes 4 / e - 1 iterations, fewer where M, of 1,000 rows, is wider than
+that: what this makes of the seconds is an extrapolation.
 """
 
 import time
@@ -216,8 +216,9 @@ def large(report, folder, rows, iterations):
              *(float(np.log(values).mean()) for values in vectors.values()))
         )  # fmt: skip
     heads = (
-        "SGLD", "iterations", "products each", "processor s each", "last step size", "iterations a sample",
-        "hours a sample", *(f"mean {path.rpartition('.')[2]}" for path in vectors),
+        "SGLD", "iterations", "products each", "processor s each", "last step size",
+        "iterations a sample", "hours a sample",
+        *(f"mean {path.rpartition('.')[2]}" for path in vectors),
     )  # fmt: skip
     report.table(f"protein, {rows} rows, one chain", heads, table)
 

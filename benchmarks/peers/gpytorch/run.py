@@ -198,7 +198,10 @@ def conjugate_gradients(problem: Problem) -> Result:
         problem, lengthscale=lengthscale, noise_variance=options["noise_variance"]
     )
     likelihood = gaussian_likelihood(problem)
-    model = ExactModel(X, y, latent_kernel(problem), likelihood)
+    exact = likelihood(ExactModel(X, y, latent_kernel(problem), likelihood)(X))
+    dtype = torch.float64 if options["precision"] == "double" else torch.float32
+    likelihood = gaussian_likelihood(problem).to(dtype)
+    model = ExactModel(X.to(dtype), y.to(dtype), latent_kernel(problem), likelihood).to(dtype)
     base = model.kernel.base_kernel
     raw = base.raw_lengthscale, model.kernel.raw_outputscale, likelihood.noise_covar.raw_noise
     with contextlib.ExitStack() as settings:
@@ -218,11 +221,11 @@ def conjugate_gradients(problem: Problem) -> Result:
         seconds = perf_counter() - started
         started = perf_counter()
         with torch.no_grad():
-            covariance = likelihood(model(X)).lazy_covariance_matrix
-            weights = covariance.solve(y[:, None])
+            covariance = likelihood(model(*model.train_inputs)).lazy_covariance_matrix
+            weights = covariance.solve(model.train_targets[:, None])
         solve_seconds = perf_counter() - started
         with torch.no_grad():
-            residual = y[:, None] - covariance.to_dense() @ weights
+            residual = y - exact.covariance_matrix @ weights[:, 0].double()
     # Raw parameters r are softplus^-1 of the value v less a bound: dv / dr is the sigmoid of r.
     values = base.lengthscale, model.kernel.outputscale, likelihood.noise
     in_logs = [g / r.sigmoid() * v for g, r, v in zip(gradients, raw, values, strict=True)]
