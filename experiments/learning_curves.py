@@ -12,9 +12,10 @@ Here at most --rows rows of regression and --class-rows of classification, --hel
 split; magic in place of spam, which is not there; points are random rows and held; no priors.
 Solves are those of `SolvesGP`, and of `MatrixFree` with L-BFGS-B, whose probe vectors are held: of
 classes the second alone, as the library has no AdaGrad there. FITC is `Laplace` of inducing points;
-PITC of classes is not there. A point is a fit of its own, with once, twice, four times as many
-evaluations (AdaGrad: ten times as many iterations) until one takes --seconds or the search ends;
-its seconds are the processor's, without compilation, predictions not counted.
+PITC of classes is not there. L-BFGS-B begins with the library's short runs on few rows, which
+count. A point is a fit of its own, with once, twice, four times as many evaluations (AdaGrad: ten
+times as many iterations) until one takes --seconds or the search ends; its seconds are the
+processor's, without compilation, predictions not counted.
 """
 
 import math
