@@ -25,8 +25,8 @@ from data import Split, regression
 
 PRECISIONS = ("double", "single")
 COLUMNS = (
-    "cpu_seconds", "solve_cpu_seconds", "residual", "worst_residual", "solve_steps", "steps", "standard_error",
-    "evidence_error", "gradient_error", "peak_MiB",
+    "cpu_seconds", "solve_cpu_seconds", "residual", "worst_residual", "solve_steps", "steps",
+    "standard_error", "evidence_error", "gradient_error", "peak_MiB",
 )  # fmt: skip
 
 
