@@ -18,7 +18,7 @@ from latentgp.inference.mixtures.family import Coordinates, Covariance
 from latentgp.inference.mixtures.gradient import ascend, freed
 from latentgp.inference.mixtures.natural import StepLengths
 from latentgp.inference.mixtures.search import Found, search_profiled, walk
-from latentgp.inference.mixtures.starts import combined, several, started
+from latentgp.inference.mixtures.starts import best, combined, several, started, tries
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.likelihoods import Likelihood
@@ -214,9 +214,15 @@ class BlackBoxVI(Method):
                 "control": problem.control,
                 "key": key_run,
             }
+            drawn = self.start_means is None
+            if drawn:
+                best(bound, found, tries(bound, model, first[0], key_start), key_start)
             search_profiled(bound, found, **settings)
             if self.components > 1:
-                several(bound, found, first[1:], key_start)
+                if drawn:
+                    reached = space.to_model(jnp.asarray(found.vector))
+                    first = [first[0], *tries(bound, reached, first[0], key_end)]
+                several(bound, found, first[1:], key_start, self.components)
                 search_profiled(bound, found, **settings)
         return self._result(problem, bound, found, key_end)
 
