@@ -18,7 +18,15 @@ from latentgp.inference.mixtures.family import Coordinates, Covariance
 from latentgp.inference.mixtures.gradient import ascend, freed
 from latentgp.inference.mixtures.natural import StepLengths
 from latentgp.inference.mixtures.search import Found, search_profiled, walk
-from latentgp.inference.mixtures.starts import best, combined, several, started, tries
+from latentgp.inference.mixtures.starts import (
+    TRIED,
+    TRIED_FOR_ONE,
+    best,
+    combined,
+    several,
+    started,
+    tries,
+)
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.likelihoods import Likelihood
@@ -69,8 +77,8 @@ class BlackBoxVI(Method):
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
         learn_points: whether inducing points are learned too, which plain gradients can.
         start_variance: of a component at the start, in prior variances.
-        start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
-            draws of the prior, if None.
+        start_means: f at the centres where components start, shape (K, M, Q); if None, climbs from
+            the prior mean and from draws of the prior and their opposites are compared.
 
     Raises:
         InputError: settings outside their range.
@@ -216,12 +224,13 @@ class BlackBoxVI(Method):
             }
             drawn = self.start_means is None
             if drawn:
-                best(bound, found, tries(bound, model, first[0], key_start), key_start)
+                others = tries(bound, model, first[0], TRIED_FOR_ONE, key_start)
+                best(bound, found, others, key_start)
             search_profiled(bound, found, **settings)
             if self.components > 1:
                 if drawn:
                     reached = space.to_model(jnp.asarray(found.vector))
-                    first = [first[0], *tries(bound, reached, first[0], key_end)]
+                    first[1:] = tries(bound, reached, first[0], TRIED, key_end)
                 several(bound, found, first[1:], key_start, self.components)
                 search_profiled(bound, found, **settings)
         return self._result(problem, bound, found, key_end)

@@ -24,7 +24,7 @@ from latentgp.typing import Array
 _NEAR = 0.5  # deviations by which components that are one and the same are moved apart
 _SAME = 0.1  # nats between them
 _IMPROBABLE = 7.0  # nats below the best, where a component would weigh 1e-3
-_TRIED = 8  # climbs of single Gaussians, besides that from the prior mean
+TRIED, TRIED_FOR_ONE = 8, 4  # climbs besides that from the prior mean, of several and of one
 _MOST_STEPS = 200  # of each
 
 _End = tuple[GaussianMixture, float]  # of a climb, and the bound there
@@ -82,7 +82,7 @@ def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianM
 
 
 def tries(
-    bound: MixtureBound, model: LatentGP, start: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound, model: LatentGP, start: GaussianMixture, number: int, key: Key[Array, ""]
 ) -> list[GaussianMixture]:
     """Further places to climb from, prior draws and their opposites; none where one is enough.
 
@@ -93,6 +93,7 @@ def tries(
         bound: the bound.
         model: at the hyper-parameters of the climb.
         start: whose precision they have.
+        number: of them, even.
         key: random key.
     """
     likelihood = model.likelihood
@@ -101,7 +102,7 @@ def tries(
     ):
         return []
     lower = _basis(bound, model).lower
-    shape = (_TRIED // 2, *start.mean.shape[1:])
+    shape = (number // 2, *start.mean.shape[1:])
     half = jax.random.normal(key, shape, start.mean.dtype)
     means = jnp.concatenate([half, -half])
     if bound.coordinates == "values":
