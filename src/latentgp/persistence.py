@@ -44,6 +44,7 @@ _INTERNAL = {
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
     "latentgp.evaluation.comparison": "Compared Comparison",
     "latentgp.evaluation.metrics": "ReliabilityCurve",
+    "latentgp.inference.mixtures.summary": "MixtureTerms",
     "latentgp.inference.solves.phase": "LangevinPhase",
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",

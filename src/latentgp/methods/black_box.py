@@ -15,18 +15,8 @@ from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
 from latentgp.inference.mixtures.family import Coordinates, Covariance
-from latentgp.inference.mixtures.gradient import ascend, freed
-from latentgp.inference.mixtures.natural import StepLengths
-from latentgp.inference.mixtures.search import Found, search_profiled, walk
-from latentgp.inference.mixtures.starts import (
-    TRIED,
-    TRIED_FOR_ONE,
-    best,
-    combined,
-    several,
-    started,
-    tries,
-)
+from latentgp.inference.mixtures.search import Found, search_profiled
+from latentgp.inference.mixtures.starts import best_of, combined, several, started
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.inference.setup.priors import search_bounds
 from latentgp.likelihoods import Likelihood
@@ -77,8 +67,8 @@ class BlackBoxVI(Method):
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
         learn_points: whether inducing points are learned too, which plain gradients can.
         start_variance: of a component at the start, in prior variances.
-        start_means: f at the centres where components start, shape (K, M, Q); if None, climbs from
-            the prior mean and from draws of the prior and their opposites are compared.
+        start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
+            draws of the prior, if None.
 
     Raises:
         InputError: settings outside their range.
@@ -189,30 +179,9 @@ class BlackBoxVI(Method):
         )
         first = started(self, bound, model, key_start)
         found = Found(np.asarray(space.to_vector()), first[0])
-        if self.optimiser != "natural":
-            found.mixture = combined(first)
-            bound = ascend(
-                bound,
-                found,
-                freed(bound, found, self.covariance, self.learn_points),
-                by_groups=self.optimiser == "alternating",
-                steps=self.steps,
-                batch_size=self.batch_size,
-                tolerance=problem.tolerance * data.total_weight,
-                control=problem.control,
-                key=key_run,
-            )
-        elif self._walks:
-            found.mixture = combined(first)
-            lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
-            walk(
-                bound,
-                found,
-                StepLengths(*lengths),
-                steps=self.steps,
-                batch_size=self.batch_size,
-                control=problem.control,
-                key=key_run,
+        if self.optimiser != "natural" or self._walks:
+            bound = self._ascended(
+                problem, bound, found, combined(first[: self.components]), key_run
             )
         else:
             settings: dict[str, Any] = {
@@ -222,18 +191,46 @@ class BlackBoxVI(Method):
                 "control": problem.control,
                 "key": key_run,
             }
-            drawn = self.start_means is None
-            if drawn:
-                others = tries(bound, model, first[0], TRIED_FOR_ONE, key_start)
-                best(bound, found, others, key_start)
+            if len(first) > self.components:
+                best_of(bound, found, first, key_run)
             search_profiled(bound, found, **settings)
             if self.components > 1:
-                if drawn:
-                    reached = space.to_model(jnp.asarray(found.vector))
-                    first[1:] = tries(bound, reached, first[0], TRIED, key_end)
-                several(bound, found, first[1:], key_start, self.components)
+                several(bound, found, first[1:], self.components, key_start)
                 search_profiled(bound, found, **settings)
         return self._result(problem, bound, found, key_end)
+
+    def _ascended(
+        self,
+        problem: Problem,
+        bound: MixtureBound,
+        found: Found,
+        start: GaussianMixture,
+        key: Key[Array, ""],
+    ) -> MixtureBound:
+        """By slopes or plain gradients; gives the bound through the points at the end."""
+        # Optax takes long to import.
+        from latentgp.inference.mixtures.gradient import ascend, freed
+        from latentgp.inference.mixtures.walk import StepLengths, walk
+
+        found.mixture = start
+        settings: dict[str, Any] = {
+            "steps": self.steps,
+            "batch_size": self.batch_size,
+            "control": problem.control,
+            "key": key,
+        }
+        if self.optimiser == "natural":
+            lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
+            walk(bound, found, StepLengths(*lengths), **settings)
+            return bound
+        return ascend(
+            bound,
+            found,
+            freed(bound, found, self.covariance, self.learn_points),
+            by_groups=self.optimiser == "alternating",
+            tolerance=problem.tolerance * problem.data.total_weight,
+            **settings,
+        )
 
     def _check(self, likelihood: Likelihood, problem: Problem) -> None:
         name = type(likelihood).__name__

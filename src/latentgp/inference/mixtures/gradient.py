@@ -24,8 +24,8 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
-from latentgp.inference.mixtures.natural import batch_of
-from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, batches
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.inference.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
@@ -34,7 +34,7 @@ from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
 from latentgp.typing import Array
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
-_ADADELTA = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
+_ADADELTA: Any = optax.adadelta(learning_rate=1.0, rho=0.95, eps=1e-6)  # Hensman et al. 2013
 
 
 class Free(NamedTuple):
@@ -170,7 +170,7 @@ def _adadelta(
         sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(slope)]).all()
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
         move, state = _ADADELTA.update(downhill, state, free)
-        return (optax.apply_updates(free, move), state), value
+        return (jax.tree.map(jnp.add, free, move), state), value
 
     (free, state), values = jax.lax.scan(step, (free, state), (places, keys))
     return free, state, values

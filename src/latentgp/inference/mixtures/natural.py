@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.inference.mixtures.bound import Evaluated, MixtureBound
 from latentgp.inference.mixtures.family import Basis, GaussianMixture
 from latentgp.likelihoods.base import Likelihood
-from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
 _SHORTEST, _LONGER = 1e-4, 1.5
-
-
-class StepLengths(NamedTuple):
-    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root."""
-
-    delay: Float[Array, ""]
-    power: Float[Array, ""]
-    rate: Float[Array, ""]
 
 
 class Climb(NamedTuple):
@@ -169,86 +158,3 @@ def profiled(
     gradient = jax.grad(worth)(vector) if bound.space.size else jnp.zeros_like(vector)
     value = end.at.terms.bound + bound.space.log_prior(vector)
     return Profiled(end, value, gradient)
-
-
-class Walk(NamedTuple):
-    """Steps along estimated slopes.
-
-    Attributes:
-        vector: hyper-parameters, shape (P,).
-        mixture: the mixture.
-        adam: state of the optimiser of hyper-parameters.
-        made: number of steps.
-        passed_over: those that changed nothing, as they were not finite.
-    """
-
-    vector: Float[Array, "P"]
-    mixture: GaussianMixture
-    adam: Any
-    made: Int[Array, ""]
-    passed_over: Int[Array, ""]
-
-    @classmethod
-    def begun(cls, vector: Float[Array, "P"], mixture: GaussianMixture) -> "Walk":
-        """Before the first step."""
-        nothing = jnp.zeros((), jnp.int32)
-        return cls(vector, mixture, optax.scale_by_adam().init(vector), nothing, nothing)
-
-
-class Told(NamedTuple):
-    """What a step tells: the bound's estimate, in nats, and values of log p left out."""
-
-    bound: Float[Array, "T"]
-    failed: Float[Array, "T"]
-
-
-def batch_of(data: Data, places: Int[Array, "B"]) -> Data:
-    """Some rows, each counted for as many as makes them all."""
-    batch = jax.tree.map(lambda a: a[places], data)
-    share = data.X.shape[0] / places.shape[0]
-    weights = jnp.ones(places.shape[0], data.X.dtype) if batch.weights is None else batch.weights
-    return eqx.tree_at(
-        lambda data: data.weights, batch, share * weights, is_leaf=lambda leaf: leaf is None
-    )
-
-
-@Program
-def walked(
-    bound: MixtureBound,
-    state: Walk,
-    places: Int[Array, "T B"] | None,
-    keys: Key[Array, "T"],
-    lengths: StepLengths,
-) -> tuple[Walk, Told]:
-    """Steps along estimated slopes, on batches of rows or on all of them."""
-    space = bound.space
-
-    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
-        rows, key = part
-        own = bound
-        if rows is not None:
-            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
-        model = space.to_model(state.vector)
-        basis = own.basis(model)
-        at = own.evaluated(model.likelihood, basis, state.mixture, key)
-        share = (state.made + lengths.delay) ** -lengths.power
-        mixture = stepped(at, share, safely=True)
-        vector, adam = state.vector, state.adam
-        if space.size:
-            known = state.mixture.factorised()
-
-            def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
-                return own.worth(vector, known, at.expected, key) + space.log_prior(vector)
-
-            gradient = jax.grad(worth)(vector)
-            move, adam = optax.scale_by_adam().update(gradient, adam)
-            vector = vector + lengths.rate * share**0.5 * move
-        after = Walk(vector, mixture, adam, state.made, state.passed_over)
-        sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after)]).all()
-        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
-        after = after._replace(
-            made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
-        )
-        return after, Told(at.terms.bound, at.terms.failed)
-
-    return jax.lax.scan(step, state, (places, keys))

@@ -1,23 +1,20 @@
-"""Searches for a mixture and hyper-parameters: host loops around compiled steps."""
+"""The search for hyper-parameters with the mixture at its best, without noise."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
-from latentgp.inference.mixtures.natural import StepLengths, Walk, profiled, walked
+from latentgp.inference.mixtures.natural import profiled
 from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
 from latentgp.typing import Array
 
-_PIECE = 20  # steps in a compiled call
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
 
@@ -171,72 +168,3 @@ def search_profiled(
         found.reason = INTERRUPTED
     finally:
         run.close()
-
-
-def walk(
-    bound: MixtureBound,
-    found: Found,
-    lengths: StepLengths,
-    *,
-    steps: int,
-    batch_size: int | None,
-    control: RunControl,
-    key: Key[Array, ""],
-) -> None:
-    """Steps along estimated slopes, of mixture and hyper-parameters together.
-
-    Args:
-        bound: the bound.
-        found: where it starts, and what is brought up to date.
-        lengths: of the steps.
-        steps: how many.
-        batch_size: rows of a step; None for all.
-        control: limits and callback.
-        key: random key.
-    """
-    run, rows = Run(control), len(bound.data.X)
-    state = Walk.begun(jnp.asarray(found.vector), found.mixture)
-    draw = batches(rows, batch_size, key)
-    found.converged, found.reason = True, f"all {steps} steps were made"
-    try:
-        while (made := int(state.made)) < steps:
-            number = min(_PIECE, steps - made)
-            keys = jax.random.split(jax.random.fold_in(key, made), number)
-            places = None if draw is None else jnp.asarray(draw(number))
-            state, told = walked(bound, state, places, keys, lengths)
-            value = float(np.mean(told.bound))
-            found.failed += int(np.sum(told.failed))
-            found.records.append(Looked(value, value, run.seconds, 0))
-            found.vector, found.mixture = np.asarray(state.vector), state.mixture
-            found.steps, found.passed_over = int(state.made), int(state.passed_over)
-            progress = MixtureProgress(found.steps, value, run.seconds)
-            run.show(
-                f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
-                f"{run.seconds:.0f} s"
-            )
-            reason = run.ending(progress, lambda: None)
-            if reason is not None:
-                found.converged, found.reason = False, reason
-                break
-    except KeyboardInterrupt:
-        found.converged, found.reason = False, INTERRUPTED
-    finally:
-        run.close()
-
-
-def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
-    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
-    if size is None or size >= rows:
-        return None
-    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    waiting: list[np.ndarray] = []
-
-    def draw(number: int) -> np.ndarray:
-        while len(waiting) < number:
-            order = random.permutation(rows)
-            waiting.extend(order[: rows // size * size].reshape(-1, size))
-        taken = np.stack(waiting[:number])
-        del waiting[:number]
-        return taken
-
-    return draw

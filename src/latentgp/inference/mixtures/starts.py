@@ -24,26 +24,32 @@ from latentgp.typing import Array
 _NEAR = 0.5  # deviations by which components that are one and the same are moved apart
 _SAME = 0.1  # nats between them
 _IMPROBABLE = 7.0  # nats below the best, where a component would weigh 1e-3
-TRIED, TRIED_FOR_ONE = 8, 4  # climbs besides that from the prior mean, of several and of one
-_MOST_STEPS = 200  # of each
+_SPARE = 4
 
-_End = tuple[GaussianMixture, float]  # of a climb, and the bound there
+_End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 
 
 def started(
     method: Any, bound: MixtureBound, model: LatentGP, key: Key[Array, ""]
 ) -> list[GaussianMixture]:
-    """Single components at their starts: the first at the prior mean, others at prior draws."""
+    """Single components at their starts: the first at the prior mean, others at prior draws.
+
+    There are four more than components where log p(y | f) is not concave: the prior mean can be a
+    saddle there, from which no step leads away, and an ascent from a draw ends in the next mode.
+    """
     basis = _basis(bound, model)
     latents, size = model.likelihood.latent_size, basis.lower.shape[1]
     dtype = basis.lower.dtype
-    white = jax.random.normal(key, (method.components, latents, size), dtype)
+    number = method.components
+    concave = model.likelihood.is_log_concave and latents == 1
+    spare = 0 if concave or model.likelihood.is_jointly_log_concave else _SPARE
+    white = jax.random.normal(key, (number + spare, latents, size), dtype)
     white = white.at[0].set(0.0)
     if method.start_means is not None:
-        white = _white_of(method, bound, model, basis, (method.components, size, latents))
+        white = _white_of(method, bound, model, basis, (number, size, latents))
     means, precision = white, jnp.ones((latents, size), dtype)
     if bound.coordinates == "values":
-        means = jnp.stack([_values(basis.lower, own) for own in white])
+        means = jnp.stack([vmap_latents(lambda L, v: L @ v, basis.lower, own) for own in white])
         precision = jnp.broadcast_to(vmap_latents(jnp.diagonal, basis.precision), (latents, size))
     if method.covariance != "diagonal":
         precision = jnp.broadcast_to(basis.precision, (latents, size, size))
@@ -65,10 +71,6 @@ def _white_of(
     return jnp.stack([vmap_latents(solve_lower, basis.lower, (f - offset).T) for f in given])
 
 
-def _values(lower: Float[Array, "#Q M M"], white: Float[Array, "Q M"]) -> Float[Array, "Q M"]:
-    return vmap_latents(lambda L, v: L @ v, lower, white)
-
-
 @Program
 def _basis(bound: MixtureBound, model: LatentGP) -> Any:
     return bound.basis(model)
@@ -81,100 +83,60 @@ def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianM
     return joined._replace(log_weights=jnp.log(weights / jnp.sum(weights)))
 
 
-def tries(
-    bound: MixtureBound, model: LatentGP, start: GaussianMixture, number: int, key: Key[Array, ""]
-) -> list[GaussianMixture]:
-    """Further places to climb from, prior draws and their opposites; none where one is enough.
-
-    The bound of one Gaussian has a single maximum if log p(y | f) is concave (Challis & Barber
-    2013). Else a start at the prior mean may end at a saddle, between modes that are mirror images.
-
-    Args:
-        bound: the bound.
-        model: at the hyper-parameters of the climb.
-        start: whose precision they have.
-        number: of them, even.
-        key: random key.
-    """
-    likelihood = model.likelihood
-    if likelihood.is_jointly_log_concave or (
-        likelihood.is_log_concave and likelihood.latent_size == 1
-    ):
-        return []
-    lower = _basis(bound, model).lower
-    shape = (number // 2, *start.mean.shape[1:])
-    half = jax.random.normal(key, shape, start.mean.dtype)
-    means = jnp.concatenate([half, -half])
-    if bound.coordinates == "values":
-        means = jnp.stack([_values(lower, own) for own in means])
-    return [start._replace(mean=mean[None]) for mean in means]
-
-
-def best(
-    bound: MixtureBound, found: Found, others: Sequence[GaussianMixture], key: Key[Array, ""]
+def best_of(
+    bound: MixtureBound, found: Found, starts: Sequence[GaussianMixture], key: Key[Array, ""]
 ) -> None:
-    """The start, or the end of a climb from another one that is better than its own."""
-    if others:
-        ends = _ends(bound, found, (found.mixture, *others), key)
-        found.mixture = max(ends, key=lambda end: end[1])[0]
+    """Start a search at the best of single Gaussians, from a few starts."""
+    if len(starts) > 1:
+        ends = [_climbed(bound, found, start, key) for start in starts]
+        found.mixture = max(ends, key=lambda end: end[0])[1]
+
+
+def _climbed(
+    bound: MixtureBound, found: Found, start: GaussianMixture, key: Key[Array, ""]
+) -> _End:
+    """Bound and mixture at the end of an ascent; minus infinity if it is not finite."""
+    vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(200)
+    climb = profiled(bound, vector, start, enough, most, key).climb
+    found.steps += int(climb.steps)
+    value = float(climb.at.terms.bound)
+    return (value if np.isfinite(value) else -np.inf), climb.at.mixture
 
 
 def several(
     bound: MixtureBound,
     found: Found,
-    others: Sequence[GaussianMixture],
+    starts: Sequence[GaussianMixture],
+    number: int,
     key: Key[Array, ""],
-    number: int | None = None,
 ) -> None:
-    """Find further components from their starts, and mix the best by their bounds.
+    """Find further components from their starts, and mix so many of them by their bounds.
 
-    Each is first the best single Gaussian from its start, or from the mirror image of one of the
-    best ends about the prior mean; weights are their evidences. Ends that are alike count once, and
-    those too improbable to matter are left out. If too few are left, some are taken again, moved by
-    half a deviation: where they are, the bound would be the same along both.
-
-    Args:
-        bound: the bound.
-        found: where the first starts, and what is brought up to date.
-        others: starts of further ones.
-        key: random key.
-        number: of components; that of the starts if None.
+    Each is first the best single Gaussian from its start, or, where there are starts to spare, from
+    the mirror image about the prior mean of another's end; of those that are apart the best are
+    taken, with their evidences as weights. Where there are too few they are repeated, half a
+    deviation away: the bound is the same along components that are one and the same.
     """
-    number = number or 1 + len(others)
-    ends = _ends(bound, found, (found.mixture, *others), key)
-    if others:
-        opposites = [end._replace(mean=-end.mean) for end, _ in _distinct(ends, number)]
-        ends = [*ends, *_ends(bound, found, opposites, key)]
-    kept = _distinct(ends, number)
-    for place in range(number - len(kept)):
-        end, value = kept[place]
-        kept.append((_moved(end, jax.random.fold_in(key, place)), value))
-    values = np.array([value for _, value in kept])
-    found.mixture = combined([end for end, _ in kept], np.exp(values - values[0]))
+    ends = [_climbed(bound, found, start, key) for start in (found.mixture, *starts)]
+    if len(starts) >= number:
+        opposites = [end._replace(mean=-end.mean) for _, end in _distinct(ends, number)]
+        ends += [_climbed(bound, found, start, key) for start in opposites]
+    chosen = _distinct(ends, number)
+    for place in range(number - len(chosen)):
+        value, mixture = chosen[place]
+        chosen.append((value, _moved(mixture, jax.random.fold_in(key, place))))
+    values = np.array([value for value, _ in chosen])
+    found.mixture = combined([mixture for _, mixture in chosen], np.exp(values - values[0]))
 
 
-def _ends(
-    bound: MixtureBound, found: Found, starts: Sequence[GaussianMixture], key: Key[Array, ""]
-) -> list[_End]:
-    """Ends of climbs of single Gaussians with their bounds."""
-    enough, most = jnp.asarray(1e-3), jnp.asarray(_MOST_STEPS)
-    ends = []
-    for start in starts:
-        at = profiled(bound, jnp.asarray(found.vector), start, enough, most, key)
-        found.steps += int(at.climb.steps)
-        value = float(at.climb.at.terms.bound)
-        ends.append((at.climb.at.mixture, value if np.isfinite(value) else -np.inf))
-    return ends
-
-
-def _distinct(ends: list[_End], number: int) -> list[_End]:
-    """So many ends at most, the highest first, that differ from each other and may matter."""
-    kept: list[_End] = []
-    for end, value in sorted(ends, key=lambda end: -end[1]):
-        matters = not kept or value > kept[0][1] - _IMPROBABLE
-        if matters and all(_apart(end, one) >= _SAME for one, _ in kept):
-            kept.append((end, value))
-    return kept[:number]
+def _distinct(ends: Sequence[_End], number: int) -> list[_End]:
+    """So many ends at most, the highest first, that are apart and probable enough to matter."""
+    chosen: list[_End] = []
+    for value, mixture in sorted(ends, key=lambda end: -end[0]):
+        probable = not chosen or value > chosen[0][0] - _IMPROBABLE
+        if probable and all(_apart(mixture, other) > _SAME for _, other in chosen):
+            chosen.append((value, mixture))
+    return chosen[:number]
 
 
 def _apart(one: GaussianMixture, other: GaussianMixture) -> float:

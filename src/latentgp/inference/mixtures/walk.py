@@ -1,0 +1,184 @@
+"""Steps of mixture and hyper-parameters together along estimated slopes, on batches or all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Float, Int, Key
+
+from latentgp.inference.mixtures.bound import MixtureBound
+from latentgp.inference.mixtures.family import GaussianMixture
+from latentgp.inference.mixtures.natural import stepped
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.typing import Array
+
+_PIECE = 20  # steps in a compiled call
+
+
+class StepLengths(NamedTuple):
+    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root."""
+
+    delay: Float[Array, ""]
+    power: Float[Array, ""]
+    rate: Float[Array, ""]
+
+
+class Walk(NamedTuple):
+    """Steps along estimated slopes.
+
+    Attributes:
+        vector: hyper-parameters, shape (P,).
+        mixture: the mixture.
+        adam: state of the optimiser of hyper-parameters.
+        made: number of steps.
+        passed_over: those that changed nothing, as they were not finite.
+    """
+
+    vector: Float[Array, "P"]
+    mixture: GaussianMixture
+    adam: Any
+    made: Int[Array, ""]
+    passed_over: Int[Array, ""]
+
+    @classmethod
+    def begun(cls, vector: Float[Array, "P"], mixture: GaussianMixture) -> "Walk":
+        """Before the first step."""
+        nothing = jnp.zeros((), jnp.int32)
+        return cls(vector, mixture, optax.scale_by_adam().init(vector), nothing, nothing)
+
+
+class Told(NamedTuple):
+    """What a step tells: the bound's estimate, in nats, and values of log p left out."""
+
+    bound: Float[Array, "T"]
+    failed: Float[Array, "T"]
+
+
+def batch_of(data: Data, places: Int[Array, "B"]) -> Data:
+    """Some rows, each counted for as many as makes them all."""
+    batch = jax.tree.map(lambda a: a[places], data)
+    share = data.X.shape[0] / places.shape[0]
+    weights = jnp.ones(places.shape[0], data.X.dtype) if batch.weights is None else batch.weights
+    return eqx.tree_at(
+        lambda data: data.weights, batch, share * weights, is_leaf=lambda leaf: leaf is None
+    )
+
+
+@Program
+def walked(
+    bound: MixtureBound,
+    state: Walk,
+    places: Int[Array, "T B"] | None,
+    keys: Key[Array, "T"],
+    lengths: StepLengths,
+) -> tuple[Walk, Told]:
+    """Steps along estimated slopes, on batches of rows or on all of them."""
+    space = bound.space
+
+    def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
+        rows, key = part
+        own = bound
+        if rows is not None:
+            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
+        model = space.to_model(state.vector)
+        basis = own.basis(model)
+        at = own.evaluated(model.likelihood, basis, state.mixture, key)
+        share = (state.made + lengths.delay) ** -lengths.power
+        mixture = stepped(at, share, safely=True)
+        vector, adam = state.vector, state.adam
+        if space.size:
+            known = state.mixture.factorised()
+
+            def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
+                return own.worth(vector, known, at.expected, key) + space.log_prior(vector)
+
+            gradient = jax.grad(worth)(vector)
+            move, adam = optax.scale_by_adam().update(gradient, adam)
+            vector = vector + lengths.rate * share**0.5 * move
+        after = Walk(vector, mixture, adam, state.made, state.passed_over)
+        sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after)]).all()
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
+        after = after._replace(
+            made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
+        )
+        return after, Told(at.terms.bound, at.terms.failed)
+
+    return jax.lax.scan(step, state, (places, keys))
+
+
+def walk(
+    bound: MixtureBound,
+    found: Found,
+    lengths: StepLengths,
+    *,
+    steps: int,
+    batch_size: int | None,
+    control: RunControl,
+    key: Key[Array, ""],
+) -> None:
+    """Steps along estimated slopes, of mixture and hyper-parameters together.
+
+    Args:
+        bound: the bound.
+        found: where it starts, and what is brought up to date.
+        lengths: of the steps.
+        steps: how many.
+        batch_size: rows of a step; None for all.
+        control: limits and callback.
+        key: random key.
+    """
+    run, rows = Run(control), len(bound.data.X)
+    state = Walk.begun(jnp.asarray(found.vector), found.mixture)
+    draw = batches(rows, batch_size, key)
+    found.converged, found.reason = True, f"all {steps} steps were made"
+    try:
+        while (made := int(state.made)) < steps:
+            number = min(_PIECE, steps - made)
+            keys = jax.random.split(jax.random.fold_in(key, made), number)
+            places = None if draw is None else jnp.asarray(draw(number))
+            state, told = walked(bound, state, places, keys, lengths)
+            value = float(np.mean(told.bound))
+            found.failed += int(np.sum(told.failed))
+            found.records.append(Looked(value, value, run.seconds, 0))
+            found.vector, found.mixture = np.asarray(state.vector), state.mixture
+            found.steps, found.passed_over = int(state.made), int(state.passed_over)
+            progress = MixtureProgress(found.steps, value, run.seconds)
+            run.show(
+                f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
+                f"{run.seconds:.0f} s"
+            )
+            reason = run.ending(progress, lambda: None)
+            if reason is not None:
+                found.converged, found.reason = False, reason
+                break
+    except KeyboardInterrupt:
+        found.converged, found.reason = False, INTERRUPTED
+    finally:
+        run.close()
+
+
+def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
+    if size is None or size >= rows:
+        return None
+    random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    waiting: list[np.ndarray] = []
+
+    def draw(number: int) -> np.ndarray:
+        while len(waiting) < number:
+            order = random.permutation(rows)
+            waiting.extend(order[: rows // size * size].reshape(-1, size))
+        taken = np.stack(waiting[:number])
+        del waiting[:number]
+        return taken
+
+    return draw
