@@ -108,7 +108,7 @@ def test_predictive_densities_where_the_likelihood_is_narrow(
 
 def test_every_likelihood_is_checked():
     # A function has no moments; the last one is the limit of robust-max.
-    apart = {"CustomLikelihood", "HeavisideMulticlass"}
+    apart = {"CustomLikelihood", "ExternalLikelihood", "HeavisideMulticlass"}
     apart |= {type(case[0]).__name__ for case in OF_OUTPUTS}
     assert {type(case[0]).__name__ for case in COMPLETE} | apart == concrete_classes(Likelihood)
 

@@ -329,7 +329,9 @@ class Likelihood(Parametrised):
 
         def moments(f: Float[Array, "N S Q"]) -> Float[Array, "N S *P 2"]:
             at_nodes = jax.vmap(
-                lambda f, side: jax.vmap(lambda f: jnp.stack(self.conditional_moments(f, side)))(f)
+                lambda f, side: jax.vmap(
+                    lambda f: jnp.stack(self.conditional_moments(f, side), axis=-1)
+                )(f)
             )(f, dict(side))
             first, second = at_nodes[..., 0], at_nodes[..., 1]
             return jnp.stack([first, second + first**2], axis=-1)

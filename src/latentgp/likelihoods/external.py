@@ -21,6 +21,7 @@ from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Ta
 from latentgp.numerics.quadrature import (
     Nodes,
     latents_at,
+    lowest_where_unknown,
     prediction_nodes,
     slopes_by_values,
     training_nodes,
@@ -73,8 +74,8 @@ class Calls:
         more = "; further ones failed" if self.failed > len(shown) else ""
         return (
             f"The external function gave no finite log density for {self.failed} of {self.values} "
-            f"values, which were left out ({'; '.join(shown)}{more}); make it finite there, or "
-            "narrow the prior.",
+            f"values, which were counted as the lowest of their row ({'; '.join(shown)}{more}); "
+            "make it finite there, or narrow the prior.",
         )
 
 
@@ -84,8 +85,8 @@ class ExternalLikelihood(Likelihood):
     It is evaluated for many rows and draws at a time and never differentiated: expectations and
     their derivatives are found from values alone (Bonilla, Krauth & Dezfouli, Theorem 1). So
     `BlackBoxVI`, `VariationalInference` and `EllipticalSlice` take it; what needs the gradient of
-    log p in f says so. What it raises, and values that are not finite, are left out of
-    expectations and told of in the diagnostics.
+    log p in f says so. Where it raises an error, or gives a value that is not finite, the lowest
+    value of the row is taken, and the diagnostics say so.
 
     Args:
         function: log p(y | f) in nats of B targets, shape (B,) or (B, P), and their latents, shape
@@ -185,11 +186,8 @@ class ExternalLikelihood(Likelihood):
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         nodes = prediction_nodes(self.latents)
-        values = self._at_nodes(y, *marginals, side, nodes)
-        known = jnp.isfinite(values)
-        weights = jnp.where(known, jnp.asarray(nodes[1], values.dtype), 0.0)
-        logs = logsumexp(jnp.where(known, values, 0.0), axis=1, b=weights)
-        return logs - jnp.log(jnp.sum(weights, axis=1))
+        values = lowest_where_unknown(self._at_nodes(y, *marginals, side, nodes))
+        return logsumexp(values, axis=1, b=jnp.asarray(nodes[1], values.dtype))
 
     def _at_nodes(
         self,

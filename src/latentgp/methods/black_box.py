@@ -255,8 +255,10 @@ class BlackBoxVI(Method):
     ) -> Fit:
         model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
         terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
-        if not np.isfinite(terms.bound):
-            calls = getattr(model.likelihood, "calls", None)
+        calls = getattr(model.likelihood, "calls", None)
+        nothing = calls is not None and calls.failed == calls.values
+        known = [record.bound for record in found.records if np.isfinite(record.bound)]
+        if nothing or not (known or np.isfinite(terms.bound)):
             told = () if calls is None else calls.told(np.asarray(problem.data.y))
             raise InputError(
                 "The bound is not a finite number at these hyper-parameters; start from other "
@@ -264,6 +266,10 @@ class BlackBoxVI(Method):
             )
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
+        if not np.isfinite(terms.bound):  # the function failed at the end: what there is is kept
+            terms = terms._replace(expected=known[-1] - terms.entropy - terms.cross)
+            kind, found.converged = "approximation", False
+            found.reason = "values of log p(y | f) failed, so that the bound is the last estimate"
         evidence = Evidence(terms.bound, kind)
         if self.components == 1:
             posterior = Posterior.gaussian(model, latents[0], evidence)
@@ -284,8 +290,8 @@ class BlackBoxVI(Method):
         warnings = []
         if not found.converged:
             warnings.append(
-                f"The search ended early because {found.reason}; raise the limit, or continue "
-                "from the fitted model."
+                f"The search ended early because {found.reason}; mend that, or continue from the "
+                "fitted model."
             )
         if found.passed_over > _FEW_FAILED * max(found.steps, 1):
             warnings.append(
@@ -297,8 +303,8 @@ class BlackBoxVI(Method):
             warnings += calls.told(np.asarray(problem.data.y))
         elif found.failed:
             warnings.append(
-                f"{found.failed} values of log p(y | f) were not finite and have been left out; "
-                "make it finite for all latents."
+                f"{found.failed} values of log p(y | f) were not finite and counted as the lowest "
+                "of their row; make it finite for all latents."
             )
         return Diagnostics(
             converged=found.converged and not warnings,

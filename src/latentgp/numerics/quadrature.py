@@ -199,6 +199,16 @@ def spread_of(mean: Float[Array, "N Q"], variance: Float[Array, "N Q"]) -> Float
     return jnp.sqrt(variance + jax.lax.stop_gradient(jnp.maximum(floor - variance, 0.0)))
 
 
+def lowest_where_unknown(values: Float[Array, "N S"]) -> Float[Array, "N S"]:
+    """Values with the lowest of their row in place of those that are not finite.
+
+    Were these left out, an ascent would go where nothing is known. NaN in a row without any.
+    """
+    known = jnp.isfinite(values)
+    lowest = jnp.min(jnp.where(known, values, jnp.inf), axis=1, keepdims=True)
+    return jnp.where(known, values, jnp.where(jnp.isfinite(lowest), lowest, jnp.nan))
+
+
 def slopes_by_values(
     values: Float[Array, "N S"],
     mean: Float[Array, "N Q"],
@@ -207,16 +217,12 @@ def slopes_by_values(
 ) -> tuple[Float[Array, "N"], Float[Array, "N Q"], Float[Array, "N Q"]]:
     """E function(f) and its derivatives in mean and variance, from values at the nodes alone.
 
-    With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v). Values
-    that are not finite are left out.
+    With f = m + v^1/2 x they are E[x function] / v^1/2 and E[(x^2 - 1) function] / (2 v).
     """
     spread = spread_of(mean, variance)
-    points = jnp.asarray(nodes[0], mean.dtype)
-    known = jnp.isfinite(values)
-    weights = jnp.where(known, jnp.asarray(nodes[1], mean.dtype), 0.0)
-    weights = weights / jnp.sum(weights, axis=1, keepdims=True)
-    values = jnp.where(known, values, 0.0)
-    value = jnp.sum(weights * values, axis=1)
+    points, weights = (jnp.asarray(part, mean.dtype) for part in nodes)
+    values = lowest_where_unknown(values)
+    value = values @ weights
     above = weights * (values - value[:, None])  # the scores have mean zero
     in_mean = above @ points / spread
     return value, in_mean, above @ (points**2 - 1) / (2 * spread**2)

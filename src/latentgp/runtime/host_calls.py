@@ -38,7 +38,7 @@ def call_on_host(
 
     def call(*packed_arguments: Any) -> tuple[np.ndarray, ...]:
         found = function(*jax.tree.map(_unpacked if is_double else np.asarray, packed_arguments))
-        made = (np.ascontiguousarray(part, dtype) for part in found)
+        made = (np.asarray(part, dtype, order="C") for part in found)
         return tuple(_packed(part) if is_double else part for part in made)
 
     kind = jnp.uint32 if is_double else dtype
@@ -54,7 +54,7 @@ def call_on_host(
 
 
 def _unpacked(bits: Any) -> np.ndarray:
-    return np.ascontiguousarray(np.asarray(bits)).view(np.float64)[..., 0]
+    return np.asarray(bits, order="C").view(np.float64)[..., 0]
 
 
 def _packed(numbers: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Key
 
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.modules import Module
-from latentgp.numerics.quadrature import spread_of, training_nodes
+from latentgp.numerics.quadrature import lowest_where_unknown, spread_of, training_nodes
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
@@ -35,7 +35,7 @@ class Expected(NamedTuple):
         in_mean: its derivative in the mean of f, shape (N, Q).
         in_variance: that in the variance, shape (N, Q).
         error: variance of `value` as an estimate, shape (N,); zero where it is none.
-        failed: values of log p that were not finite and have been left out, shape (N,).
+        failed: values of log p that were not finite, counted as the lowest of their row, (N,).
     """
 
     value: Float[Array, "N"]
@@ -136,25 +136,20 @@ def by_score(
     spread: Float[Array, "N 1 Q"],
     control: bool,
 ) -> Expected:
-    """From values of log p at draws and their opposites; those that are not finite are left out."""
-    known = jnp.isfinite(values)
-    values = jnp.where(known, values, 0.0)
-    weights = known.astype(values.dtype)
-    number = jnp.maximum(jnp.sum(weights, axis=1), 1.0)
-    value = jnp.sum(values, axis=1) / number
-    error = _error(jnp.where(known, values, value[:, None]))
+    """From values of log p at draws and their opposites."""
+    failed = jnp.sum(~jnp.isfinite(values), axis=1).astype(values.dtype)
+    values = lowest_where_unknown(values)
 
     def slope(score: Float[Array, "N S Q"]) -> Float[Array, "N Q"]:
-        score = score * weights[:, :, None]
         worth = values[:, :, None]
         if control:
             above, among = (_of_others(part) for part in (score**2 * worth, score**2))
-            worth = worth - above / jnp.where(among > 0, among, 1.0)
-        return jnp.sum(score * worth, axis=1) / number[:, None]
+            worth = worth - above / among
+        return jnp.mean(score * worth, axis=1)
 
     in_mean = slope(noise) / spread[:, 0]
     in_variance = slope(noise**2 - 1) / (2 * spread[:, 0] ** 2)
-    return Expected(value, in_mean, in_variance, error, values.shape[1] - jnp.sum(weights, axis=1))
+    return Expected(jnp.mean(values, axis=1), in_mean, in_variance, _error(values), failed)
 
 
 def _of_others(parts: Float[Array, "N S Q"]) -> Float[Array, "N S Q"]:

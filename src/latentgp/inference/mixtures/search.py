@@ -51,7 +51,7 @@ class Found:
         records: of all evaluations.
         steps: of the mixture, in all.
         passed_over: those that changed nothing.
-        failed: values of log p that were left out.
+        failed: values of log p that were not finite.
         rise: nats gained by the last step, relative to the bound.
         reason: why it ended; empty while it goes on.
         converged: whether by itself.
@@ -100,8 +100,8 @@ def search_profiled(
 
     def evaluate(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
         nonlocal best, ended
-        most = _MOST_STEPS if vector.size else _MOST_ALONE
-        steps, enough = jnp.asarray(most), jnp.asarray(0.1 * tolerance)
+        most, share = (_MOST_STEPS, 1e-3) if vector.size else (_MOST_ALONE, 0.1)
+        steps, enough = jnp.asarray(most), jnp.asarray(share * tolerance)
         at = profiled(bound, jnp.asarray(vector), found.mixture, enough, steps, key)
         value, gradient = float(at.value), np.asarray(at.gradient)
         found.steps += int(at.climb.steps)
@@ -111,7 +111,7 @@ def search_profiled(
         bound_there = float(at.climb.at.terms.bound)
         if value > best:
             best, found.vector = value, np.array(vector)
-            ended = int(at.climb.steps) < most
+            ended = int(at.climb.steps) < most or float(at.climb.rise) <= tolerance
             found.mixture = at.climb.at.mixture
             found.rise = float(at.climb.rise) / max(abs(bound_there), 1.0)
         found.records.append(Looked(bound_there, value, run.seconds, 0))

@@ -32,10 +32,11 @@ _End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 def started(
     method: Any, bound: MixtureBound, model: LatentGP, key: Key[Array, ""]
 ) -> list[GaussianMixture]:
-    """Single components at their starts: the first at the prior mean, others at prior draws.
+    """Single components at their starts: the prior mean, and draws of the prior.
 
-    There are four more than components where log p(y | f) is not concave: the prior mean can be a
-    saddle there, from which no step leads away, and an ascent from a draw ends in the next mode.
+    Every draw comes with its opposite. There are four more than components where log p(y | f) is
+    not concave: the prior mean can be a saddle there, from which no step leads away, and an ascent
+    from a draw ends in the next mode.
     """
     basis = _basis(bound, model)
     latents, size = model.likelihood.latent_size, basis.lower.shape[1]
@@ -43,8 +44,9 @@ def started(
     number = method.components
     concave = model.likelihood.is_log_concave and latents == 1
     spare = 0 if concave or model.likelihood.is_jointly_log_concave else _SPARE
-    white = jax.random.normal(key, (number + spare, latents, size), dtype)
-    white = white.at[0].set(0.0)
+    draws = jax.random.normal(key, ((number + spare) // 2, latents, size), dtype)
+    both = jnp.stack([draws, -draws], axis=1).reshape(-1, latents, size)
+    white = jnp.concatenate([jnp.zeros((1, latents, size), dtype), both])[: number + spare]
     if method.start_means is not None:
         white = _white_of(method, bound, model, basis, (number, size, latents))
     means, precision = white, jnp.ones((latents, size), dtype)

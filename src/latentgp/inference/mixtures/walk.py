@@ -57,7 +57,7 @@ class Walk(NamedTuple):
 
 
 class Told(NamedTuple):
-    """What a step tells: the bound's estimate, in nats, and values of log p left out."""
+    """What a step tells: the bound's estimate, in nats, and how many values failed."""
 
     bound: Float[Array, "T"]
     failed: Float[Array, "T"]
@@ -106,6 +106,8 @@ def walked(
             vector = vector + lengths.rate * share**0.5 * move
         after = Walk(vector, mixture, adam, state.made, state.passed_over)
         sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after)]).all()
+        most = 0.5 * own.expectations.samples
+        sound = sound & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
         after = after._replace(
             made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)

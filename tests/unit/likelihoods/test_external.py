@@ -1,0 +1,225 @@
+"""Likelihoods outside of JAX: the same answers as inside, failures told, programs, precision."""
+
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import latentgp as lgp
+from latentgp.likelihoods.base import Marginals
+
+KEY = jax.random.key(0)
+X = np.linspace(0.0, 3.0, 12)
+Y = np.array([0.0, 1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0])
+DATA = lgp.Data(X, Y)
+HELD = {"key": KEY, "learn_hyperparameters": False, "tolerance": 1e-9}
+PROGRAM = """
+import math, sys
+for line in sys.stdin:
+    y, f = map(float, line.split())
+    print(-math.log1p(math.exp(-(2 * y - 1) * f)))
+"""
+
+
+def logistic(y, f):
+    return -np.logaddexp(0, -(2 * y - 1) * f[:, 0])
+
+
+def logistic_of_one(y, f):
+    return -np.log1p(np.exp(-(2 * y - 1) * f[0]))
+
+
+def model_of(function, **settings):
+    return lgp.LatentGP(lgp.RBF(1.0, 2.0), lgp.ExternalLikelihood(function, **settings))
+
+
+def answers(fit):
+    marginals = fit.posterior.predict_f(X + 0.1)
+    return np.concatenate([[float(fit.posterior.log_evidence)], *marginals])
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        lgp.ExternalLikelihood(logistic),
+        lgp.ExternalLikelihood(logistic_of_one, vectorised=False),
+        lgp.ExternalLikelihood(lgp.ExternalProgram([sys.executable, "-c", PROGRAM])),
+        lgp.ExternalLikelihood(logistic, timeout=30.0),
+    ],
+    ids=["NumPy", "one row at a time", "program", "with a limit of time"],
+)
+def test_answers_are_those_of_the_likelihood_in_jax(likelihood):
+    inside = lgp.fit(
+        lgp.LatentGP(lgp.RBF(1.0, 2.0), lgp.Bernoulli()), DATA, method=lgp.BlackBoxVI(), **HELD
+    )
+    outside = lgp.fit(lgp.LatentGP(lgp.RBF(1.0, 2.0), likelihood), DATA, **HELD)
+    assert isinstance(outside.diagnostics.method, lgp.BlackBoxVI)
+    np.testing.assert_allclose(answers(outside), answers(inside), rtol=1e-6, atol=1e-7)
+    new = X + 0.1
+    np.testing.assert_allclose(
+        outside.posterior.predict(new).log_prob(Y),
+        inside.posterior.predict(new).log_prob(Y),
+        rtol=1e-6,
+    )
+    assert likelihood.calls.failed == 0
+    assert likelihood.calls.values > 0
+
+
+def test_hyperparameters_are_learned_and_other_methods_take_it():
+    random = np.random.default_rng(0)
+    inputs = random.uniform(0, 6, 60)
+    y = (random.uniform(size=60) < 1 / (1 + np.exp(-3 * np.sin(inputs)))).astype(float)
+    data = lgp.Data(inputs, y)
+    inside = lgp.LatentGP(lgp.RBF(), lgp.Bernoulli())
+    reference = lgp.fit(inside, data, key=KEY, method=lgp.VariationalInference())
+    for method in (lgp.BlackBoxVI(), lgp.VariationalInference()):
+        fit = lgp.fit(model_of(logistic), data, key=KEY, method=method)
+        assert float(fit.posterior.log_evidence) == pytest.approx(
+            float(reference.posterior.log_evidence), abs=2e-3
+        )
+    chains = lgp.EllipticalSlice(chains=2, draws=20, warmup=20)
+    fit = lgp.fit(model_of(logistic), data, method=chains, **HELD)
+    assert np.isfinite(fit.posterior.predict_f(X).mean).all()
+
+
+@pytest.mark.parametrize("method", [lgp.NUTS(), lgp.Laplace(), lgp.ExpectationPropagation()])
+def test_methods_that_need_a_gradient_say_so(method):
+    with pytest.raises(lgp.InputError, match="has no gradient in f, which the method needs"):
+        lgp.fit(model_of(logistic), DATA, method=method, **HELD)
+
+
+def test_double_precision_is_kept_on_the_way():
+    seen = []
+
+    def remember(y, f):
+        seen.append((y.copy(), f.copy()))
+        return f[:, 0]
+
+    with jax.enable_x64(True):
+        likelihood = lgp.ExternalLikelihood(remember)
+        y, f = jnp.array([1 / 3]), jnp.array([[2 / 3]])
+        value = jax.jit(jax.vmap(lambda y, f: likelihood.log_prob(y, f, {})))(y, f)
+        assert float(value[0]) == seen[0][1][0, 0] == 2 / 3
+        assert seen[0][0][0] == 1 / 3
+    single = likelihood.log_prob(jnp.float32(1.0), jnp.array([2 / 3], jnp.float32), {})
+    assert single.dtype == jnp.float32
+    assert seen[-1][1].dtype == np.float32
+
+
+def test_outputs_side_information_and_moments():
+    def of_two(y, f, scale):
+        apart = (y - f) / scale[:, None]
+        return -0.5 * np.sum(apart**2, axis=1) - 2 * np.log(scale) - np.log(2 * np.pi)
+
+    likelihood = lgp.ExternalLikelihood(
+        of_two, 2, outputs=2, side=("scale",), moments=lambda f, scale: (f, scale[:, None] ** 2)
+    )
+    y = np.stack([np.sin(X), np.cos(X)], axis=1)
+    data = lgp.Data(X, y, scale=np.full(12, 0.1))
+    fit = lgp.fit(lgp.LatentGP(lgp.RBF(1.0, 1.0), likelihood), data, **HELD)
+    predicted = fit.posterior.predict(X, scale=np.full(12, 0.1))
+    np.testing.assert_allclose(predicted.mean, y, atol=0.1)
+    latent = fit.posterior.predict_f(X).variance
+    np.testing.assert_allclose(predicted.variance, latent + 0.01, rtol=1e-3)
+
+
+def test_failures_are_told_and_count_as_the_lowest():
+    def fails(y, f):
+        values = logistic(y, f)
+        values[f[:, 0] > 2.5] = np.nan
+        values[f[:, 0] < -4] = -np.inf
+        return values
+
+    likelihood = lgp.ExternalLikelihood(fails)
+    fit = lgp.fit(lgp.LatentGP(lgp.RBF(1.0, 2.0), likelihood), DATA, **HELD)
+    assert np.isfinite(answers(fit)).all()
+    assert not fit.diagnostics.converged
+    (warning,) = fit.diagnostics.warnings
+    assert "gave no finite log density for" in warning
+    assert "it gave nan" in warning or "it gave -inf" in warning
+    assert "row " in warning
+    assert likelihood.calls.failed >= len(likelihood.calls.failures)
+    # It keeps away from where nothing is known.
+    assert np.abs(fit.posterior.predict_f(X).mean).max() < 2.5
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "message"),
+    [
+        (lambda y, f: 1 / 0, {}, "ZeroDivisionError: division by zero"),
+        (lambda y, f: np.zeros(3), {}, r"gave shape \(3,\), not"),
+        (lambda y, f: time.sleep(5), {"timeout": 0.05}, "no answer within 0.05 s"),
+        (
+            lgp.ExternalProgram([sys.executable, "-c", "raise SystemExit('no input')"]),
+            {},
+            "ended with 1: no input",
+        ),
+        (lgp.ExternalProgram([sys.executable, "-c", "print(1)"]), {}, "wrote 1 numbers for"),
+        (
+            lgp.ExternalProgram([sys.executable, "-c", "import time; time.sleep(5)"], timeout=0.2),
+            {},
+            "no answer within 0.2 s",
+        ),
+        (lgp.ExternalProgram(["/no/such/program"]), {}, "No such file"),
+    ],
+)
+def test_a_function_that_never_works_is_an_error_in_its_own_words(function, settings, message):
+    method = lgp.BlackBoxVI(estimator="score", samples=4, steps=1)
+    with pytest.raises(lgp.InputError, match=message):
+        lgp.fit(model_of(function, **settings), DATA, method=method, **HELD)
+
+
+def test_what_was_learned_before_a_failure_is_kept():
+    calls = []
+
+    def breaks(y, f):
+        calls.append(len(y))
+        if len(calls) > 30:
+            raise RuntimeError("the licence has run out")
+        return logistic(y, f)
+
+    method = lgp.BlackBoxVI(estimator="score", steps=60, samples=20)
+    fit = lgp.fit(model_of(breaks), DATA, method=method, **HELD)
+    good = lgp.fit(model_of(logistic), DATA, method=method, **HELD)
+    assert "the licence has run out" in fit.diagnostics.verdict
+    away = fit.posterior.predict_f(X).mean - good.posterior.predict_f(X).mean
+    assert np.abs(away).max() < 0.5
+
+
+def test_derivatives_of_expectations_are_those_of_the_likelihood_in_jax():
+    with jax.enable_x64(True):
+        marginals = Marginals(jnp.array([[0.3], [-1.0]]), jnp.array([[0.5], [2.0]]))
+        y = jnp.array([1.0, 0.0])
+
+        def slopes(likelihood):
+            return jax.jit(
+                jax.grad(lambda m: jnp.sum(likelihood.expected_log_prob(y, m, {})))
+            )(marginals)  # fmt: skip
+
+        for one, other in zip(
+            slopes(lgp.ExternalLikelihood(logistic)), slopes(lgp.Bernoulli()), strict=True
+        ):
+            np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: lgp.ExternalLikelihood(logistic, 0), "at least one latent"),
+        (lambda: lgp.ExternalLikelihood(logistic, timeout=-1.0), "positive seconds"),
+        (lambda: lgp.ExternalProgram("ls -l"), "a list of words"),
+        (lambda: lgp.ExternalProgram([]), "a list of words"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(make, message):
+    with pytest.raises(lgp.InputError, match=message):
+        make()
+
+
+def test_moments_that_are_missing_are_asked_for():
+    fit = lgp.fit(model_of(logistic), DATA, **HELD)
+    with pytest.raises(lgp.InputError, match="give moments="):
+        _ = fit.posterior.predict(X).mean
