@@ -76,11 +76,7 @@ def stepped(
     )
     covariance = by.factorised().covariance
     slope = share * scaled(slopes.mean)
-    along = (
-        covariance * slope
-        if by.is_diagonal
-        else jnp.einsum("kqij,kqj->kqi", covariance, slope)
-    )
+    along = covariance * slope if by.is_diagonal else jnp.einsum("kqij,kqj->kqi", covariance, slope)
     logs = mixture.log_weights + share * (slopes.weights - mixture.weights @ slopes.weights)
     return GaussianMixture(jax.nn.log_softmax(logs), mixture.mean + along, precision)
 
