@@ -137,6 +137,27 @@ def probit_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Resu
 SCORES_OF_F = {"probit": probit_scores, "poisson": poisson_scores}
 
 
+def minus_bound(problem: Problem, mean: np.ndarray, variance: np.ndarray, kl: float) -> Result:
+    """Minus the evidence lower bound of a Gaussian, by quadrature, given f at the rows."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    y, f = problem.y[:, None], mean[:, None] + np.sqrt(variance)[:, None] * nodes
+    if problem.options["likelihood"] == "poisson":
+        log_density = y * f - np.exp(f) - gammaln(y + 1)
+    else:
+        log_density = -np.logaddexp(0, -(2 * y - 1) * f)
+    expected = float(np.sum(log_density @ weights) / weights.sum())
+    return {"minus_bound": kl - expected}
+
+
+def minus_white_bound(
+    problem: Problem, lower: np.ndarray, mean: np.ndarray, root: np.ndarray
+) -> Result:
+    """The same of white coefficients N(mean, root root'), f = lower v at the rows."""
+    half, (sign, logs) = lower @ root, np.linalg.slogdet(root @ root.T)
+    kl = 0.5 * (np.sum(root**2) + mean @ mean - len(mean) - sign * logs)
+    return minus_bound(problem, lower @ mean, np.sum(half**2, axis=1), float(kl))
+
+
 def bernoulli_scores(y: np.ndarray, probability: np.ndarray) -> Result:
     """`class_scores`, from the probability of class 1."""
     return class_scores(y, np.stack([1 - probability, probability], axis=1))

@@ -30,6 +30,7 @@ from contestant import (
     coverage,
     gaussian_scores,
     kept,
+    minus_bound,
     poisson_scores,
     serve,
     student_scores,
@@ -467,6 +468,35 @@ def sparse_student(problem: Problem) -> Result:
     return traced(problem, model_of(problem, likelihood), scores, ["likelihood.degrees_of_freedom"])
 
 
+def black_box(problem: Problem) -> Result:
+    """`BlackBoxVI`, hyper-parameters held: by nodes to its end; by draws of ever more steps."""
+    options = problem.options
+    likelihood = {"logit": lgp.Bernoulli, "poisson": lgp.Poisson}[options["likelihood"]]()
+    model, rows = model_of(problem, likelihood), lgp.Data(problem.X, problem.y)
+    by_draws = options["estimator"] != "quadrature"
+
+    def fitted(steps: int) -> tuple[float, Result]:
+        method = lgp.BlackBoxVI(
+            estimator=options["estimator"], samples=options["samples"], steps=steps
+        )
+        started = perf_counter()
+        fit = lgp.fit(model, rows, method=method, learn_hyperparameters=False, key=KEY)
+        seconds = perf_counter() - started
+        law = fit.posterior.predict_f(problem.X)
+        return seconds, minus_bound(problem, *law, float(fit.posterior.latent.kl))
+
+    jax.clear_caches()
+    first, _ = fitted(20)
+    points, steps = [], 20
+    while not points or (by_draws and points[-1]["training_seconds"] < options["max_seconds"]):
+        seconds, score = fitted(steps)
+        points.append({"training_seconds": seconds} | score)
+        steps *= 2
+        if steps > options["most_steps"]:
+            break
+    return {"trace": points, "compile_seconds": first - points[0]["training_seconds"]} | points[-1]
+
+
 def sampling(problem: Problem) -> Result:
     """`GibbsSampling`, or `MCMC` of some settings; a coefficient a row, hyper-parameters fixed."""
     options = problem.options
@@ -590,6 +620,7 @@ if __name__ == "__main__":
                 sparse_regression,
                 sparse_multiclass,
                 sparse_student,
+                black_box,
                 sampling,
                 chains,
             )

@@ -41,7 +41,7 @@ class Module(eqx.Module):
         # As a call is written: what has to be named comes last.
         for field in sorted(dataclasses.fields(self), key=lambda field: field.kw_only is True):
             value = getattr(self, field.name, None)
-            if _goes_without_saying(value, field):
+            if not field.init or _goes_without_saying(value, field):
                 positional = False
                 continue
             positional = positional and isinstance(value, Module) and not field.kw_only

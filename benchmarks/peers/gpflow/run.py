@@ -24,6 +24,7 @@ from contestant import (
     gaussian_scores,
     kept,
     lbfgs,
+    minus_white_bound,
     serve,
     student_scores,
 )
@@ -290,6 +291,58 @@ class Logit(gpflow.likelihoods.ScalarLikelihood):
         return tf.sigmoid(F) * tf.sigmoid(-F)
 
 
+class ByDraws(gpflow.likelihoods.MonteCarloLikelihood):
+    """Expectations by draws, the value of log p(y given f) and its gradient at each."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__(input_dim=None, latent_dim=1, observation_dim=1)
+        self.counts = counts
+
+    def _log_prob(self, X: tf.Tensor, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        if self.counts:
+            return tf.reduce_sum(Y * F - tf.exp(F) - tf.math.lgamma(Y + 1), axis=-1)
+        return tf.reduce_sum(-tf.nn.softplus(-(2 * Y - 1) * F), axis=-1)
+
+
+def black_box(problem: Problem) -> Result:
+    """`VGP` with such a likelihood: natural gradients, or Adam alone."""
+    options = problem.options
+    data = tf.constant(problem.X), tf.constant(problem.y[:, None])
+    likelihood = ByDraws(options["likelihood"] == "poisson")
+    likelihood.num_monte_carlo_points = options["samples"]
+    model = gpflow.models.VGP(data, latent_kernel(problem), likelihood)
+    for part in model.kernel.trainable_parameters:
+        gpflow.set_trainable(part, False)
+    adam = tf_keras.optimizers.Adam(options["learning_rate"])
+    posterior = [(model.q_mu, model.q_sqrt)]
+    natural = options["natural"] and gpflow.optimizers.NaturalGradient(options["natural"])
+    loss = model.training_loss_closure(compile=False)
+    jitter = gpflow.config.default_jitter() * np.eye(len(problem.y))
+    lower = np.linalg.cholesky(model.kernel(problem.X).numpy() + jitter)
+
+    @tf.function
+    def step() -> None:
+        if natural:
+            natural.minimize(loss, posterior)
+        else:
+            adam.minimize(loss, model.trainable_variables)
+
+    def scores() -> Result:
+        return minus_white_bound(
+            problem, lower, model.q_mu.numpy()[:, 0], np.tril(model.q_sqrt.numpy()[0])
+        )
+
+    if not natural:
+        adam.build(model.trainable_variables)
+    started = perf_counter()
+    compiled = step.get_concrete_function()
+    compile_seconds = perf_counter() - started
+    trace = ScoreTrace(problem, scores)
+    while trace.tick():
+        compiled()
+    return trace.result(1) | {"compile_seconds": compile_seconds}
+
+
 def sampled_model(problem: Problem) -> gpflow.models.SGPMC:
     """Log-normal priors over length-scales and variance, as the other contestants'."""
     options = problem.options
@@ -393,6 +446,7 @@ if __name__ == "__main__":
             "sparse_multiclass": sparse_multiclass,
             "sparse_student": sparse_student,
             "sparse_bound": sparse_bound,
+            "black_box": black_box,
             "chains": chains,
         },
         packages=("gpflow", "tensorflow", "tensorflow-probability", "numpy"),

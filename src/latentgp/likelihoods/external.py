@@ -29,6 +29,8 @@ from latentgp.numerics.quadrature import (
 from latentgp.runtime.host_calls import call_on_host
 from latentgp.typing import Array
 
+Reasons = Callable[[int], str]  # why a value is none, by its place
+
 _KEPT = 100  # failures that are kept in full
 _SHOWN = 3
 
@@ -54,13 +56,13 @@ class Calls:
         self.calls = self.values = self.failed = 0
         self.failures: list[Failure] = []
 
-    def add(self, y: np.ndarray, f: np.ndarray, bad: np.ndarray, why: Sequence[str]) -> None:
+    def add(self, y: np.ndarray, f: np.ndarray, bad: np.ndarray, why: Reasons) -> None:
         """Note a call of B values, of which some failed."""
         self.calls += 1
         self.values += len(f)
         self.failed += int(bad.sum())
         for place in np.flatnonzero(bad)[: max(0, _KEPT - len(self.failures))]:
-            self.failures.append(Failure(y[place], f[place], f"{why[place]}"))
+            self.failures.append(Failure(y[place], f[place], why(place)))
 
     def told(self, y: np.ndarray) -> tuple[str, ...]:
         """A sentence on values that failed, for rows with these targets; none if none did."""
@@ -77,6 +79,86 @@ class Calls:
             f"values, which were counted as the lowest of their row ({'; '.join(shown)}{more}); "
             "make it finite there, or narrow the prior.",
         )
+
+
+class Host:
+    """The function as it is called from compiled programs, and what became of its calls.
+
+    A plain object: modules are taken apart wherever they are touched, which takes longer than many
+    a function.
+    """
+
+    def __init__(self, likelihood: "ExternalLikelihood"):
+        self.function, self.moments = likelihood.function, likelihood.moments
+        self.latents, self.shape = likelihood.latents, likelihood.output_shape
+        self.vectorised, self.timeout = likelihood.vectorised, likelihood.timeout
+        self.calls = Calls()
+
+    def values(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray]:
+        """Values of log p for arrays with any axes before those of one row; NaN where it fails."""
+        before = f.shape[:-1]
+        flat = f.reshape(-1, self.latents)
+        targets = y.reshape(len(flat), *self.shape)
+        own = {name: part.reshape(len(flat)) for name, part in side.items()}
+        values, why = self._guarded(targets, flat, own)
+        bad = ~np.isfinite(values)
+        if bad.any():
+            values = np.where(bad, np.nan, values)
+        self.calls.add(targets, flat, bad, why)
+        return (values.reshape(before),)
+
+    def _guarded(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, Reasons]:
+        if self.timeout is None:
+            return self._found(y, f, side)
+        pool = ThreadPoolExecutor(1)
+        try:
+            return pool.submit(self._found, y, f, side).result(self.timeout)
+        except LateError:
+            late = f"no answer within {self.timeout:g} s"
+            return np.full(len(f), np.nan), lambda place: late
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _found(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, Reasons]:
+        """Values, and why one is none; those of calls that raise are NaN."""
+        with np.errstate(all="ignore"):
+            if not self.vectorised:
+                return self._one_by_one(y, f, side)
+            try:
+                values = np.asarray(self.function(y, f, **side), np.float64)
+                if values.shape != (len(f),):
+                    raise ValueError(f"gave shape {values.shape}, not ({len(f)},)")
+            except Exception as error:  # whatever the user's code raises
+                said = _in_words(error)
+                return np.full(len(f), np.nan), lambda place: said
+        return values, lambda place: f"it gave {values[place]}"
+
+    def _one_by_one(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, Reasons]:
+        values, said = np.full(len(f), np.nan), {}
+        for place in range(len(f)):
+            own = {name: part[place] for name, part in side.items()}
+            try:
+                values[place] = float(self.function(y[place], f[place], **own))
+            except Exception as error:
+                said[place] = _in_words(error)
+        return values, lambda place: said.get(place, f"it gave {values[place]}")
+
+    def moments_of(self, f: np.ndarray, side: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Mean and variance of y for latents with any axes before those of one row."""
+        assert self.moments is not None
+        flat = f.reshape(-1, self.latents)
+        own = {name: part.reshape(len(flat)) for name, part in side.items()}
+        shape = len(flat), *self.shape
+        found = (np.broadcast_to(part, shape) for part in self.moments(flat, **own))
+        return tuple(part.reshape(*f.shape[:-1], *self.shape) for part in found)
 
 
 class ExternalLikelihood(Likelihood):
@@ -125,10 +207,10 @@ class ExternalLikelihood(Likelihood):
     moments: Callable[..., Any] | None = eqx.field(static=True, default=None, kw_only=True)
     vectorised: bool = eqx.field(static=True, default=True, kw_only=True)
     timeout: float | None = eqx.field(static=True, default=None, kw_only=True)
-    calls: Calls = eqx.field(static=True, init=False, repr=False)
+    host: Host = eqx.field(static=True, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "calls", Calls())
+        object.__setattr__(self, "host", Host(self))
 
     def __check_init__(self) -> None:
         if not callable(self.function) or self.latents < 1:
@@ -141,6 +223,11 @@ class ExternalLikelihood(Likelihood):
                 f"ExternalLikelihood.timeout must be positive seconds, got {self.timeout}."
             )
         check_choices(self, kind=get_args(Targets))
+
+    @property
+    def calls(self) -> Calls:
+        """What became of the calls so far."""
+        return self.host.calls
 
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -173,7 +260,7 @@ class ExternalLikelihood(Likelihood):
             )
         given = {name: side[name] for name in self.side}
         shapes = self.output_shape, self.output_shape
-        mean, variance = call_on_host(self._host_moments, shapes, f.dtype, f, given)
+        mean, variance = call_on_host(self.host.moments_of, shapes, f.dtype, f, given)
         return mean, variance
 
     def expected_log_prob(
@@ -199,71 +286,6 @@ class ExternalLikelihood(Likelihood):
     ) -> Float[Array, "N S"]:
         return self._along_nodes(self.log_prob, y, side)(latents_at(mean, variance, nodes)[0])
 
-    def _host_values(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray]:
-        """Values of log p for arrays with any axes before those of one row."""
-        before = f.shape[:-1]
-        number = int(np.prod(before, dtype=int))
-        flat = f.reshape(number, self.latents)
-        targets = y.reshape(number, *self.output_shape)
-        own = {name: part.reshape(number, -1) for name, part in side.items()}
-        own = {name: part[:, 0] if part.shape[1] == 1 else part for name, part in own.items()}
-        values, why = self._guarded(targets, flat, own)
-        bad = ~np.isfinite(values)
-        self.calls.add(targets, flat, bad, why)
-        return (np.where(bad, np.nan, values).reshape(before),)
-
-    def _guarded(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, Sequence[str]]:
-        """Values and why some are none; those of calls that raise or are late are NaN."""
-        if self.timeout is None:
-            return self._values(y, f, side)
-        pool = ThreadPoolExecutor(1)
-        try:
-            return pool.submit(self._values, y, f, side).result(self.timeout)
-        except LateError:
-            return np.full(len(f), np.nan), [f"no answer within {self.timeout:g} s"] * len(f)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _values(
-        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, Sequence[str]]:
-        if self.vectorised:
-            try:
-                with np.errstate(all="ignore"):
-                    values = np.asarray(self.function(y, f, **side), np.float64)
-                if values.shape != (len(f),):
-                    raise ValueError(f"gave shape {values.shape}, not ({len(f)},)")
-            except Exception as error:  # whatever the user's code raises
-                return np.full(len(f), np.nan), [_in_words(error)] * len(f)
-            return values, [f"it gave {value}" for value in values] if (
-                not np.isfinite(values).all()
-            ) else [""] * len(f)
-        values, why = np.full(len(f), np.nan), [""] * len(f)
-        for place in range(len(f)):
-            own = {name: part[place] for name, part in side.items()}
-            try:
-                with np.errstate(all="ignore"):
-                    values[place] = float(self.function(y[place], f[place], **own))
-                why[place] = f"it gave {values[place]}"
-            except Exception as error:
-                why[place] = _in_words(error)
-        return values, why
-
-    def _host_moments(
-        self, f: np.ndarray, side: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, ...]:
-        assert self.moments is not None
-        before = f.shape[:-1]
-        flat = f.reshape(-1, self.latents)
-        own = {name: part.reshape(len(flat)) for name, part in side.items()}
-        shape = len(flat), *self.output_shape
-        found = (np.broadcast_to(part, shape) for part in self.moments(flat, **own))
-        return tuple(part.reshape(*before, *self.output_shape) for part in found)
-
 
 def _in_words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
@@ -273,7 +295,7 @@ def _in_words(error: Exception) -> str:
 def _called(
     likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
 ) -> Float[Array, ""]:
-    return call_on_host(likelihood._host_values, ((),), f.dtype, y, f, side)[0]
+    return call_on_host(likelihood.host.values, ((),), f.dtype, y, f, side)[0]
 
 
 @_called.defjvp

@@ -219,6 +219,13 @@ def test_settings_that_mean_nothing_are_refused(make, message):
         make()
 
 
+def test_it_is_written_as_code():
+    assert repr(lgp.ExternalLikelihood(logistic)) == "ExternalLikelihood(function=logistic)"
+    program = lgp.ExternalLikelihood(lgp.ExternalProgram(["./model", "-q"]), 2)
+    wanted = "ExternalLikelihood(function=ExternalProgram(['./model', '-q']), latents=2)"
+    assert repr(program) == wanted
+
+
 def test_moments_that_are_missing_are_asked_for():
     fit = lgp.fit(model_of(logistic), DATA, **HELD)
     with pytest.raises(lgp.InputError, match="give moments="):
