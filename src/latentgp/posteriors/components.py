@@ -321,7 +321,7 @@ class Gaussians(Components):
 
     @property
     def columns(self) -> int:
-        return max(self.size * self.models.likelihood.latent_size, len(self._first.centres))
+        return max(self.size * self.model.likelihood.latent_size, len(self._first.centres))
 
     @property
     def _first(self) -> LatentPosterior:
@@ -347,7 +347,7 @@ class Gaussians(Components):
     ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
         key_pick, key_f = jax.random.split(key)
         picked = self.pick(key_pick, number)
-        draws = np.zeros((number, len(X), self.models.likelihood.latent_size))
+        draws = np.zeros((number, len(X), self.model.likelihood.latent_size))
         places, counts = np.unique(picked, return_counts=True)
         most = 1 << int(counts.max() - 1).bit_length()  # one program for all
         for place in places:
@@ -365,7 +365,7 @@ class Gaussians(Components):
         return Gaussians(models, latents, log_weights - np.log(np.sum(np.exp(log_weights))))
 
     def shifted(self, centre: float) -> "Gaussians":
-        mean = constant_first(np.full(self.size, centre), self.models.likelihood.latent_size)
+        mean = constant_first(np.full(self.size, centre), self.model.likelihood.latent_size)
         models = LatentGP(self.models.kernel, self.models.likelihood, mean)
         return Gaussians(models, self.latents, self.log_weights)
 

@@ -192,6 +192,22 @@ class MixtureBound(Module):
         weights = mixture.weights
         return jax.tree.map(lambda a: a * weights.reshape(-1, *[1] * (a.ndim - 1)), slopes)
 
+    def curvatures(self, basis: Basis, expected: Expected) -> Float[Array, "K Q M M"]:
+        """Minus second derivatives of each component's bound in its means, rows that bend up as 0.
+
+        The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
+        """
+        counts = self.data.weights
+
+        def one(in_variance: Float[Array, "N Q"]) -> Float[Array, "Q M M"]:
+            bend = jnp.maximum(-2 * in_variance, 0.0)
+            bend = bend if counts is None else counts[:, None] * bend
+            return vmap_latents(
+                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend.T
+            )
+
+        return jax.vmap(one)(expected.in_variance)
+
     def worth(
         self,
         vector: Float[Array, "P"],

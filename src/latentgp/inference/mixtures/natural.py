@@ -33,7 +33,13 @@ class Climb(NamedTuple):
     steps: Int[Array, ""]
 
 
-def stepped(at: Evaluated, share: Float[Array, ""], *, safely: bool) -> GaussianMixture:
+def stepped(
+    at: Evaluated,
+    share: Float[Array, ""],
+    *,
+    safely: bool,
+    curvature: Float[Array, "K Q M M"] | None = None,
+) -> GaussianMixture:
     """The mixture after a natural-gradient step of some length.
 
     Precisions move by -2 / pi times the derivative in the covariance, means by S / pi times that in
@@ -45,6 +51,8 @@ def stepped(at: Evaluated, share: Float[Array, ""], *, safely: bool) -> Gaussian
         share: length of the step.
         safely: precisions move on a curve that stays among positive definite ones (Lin, Schmidt &
             Khan 2020), for slopes that are estimates.
+        curvature: that means move by instead of S^-1. Along a diagonal one they would creep where
+            coefficients are correlated.
     """
     mixture, slopes = at.mixture, at.slopes
 
@@ -63,14 +71,12 @@ def stepped(at: Evaluated, share: Float[Array, ""], *, safely: bool) -> Gaussian
         precision = precision + 0.5 * bend
     if not mixture.is_diagonal:
         precision = 0.5 * (precision + jnp.swapaxes(precision, 2, 3))
-    moved = GaussianMixture(mixture.log_weights, mixture.mean, precision)
-    covariance = moved.factorised().covariance
-    slope = share * scaled(slopes.mean)
-    along = (
-        covariance * slope
-        if mixture.is_diagonal
-        else jnp.einsum("kqij,kqj->kqi", covariance, slope)
+    by = GaussianMixture(
+        mixture.log_weights, mixture.mean, precision if curvature is None else curvature
     )
+    covariance = by.factorised().covariance
+    slope = share * scaled(slopes.mean)
+    along = covariance * slope if by.is_diagonal else jnp.einsum("kqij,kqj->kqi", covariance, slope)
     logs = mixture.log_weights + share * (slopes.weights - mixture.weights @ slopes.weights)
     return GaussianMixture(jax.nn.log_softmax(logs), mixture.mean + along, precision)
 
@@ -95,9 +101,9 @@ def climb(
         return open_ & (state.steps < at_most)
 
     def one(state: Climb) -> Climb:
-        there = bound.evaluated(
-            likelihood, basis, stepped(state.at, state.share, safely=False), key
-        )
+        curvature = bound.curvatures(basis, state.at.expected) if start.is_diagonal else None
+        moved = stepped(state.at, state.share, safely=False, curvature=curvature)
+        there = bound.evaluated(likelihood, basis, moved, key)
         rise = there.terms.bound - state.at.terms.bound
         taken = rise >= -1e-9 * jnp.abs(state.at.terms.bound)
         taken = taken & jnp.isfinite(there.terms.bound)

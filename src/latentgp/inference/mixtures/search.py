@@ -15,7 +15,7 @@ from latentgp.inference.mixtures.natural import profiled
 from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
 from latentgp.typing import Array
 
-_MOST_STEPS = 200  # of an ascent at some hyper-parameters
+_MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
 
 
 class MixtureProgress(NamedTuple):
@@ -96,12 +96,13 @@ def search_profiled(
     from scipy.optimize import minimize  # takes long to import
 
     run, unit, best = Run(control), 0.0, -np.inf
-    reached = -np.inf
+    reached, ended = -np.inf, True
 
     def evaluate(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
-        nonlocal best
-        enough, most = jnp.asarray(1e-3 * tolerance), jnp.asarray(_MOST_STEPS)
-        at = profiled(bound, jnp.asarray(vector), found.mixture, enough, most, key)
+        nonlocal best, ended
+        most, share = (_MOST_STEPS, 1e-3) if vector.size else (_MOST_ALONE, 0.1)
+        steps, enough = jnp.asarray(most), jnp.asarray(share * tolerance)
+        at = profiled(bound, jnp.asarray(vector), found.mixture, enough, steps, key)
         value, gradient = float(at.value), np.asarray(at.gradient)
         found.steps += int(at.climb.steps)
         found.failed += int(at.climb.at.terms.failed)
@@ -110,6 +111,7 @@ def search_profiled(
         bound_there = float(at.climb.at.terms.bound)
         if value > best:
             best, found.vector = value, np.array(vector)
+            ended = int(at.climb.steps) < most or float(at.climb.rise) <= tolerance
             found.mixture = at.climb.at.mixture
             found.rise = float(at.climb.rise) / max(abs(bound_there), 1.0)
         found.records.append(Looked(bound_there, value, run.seconds, 0))
@@ -144,7 +146,10 @@ def search_profiled(
     try:
         if not found.vector.size:
             evaluate(found.vector)
-            found.converged, found.reason = np.isfinite(best), "hyper-parameters were not learned"
+            found.converged = bool(np.isfinite(best)) and ended
+            found.reason = "hyper-parameters were not learned"
+            if not ended:
+                found.reason = f"the mixture still rose after {_MOST_ALONE} steps"
             return
         minimize(
             objective,

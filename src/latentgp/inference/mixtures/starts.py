@@ -23,7 +23,10 @@ from latentgp.typing import Array
 
 _NEAR = 0.5  # deviations by which components that are one and the same are moved apart
 _SAME = 0.1  # nats between them
+_IMPROBABLE = 7.0  # nats below the best, where a component would weigh 1e-3
 _SPARE = 4
+
+_End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 
 
 def started(
@@ -93,7 +96,7 @@ def best_of(
 
 def _climbed(
     bound: MixtureBound, found: Found, start: GaussianMixture, key: Key[Array, ""]
-) -> tuple[float, GaussianMixture]:
+) -> _End:
     """Bound and mixture at the end of an ascent; minus infinity if it is not finite."""
     vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(200)
     climb = profiled(bound, vector, start, enough, most, key).climb
@@ -111,22 +114,31 @@ def several(
 ) -> None:
     """Find further components from their starts, and mix so many of them by their bounds.
 
-    Each is first the best single Gaussian from its start; of those that are apart the best are
-    taken, with their evidences as weights. Where there are too few the best is repeated, half a
+    Each is first the best single Gaussian from its start, or, where there are starts to spare, from
+    the mirror image about the prior mean of another's end; of those that are apart the best are
+    taken, with their evidences as weights. Where there are too few they are repeated, half a
     deviation away: the bound is the same along components that are one and the same.
     """
-    climbed = [_climbed(bound, found, start, key) for start in (found.mixture, *starts)]
-    climbed.sort(key=lambda end: -end[0])
-    chosen: list[tuple[float, GaussianMixture]] = []
-    for value, mixture in climbed:
-        alone = all(_apart(mixture, other) > _SAME for _, other in chosen)
-        if alone and np.isfinite(value) and len(chosen) < number:
+    ends = [_climbed(bound, found, start, key) for start in (found.mixture, *starts)]
+    if len(starts) >= number:
+        opposites = [end._replace(mean=-end.mean) for _, end in _distinct(ends, number)]
+        ends += [_climbed(bound, found, start, key) for start in opposites]
+    chosen = _distinct(ends, number)
+    for place in range(number - len(chosen)):
+        value, mixture = chosen[place]
+        chosen.append((value, _moved(mixture, jax.random.fold_in(key, place))))
+    values = np.array([value for value, _ in chosen])
+    found.mixture = combined([mixture for _, mixture in chosen], np.exp(values - values[0]))
+
+
+def _distinct(ends: Sequence[_End], number: int) -> list[_End]:
+    """So many ends at most, the highest first, that are apart and probable enough to matter."""
+    chosen: list[_End] = []
+    for value, mixture in sorted(ends, key=lambda end: -end[0]):
+        probable = not chosen or value > chosen[0][0] - _IMPROBABLE
+        if probable and all(_apart(mixture, other) > _SAME for _, other in chosen):
             chosen.append((value, mixture))
-    best, first = chosen[0]
-    for place in range(len(chosen), number):
-        chosen.append((best, _moved(first, jax.random.fold_in(key, place))))
-    weights = np.exp(np.array([value for value, _ in chosen]) - best)
-    found.mixture = combined([mixture for _, mixture in chosen], np.maximum(weights, 1e-2))
+    return chosen[:number]
 
 
 def _apart(one: GaussianMixture, other: GaussianMixture) -> float:
