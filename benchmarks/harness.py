@@ -51,6 +51,8 @@ class Worker:
         self.name = name
         script = HERE / "ours.py" if name == OURS else HERE / "peers" / name / "run.py"
         python = Path(sys.executable) if name == OURS else environment(name)
+        # Ours may be another copy than the installed one; a peer sees its own environment alone.
+        own = os.environ.get("PYTHONPATH") if name == OURS else None
         reading, writing = os.pipe()
         started = perf_counter()
         with log.open("w") as output:
@@ -60,7 +62,7 @@ class Worker:
                 stdout=output,
                 stderr=output,
                 pass_fds=[writing],
-                env=os.environ | {"PYTHONPATH": str(HERE)},
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(HERE), own]))},
                 text=True,
             )
         os.close(writing)

@@ -38,11 +38,13 @@ from contestant import (
 from latentgp.inference.setup.priors import scales, search_bounds, weak_priors
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import THINNED_RUN, Learned, learn, thinned
-from latentgp.inference.sites.profiled_bound import evaluate, initial_sites
+from latentgp.inference.sites.profiled_bound import converge_at, evaluate, initial_sites
 from latentgp.inference.sites.search import EndFit, Progress, Record, Search
+from latentgp.numerics.solvers.solution import Solution
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.evidence import Evidence
+from latentgp.representations.matrix_free.solves import MatrixFreeSolves
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
 from latentgp.sites.gaussian import GaussianSites
@@ -160,6 +162,59 @@ def collapsed_bound(problem: Problem) -> Result:
         value = float(result.value)
         jax.block_until_ready(result.gradient)
         return {"seconds": perf_counter() - started, "log_evidence": value}
+
+
+def conjugate_gradients(problem: Problem) -> Result:
+    """`MatrixFree`: one evidence with its gradient, and K^-1 y, with certified residuals."""
+    options = problem.options
+    noise, lengthscale = options["noise_variance"], problem.lengthscale
+    model = model_of(
+        replace(problem, lengthscale=np.full_like(lengthscale, options["lengthscale"])),
+        lgp.Gaussian(noise_variance=noise),
+    )
+    with jax.enable_x64(True), one_blas_thread():
+        data = lgp.Data(problem.X, problem.y).to_device()
+        own = lgp.MatrixFree(
+            store=options["store"],
+            precision=options["precision"],
+            tolerance=options["tolerance"],
+            probes=options["probes"],
+            max_steps=1000,
+        ).initialise(data.X, None, model.kernel, KEY)
+        algorithm = lgp.ExactGP(own).algorithm(model)
+        space = ParameterSpace(model)
+        vector = jnp.asarray(space.to_vector())
+        sites = initial_sites(algorithm, model, data)
+        jax.block_until_ready((vector, data, sites))
+        started, cpu = perf_counter(), process_time()
+        result = evaluate(algorithm, space, vector, data, sites)
+        value = float(result.value)
+        gradient = np.asarray(result.gradient)
+        seconds, cpu = perf_counter() - started, process_time() - cpu
+        solves, root = own.solves, jnp.full(data.size, noise**-0.5)
+        right = (data.y / np.sqrt(noise))[:, None]
+        started = process_time()
+        solution = jax.block_until_ready(solved(solves, model.kernel, data.X, root, right))
+        solve_cpu = process_time() - started
+        posterior = converge_at(algorithm, space, vector, data, sites).posterior
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu,
+        "log_evidence": value,
+        "gradient": gradient.tolist(),  # of logarithms: kernel first, noise variance last
+        "standard_error": float(posterior.evidence_error),
+        "steps": int(posterior.report.steps[0]),
+        "worst_residual": float(jnp.max(posterior.report.relative_residual)),
+        "solve_cpu_seconds": solve_cpu,
+        "solve_steps": int(solution.steps),
+        "residual": float(solution.relative_residual[0]),
+    }
+
+
+@jax.jit
+def solved(solves: MatrixFreeSolves, kernel: lgp.Kernel, X: Any, root: Any, right: Any) -> Solution:
+    """B^-1 right, B = I + W^1/2 K W^1/2 with W = root^2, from the rows on."""
+    return solves.solve(*solves.prepared(kernel, X, root), right)
 
 
 def binary_classification(problem: Problem) -> Result:
@@ -616,6 +671,7 @@ if __name__ == "__main__":
                 sparse_bound,
                 collapsed_bound,
                 collapsed_fit,
+                conjugate_gradients,
                 sparse_binary,
                 sparse_regression,
                 sparse_multiclass,

@@ -12,7 +12,7 @@ from latentgp.demo.forecast import forecast
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 FOLDER = Path(__file__).parent / "images"
-GRID = np.linspace(0, 10, 120)
+GRID, FINE = np.linspace(0, 10, 120), np.linspace(0, 10, 400)
 
 
 def real_targets(rng: np.random.Generator, X: np.ndarray) -> dict[str, np.ndarray]:
@@ -36,11 +36,13 @@ def real_targets(rng: np.random.Generator, X: np.ndarray) -> dict[str, np.ndarra
 
 def banded(ax: Axes, title: str, X: np.ndarray, y: np.ndarray, fit: lgp.Posterior) -> None:
     """Targets, and the predictive mean with its central 90 %."""
-    predictive = fit.predict(GRID)
+    many = len(X) > 100
+    grid = FINE if many else GRID
+    predictive = fit.predict(grid)
     lower, upper = predictive.interval(0.9)
-    ax.fill_between(GRID, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
-    ax.plot(GRID, predictive.mean, color=BLUE)
-    ax.plot(X, y, "o", color="black", markersize=2.5)
+    ax.plot(X, y, "o", color="black", markersize=1 if many else 2.5)
+    ax.fill_between(grid, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
+    ax.plot(grid, predictive.mean, color=BLUE)
     ax.set_title(title, fontsize=10)
     ax.set_ylim(*np.quantile(y, [0, 1]) + np.array([-0.15, 0.15]) * np.ptp(y))
 
@@ -136,8 +138,56 @@ def methods() -> Figure:
     return figure
 
 
+def representations() -> Figure:
+    """One panel a representation, on data that it is for."""
+    rng = np.random.default_rng(7)
+    few, many = np.sort(rng.uniform(0, 10, 40)), np.sort(rng.uniform(0, 10, 600))
+    regular = np.linspace(0, 10, 201)
+    regular = regular[(regular < 4) | (regular > 6)]
+    slow, fast = np.sin, lambda X: 0.5 * np.sin(11 * X)
+    noise = lgp.Gaussian(0.04)
+    cases = {
+        "Dense(): few rows": (few, slow(few), noise, lgp.RBF(1.5), lgp.ExactGP()),
+        "Inducing(12): many rows, a smooth function": (
+            many, slow(many), noise, lgp.RBF(1.5), lgp.CollapsedVI(lgp.Inducing(12)),
+        ),
+        "Neighbours(20): many rows, short distances": (
+            many, fast(many), noise, lgp.RBF(0.2), lgp.ExactGP(lgp.Neighbours(20)),
+        ),
+        "Neighbours(20, inducing=12): both at once": (
+            many, slow(many) + fast(many), noise, lgp.RBF(1.5) + lgp.RBF(0.2, variance=0.3),
+            lgp.ExactGP(lgp.Neighbours(20, inducing=12)),
+        ),
+        "MatrixFree(): a line or a grid": (
+            regular, slow(regular), noise, lgp.RBF(1.0), lgp.ExactGP(lgp.MatrixFree()),
+        ),
+        "LatentNeighbours(20): counts": (
+            many, 1 + slow(many) + fast(many), lgp.Poisson(), lgp.RBF(0.25),
+            lgp.Laplace(lgp.LatentNeighbours(20)),
+        ),
+    }  # fmt: skip
+    figure = Figure(figsize=(12, 6), layout="constrained")
+    for ax, (title, (X, f, likelihood, kernel, method)) in zip(
+        figure.subplots(2, 3).ravel(), cases.items(), strict=True
+    ):
+        counts = isinstance(likelihood, lgp.Poisson)
+        y = rng.poisson(np.exp(f)).astype(float) if counts else f + 0.2 * rng.normal(size=len(X))
+        model = lgp.LatentGP(kernel, likelihood)
+        fit = lgp.fit(
+            model, lgp.Data(X, y), key=jax.random.key(0), method=method, learn_hyperparameters=False
+        )
+        banded(ax, title, X, y, fit.posterior)
+        if isinstance(method, lgp.CollapsedVI):
+            points = np.asarray(fit.posterior.latent.centres)[:, 0]
+            ax.plot(
+                points, np.full(len(points), ax.get_ylim()[0]), "|", color=ORANGE, markersize=14
+            )
+    return figure
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     print(forecast(FOLDER, print).picture)
-    for name, make in (("likelihoods", likelihoods), ("methods", methods)):
+    for make in (likelihoods, methods, representations):
+        name = make.__name__
         print(lgp.plots.save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

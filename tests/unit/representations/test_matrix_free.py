@@ -104,8 +104,12 @@ def test_slopes_are_unbiased(estimates):
         PRECISE,
         lgp.MatrixFree(solver="conjugate-gradients", preconditioner="fitc", tolerance=1e-9),
         lgp.MatrixFree(preconditioner="pivoted-cholesky", rank=20, tolerance=1e-9, store=True),
+        lgp.MatrixFree(precision="single", tolerance=1e-9),
+        lgp.MatrixFree(
+            precision="single", solver="conjugate-gradients", tolerance=1e-9, store=True
+        ),
     ],
-    ids=["block", "plain", "stored"],
+    ids=["block", "plain", "stored", "single", "single, plain"],
 )
 def test_predictions_are_those_of_the_exact_process(representation):
     (ours, _), (exact, _) = fitted(lgp.ExactGP(representation)), fitted(lgp.ExactGP())
@@ -115,6 +119,20 @@ def test_predictions_are_those_of_the_exact_process(representation):
     off = float(ours.log_evidence) - float(exact.log_evidence)
     assert abs(off) < 4 * float(latent.evidence_error)
     assert (ours.log_evidence.kind, exact.log_evidence.kind) == ("approximation", "exact")
+
+
+def test_residuals_of_products_in_single_precision_are_true():
+    """The certificate is that of the exact matrix, which single precision alone does not reach."""
+    right = _rng.normal(size=(SIZE, 2))
+    with jax.enable_x64(True):
+        kernel = jax.tree.map(jnp.asarray, MODEL.kernel)
+        own = dataclasses.replace(PRECISE, precision="single").solves
+        ready = own.prepared(kernel, jnp.asarray(X), jnp.full(SIZE, 30.0))
+        solution = jax.device_get(own.solve(*ready, jnp.asarray(right)))
+        B = np.eye(SIZE) + 900 * np.asarray(kernel.symmetric_gram(X))
+    off = np.linalg.norm(right - B @ solution.value, axis=0) / np.linalg.norm(right, axis=0)
+    np.testing.assert_allclose(solution.relative_residual, off, rtol=0.01)
+    assert solution.outcomes == ("converged",) * 2
 
 
 def test_joint_predictions_and_paths():

@@ -14,7 +14,7 @@ from latentgp.likelihoods.base import Likelihood
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
-_SHORTEST, _LONGER = 1e-4, 1.5
+_SHORTEST, _LONGER = 1e-6, 1.5
 
 
 class Climb(NamedTuple):

@@ -12,10 +12,11 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.inference.mixtures.bound import MixtureBound
-from latentgp.inference.mixtures.family import GaussianMixture
+from latentgp.inference.mixtures.family import Basis, GaussianMixture
 from latentgp.inference.mixtures.natural import profiled
 from latentgp.inference.mixtures.search import Found
 from latentgp.models import LatentGP
+from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.programs import Program
@@ -56,7 +57,42 @@ def started(
     if method.covariance != "diagonal":
         precision = jnp.broadcast_to(basis.precision, (latents, size, size))
     precision = precision / method.start_variance
-    return [GaussianMixture(jnp.zeros(1, dtype), m[None], precision[None]) for m in means]
+    parts = [GaussianMixture(jnp.zeros(1, dtype), m[None], precision[None]) for m in means]
+    data = bound.data
+    likely = model.likelihood.latent_start(data.y, dict(data.side_information))
+    if likely is not None and method.start_means is None:
+        parts[0] = _opened(bound, model, basis, parts[0], jnp.asarray(likely))
+    return parts
+
+
+@Program
+def _opened(
+    bound: MixtureBound,
+    model: LatentGP,
+    basis: Basis,
+    start: GaussianMixture,
+    likely: Float[Array, "N"],
+) -> GaussianMixture:
+    """After a whole step from where the first latent of every row is likely to be.
+
+    From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
+    """
+    means, variances = start.factorised().marginals(basis)
+    means = means.at[0, :, 0].set(likely)
+    rows = bound.expected(model.likelihood, means, variances, jax.random.key(0))
+    counts = jnp.ones_like(likely) if bound.data.weights is None else bound.data.weights
+    bend = jnp.maximum(-2 * rows.in_variance[0], 0.0)
+    linear = counts[:, None] * (rows.in_mean[0] + bend * (means[0] - basis.offset))
+
+    def of_latent(A: Array, P: Array, bend: Array, linear: Array) -> tuple[Array, Array]:
+        precision = P + (A * bend) @ A.T
+        return precision, cholesky(precision).inverse_of_product() @ (A @ linear)
+
+    parts = (counts[:, None] * bend).T, linear.T
+    precision, mean = vmap_latents(of_latent, basis.features, basis.precision, *parts)
+    if start.is_diagonal:
+        precision = vmap_latents(jnp.diagonal, precision)
+    return start._replace(mean=mean[None], precision=precision[None])
 
 
 def _white_of(

@@ -157,7 +157,7 @@ def conjugate_gradients(
             lambda now: (advance(now[0], operator, P, goal), now[1] + 1),
             (begun, cycle.steps),
         )
-        residual = right - operator.times(state.value)
+        residual = right - operator.exactly_times(state.value)
         size = relative(residual, right)
         broken = jnp.logical_or(cycle.broken, state.broken)
         ended = (size > tolerance) & ~state.active & ~broken

@@ -65,7 +65,7 @@ def first_residual(
     """Where an iteration starts, zero unless given, and the residual there."""
     if start is None:
         return jnp.zeros_like(right), right
-    return start, right - operator.times(start)
+    return start, right - operator.exactly_times(start)
 
 
 def norms(columns: Float[Array, "N S"]) -> Float[Array, "S"]:
@@ -91,7 +91,7 @@ def certified(
     inner_steps: Any = 0,
 ) -> Solution:
     """A solution with its residual computed anew, and its code by that."""
-    residual = relative(right - operator.times(value), right)
+    residual = relative(right - operator.exactly_times(value), right)
     failed = jnp.where(broken, BREAKDOWN, jnp.where(stalled, STALLED, OUT_OF_STEPS))
     code = jnp.where(residual <= tolerance, CONVERGED, failed)
     return Solution(value, residual, code, jnp.asarray(steps), jnp.asarray(inner_steps))

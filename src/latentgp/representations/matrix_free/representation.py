@@ -24,6 +24,7 @@ from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.representations.matrix_free.posterior import MatrixFreePosterior, Report
 from latentgp.representations.matrix_free.solves import (
     MatrixFreeSolves,
+    Precision,
     PreconditionerName,
     Probed,
     SolverName,
@@ -55,7 +56,11 @@ class MatrixFree(Representation):
         probes: number of probe vectors, at least two.
         tolerance: of relative residuals.
         max_steps: the most steps of a solve.
-        store: whether the Gram matrix may be kept, which takes 8 N^2 bytes.
+        store: whether the Gram matrix may be kept, which takes 8 N^2 bytes, half of that with
+            single precision.
+        precision: "single" makes the products of solves in single precision, in about half the
+            time; residuals are computed in double precision and tell where that is too little. On a
+            grid all is in double precision.
         structured: whether grids are looked for.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
         means_only: whether nothing but means is asked for; a method sets it.
@@ -84,6 +89,7 @@ class MatrixFree(Representation):
     tolerance: float = eqx.field(static=True, default=1e-5)
     max_steps: int = eqx.field(static=True, default=200)
     store: bool = eqx.field(static=True, default=False)
+    precision: Precision = eqx.field(static=True, default="double")
     structured: bool = eqx.field(static=True, default=True)
     shared: bool = eqx.field(static=True, default=False)
     means_only: bool = eqx.field(static=True, default=False)
@@ -92,7 +98,10 @@ class MatrixFree(Representation):
 
     def __check_init__(self) -> None:
         check_choices(
-            self, solver=get_args(SolverName), preconditioner=get_args(PreconditionerName)
+            self,
+            solver=get_args(SolverName),
+            preconditioner=get_args(PreconditionerName),
+            precision=get_args(Precision),
         )
         numbers = self.probes >= 2, 0 < self.tolerance < 1, self.max_steps >= 1
         if not (all(numbers) and (self.rank is None or self.rank >= 1)):
@@ -187,10 +196,10 @@ class MatrixFree(Representation):
                 posterior.systems, prepared, strict=True
             ):
                 own, root = jnp.array(latents), posterior.root[q][:, None]
-                right = root * system.covariance.times(along[:, own])
+                right = root * system.covariance.exactly_times(along[:, own])
                 solved = posterior.solves.solve(system, near, right).value
                 change = along[:, own] - root * solved
-                means = means.at[own].set(system.covariance.times(change).T)
+                means = means.at[own].set(system.covariance.exactly_times(change).T)
                 weights = posterior.weights[own].T
                 parts.append(posterior.solves.slope(kernel, X, weights, change))
             return _in_latent_kernel(posterior, parts), means.T
@@ -245,6 +254,7 @@ class MatrixFree(Representation):
             tolerance=self.tolerance,
             max_steps=self.max_steps,
             store=self.store,
+            precision=self.precision,
         )
 
 
@@ -308,7 +318,7 @@ def _conditioned(
     diagonal = 1 + root**2 * K.diagonal()
     ratio, rest = jax.vmap(lambda own: split_linear(own, root, diagonal))(linear)
     none = jnp.zeros_like(linear.T)
-    K_rest = jax.lax.cond(jnp.any(rest != 0), lambda: K.times(rest.T), lambda: none)
+    K_rest = jax.lax.cond(jnp.any(rest != 0), lambda: K.exactly_times(rest.T), lambda: none)
     scale = root[:, None]
     h = ratio.T - scale * K_rest
     if means_only:
@@ -319,7 +329,7 @@ def _conditioned(
     else:
         v, probed = solves.with_probes(system, near, h, number)
     weights = rest + (scale * v).T
-    means = K.times(weights.T)
+    means = K.exactly_times(weights.T)
     product = v + scale * (means - K_rest)  # B v
     explained = jnp.sum(ratio**2) + jnp.sum(rest.T * K_rest) - jnp.sum(v * (2 * h - product))
     return weights, means.T, 0.5 * explained, probed

@@ -22,22 +22,33 @@ from latentgp.numerics.solvers.log_determinant import (
     quadrature,
     recorded_conjugate_gradients,
 )
-from latentgp.numerics.solvers.operators import Covariance, Stored, System, Tiled, site_system
+from latentgp.numerics.solvers.operators import (
+    Covariance,
+    Rounded,
+    Stored,
+    System,
+    Tiled,
+    site_system,
+)
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner, draws
 from latentgp.numerics.solvers.preconditioners.fitc import Fitc
 from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom
 from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.numerics.solvers.preconditioners.randomised_svd import RandomisedSVD
-from latentgp.numerics.solvers.solution import Solution
+from latentgp.numerics.solvers.refinement import in_single_precision
+from latentgp.numerics.solvers.solution import CONVERGED, STALLED, Solution
 from latentgp.numerics.solvers.structured import Grid
 from latentgp.typing import Array
 
 SolverName = Literal["block", "conjugate-gradients"]
+Precision = Literal["double", "single"]
 PreconditionerName = Literal["nystrom", "fitc", "pivoted-cholesky", "randomised-svd", "none"]
 
 # With so few rows all unit vectors are probe vectors, so that nothing is estimated.
 FEW_ROWS = 128
 _MORE_STEPS = 8
+# What products in single precision are asked for at once, and the least that a correction gives.
+_AT_ONCE, _PROGRESS = 1e-5, 0.5
 _RANK_OF_ROOT = 4  # times the root of the number of rows (Cutajar et al. 2016, 5)
 _OF_ROWS = (1 << 32) - 1  # number by which the key of random rows differs from those of systems
 
@@ -76,12 +87,16 @@ class MatrixFreeSolves(eqx.Module):
     tolerance: float = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
     store: bool = eqx.field(static=True)
+    precision: Precision = eqx.field(static=True, default="double")
 
     def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Covariance:
         """The Gram matrix of rows as an operator."""
         if self.grid is not None:
             return self.grid.covariance(kernel, X)
-        return Stored(kernel.symmetric_gram(X)) if self.store else Tiled(kernel, X)
+        whole = Stored(kernel.symmetric_gram(X)) if self.store else Tiled(kernel, X)
+        if self.precision == "double":
+            return whole
+        return Rounded(Tiled(kernel, X), in_single_precision(whole))
 
     def slope(
         self,
@@ -107,14 +122,28 @@ class MatrixFreeSolves(eqx.Module):
     ) -> Solution:
         """B^-1 right; right-hand sides share their directions where that is the solver."""
         shared = self.solver == "block" and 1 < right.shape[1] <= system.size
-        solver = block_conjugate_gradients if shared else conjugate_gradients
-        return self._by(solver, system, preconditioner, right)
+        if not shared:
+            return self.solve_apart(system, preconditioner, right)
+        found = block_conjugate_gradients(
+            system,
+            right,
+            preconditioner=preconditioner,
+            tolerance=self._first_tolerance,
+            max_steps=self.max_steps,
+        )
+        return self._corrected(system, preconditioner, right, found)
 
     def solve_apart(
         self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
     ) -> Solution:
         """B^-1 right with directions of each right-hand side's own, which can be vectorised."""
-        return self._by(conjugate_gradients, system, preconditioner, right)
+        return conjugate_gradients(
+            system,
+            right,
+            preconditioner=preconditioner,
+            tolerance=self.tolerance,
+            max_steps=self.max_steps,
+        )
 
     def with_probes(
         self,
@@ -144,9 +173,10 @@ class MatrixFreeSolves(eqx.Module):
             # Far more steps than exhaust the space help no more.
             most = min(self.max_steps, _MORE_STEPS + _MORE_STEPS * size // (2 * every.shape[1]))
             block = recorded_block_conjugate_gradients(
-                system, every, preconditioner, self.tolerance, most
+                system, every, preconditioner, self._first_tolerance, most
             )
-            solution, forms = block.solution, block_quadrature(block)
+            solution = self._corrected(system, preconditioner, every, block.solution)
+            forms = block_quadrature(block)
         else:
             recorded = recorded_conjugate_gradients(
                 system, every, preconditioner, self.tolerance, self.max_steps
@@ -161,16 +191,39 @@ class MatrixFreeSolves(eqx.Module):
         solved = solution.value[:, first.shape[1] :]
         return own, Probed(solved, preconditioner.solve(z), estimate, solution)
 
-    def _by(
-        self, solver: Any, system: System, preconditioner: Preconditioner, right: Array
+    def _corrected(
+        self, system: System, preconditioner: Preconditioner, right: Array, found: Solution
     ) -> Solution:
-        return solver(
-            system,
-            right,
-            preconditioner=preconditioner,
-            tolerance=self.tolerance,
-            max_steps=self.max_steps,
-        )
+        """Solutions by products in single precision, gone on with from residuals in double."""
+        if self.precision == "double":
+            return found
+
+        def on(now: tuple[Solution, Array]) -> tuple[Solution, Array]:
+            before, size = now[0], jnp.max(now[0].relative_residual)
+            after = block_conjugate_gradients(
+                system,
+                right,
+                preconditioner=preconditioner,
+                start=before.value,
+                tolerance=jnp.maximum(self.tolerance, _AT_ONCE * size),
+                max_steps=self.max_steps - before.steps,
+            )
+            return eqx.tree_at(lambda s: s.steps, after, before.steps + after.steps), size
+
+        def going(now: tuple[Solution, Array]) -> Any:
+            size = jnp.max(now[0].relative_residual)
+            helped = size <= _PROGRESS * now[1]
+            return (now[0].steps < self.max_steps) & (size > self.tolerance) & helped
+
+        found, _ = jax.lax.while_loop(going, on, (found, jnp.full((), jnp.inf, right.dtype)))
+        short = jnp.where(found.code == CONVERGED, STALLED, found.code)
+        code = jnp.where(found.relative_residual <= self.tolerance, CONVERGED, short)
+        return eqx.tree_at(lambda s: s.code, found, code)
+
+    @property
+    def _first_tolerance(self) -> float:
+        """Of the first iteration, which others follow in single precision."""
+        return self.tolerance if self.precision == "double" else max(self.tolerance, _AT_ONCE)
 
     def _preconditioner(self, system: System) -> Preconditioner:
         size = system.size

@@ -261,6 +261,17 @@ def test_one_component_by_quadrature_is_variational_inference(representation):
     assert terms.entropy == terms.entropy_by_draws
 
 
+def test_great_counts_do_not_lead_astray():
+    random = np.random.default_rng(0)
+    data = lgp.Data(X, random.poisson(np.exp(6 + np.sin(X[:, 0]))).astype(float))
+    model = lgp.LatentGP(lgp.RBF(1.0, 1.0), lgp.Poisson())
+    settings = {"key": KEY, "learn_hyperparameters": False}
+    theirs = lgp.fit(model, data, method=lgp.VariationalInference(), **settings).posterior
+    for method in (lgp.BlackBoxVI(), lgp.BlackBoxVI(estimator="score")):
+        ours = lgp.fit(model, data, method=method, **settings).posterior
+        np.testing.assert_allclose(ours.predict_f(X).mean, theirs.predict_f(X).mean, atol=0.02)
+
+
 def test_draws_and_batches_end_near_quadrature():
     random = np.random.default_rng(2)
     inputs = random.uniform(0, 5, 80)
