@@ -92,7 +92,7 @@ class BlackBoxVI(Method):
     coordinates: Coordinates = eqx.field(static=True, default="white")
     batch_size: int | None = eqx.field(static=True, default=None)
     steps: int = eqx.field(static=True, default=500)
-    delay: float = eqx.field(static=True, default=1.0)
+    delay: float = eqx.field(static=True, default=10.0)
     power: float = eqx.field(static=True, default=0.7)
     rate: float = eqx.field(static=True, default=0.1)
     optimiser: Optimiser = eqx.field(static=True, default="natural")
