@@ -7,6 +7,12 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
+from latentgp.approximations import (
+    GaussianApproximation,
+    GaussianFlow,
+    GaussianParticleFlow,
+    gaussian_approximation,
+)
 from latentgp.augmentations import (
     Augmentation,
     GammaPoissonPolyaGamma,
@@ -140,6 +146,7 @@ _LAZY = {
 }
 
 _SUBMODULES = {
+    "approximations": "latentgp.approximations",
     "chains": "latentgp.evaluation.chains",
     "datasets": "latentgp.datasets",
     "metrics": "latentgp.evaluation.metrics",
@@ -186,6 +193,9 @@ __all__ = [
     "Gamma",
     "GammaPoissonPolyaGamma",
     "Gaussian",
+    "GaussianApproximation",
+    "GaussianFlow",
+    "GaussianParticleFlow",
     "GibbsSampling",
     "HeavisideMulticlass",
     "HeteroscedasticGaussian",
@@ -266,6 +276,7 @@ __all__ = [
     "bin_points",
     "check_completely_monotone",
     "fit",
+    "gaussian_approximation",
     "join_processes",
     "keep_programs",
     "kernel_weights",
