@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from latentgp.errors import InputError
 
-Structure = Literal["full", "mean-field"] | tuple[int, ...]
 
-
-def checked_structure(owner: object, structure: Structure) -> None:
-    """Raise InputError unless a structure is one."""
+def check_structure(owner: object, structure: Any) -> None:
+    """Raise InputError unless a structure is "full", "mean-field" or the sizes of blocks."""
     by_name = structure in ("full", "mean-field")
     sizes = (
         isinstance(structure, tuple)
@@ -25,7 +23,7 @@ def checked_structure(owner: object, structure: Structure) -> None:
         )
 
 
-def block_sizes(structure: Structure, dimension: int) -> tuple[int, ...]:
+def block_sizes(structure: Any, dimension: int) -> tuple[int, ...]:
     """Sizes of the blocks, which add up to the dimension.
 
     Example:
@@ -37,7 +35,7 @@ def block_sizes(structure: Structure, dimension: int) -> tuple[int, ...]:
     return (1,) * dimension if structure == "mean-field" else tuple(structure)
 
 
-def check_blocks(owner: object, structure: Structure, dimension: int) -> None:
+def check_blocks(owner: object, structure: Any, dimension: int) -> None:
     """Raise InputError unless the blocks add up to the dimension."""
     sizes = block_sizes(structure, dimension)
     if sum(sizes) != dimension:

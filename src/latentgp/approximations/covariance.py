@@ -73,11 +73,6 @@ class Covariance(Module):
         """The diagonal of the whole matrix."""
         return jnp.sum(self.factor**2, axis=1) + self.diagonal
 
-    @property
-    def highest_rank(self) -> int:
-        """The rank that a matrix of this shape has at most, the diagonal aside."""
-        return min(len(self.factor), self.factor.shape[1] * self.blocks)
-
     def dense(self) -> Float[Array, "D D"]:
         """The whole matrix."""
         same = self.block[:, None] == self.block[None, :]

@@ -24,7 +24,7 @@ _STANDARD_ERRORS = 3.0
 def gaussian_approximation(
     log_density: Callable[..., Any],
     dimension: int,
-    method: Approximation | None = None,
+    method: Any = None,
     *,
     key: Key[Array, ""],
     start: Any = None,
@@ -56,7 +56,7 @@ def gaussian_approximation(
 
     Raises:
         InputError: a log density that is no number, or not finite at the start; a start of another
-            size; a method that does not fit.
+            size; a method that does not fit; a search for a mode that ended at none.
 
     Example:
         >>> import jax, jax.numpy as jnp, latentgp as lgp
@@ -97,7 +97,7 @@ def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
     """The result in NumPy, with its verdict.
 
     Raises:
-        InputError: not one step was finite.
+        InputError: not one step was finite, or there is no Gaussian where a search for a mode ended.
     """
     outcome = jax.tree.map(np.asarray, outcome)
     steps, name = int(outcome.steps), type(method).__name__
@@ -105,6 +105,12 @@ def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
         raise InputError(
             f"The log density or its gradient is not finite where {name} starts; give another "
             "start, or a smaller start_std."
+        )
+    covariance = outcome.gaussian.covariance
+    if not (np.isfinite(covariance.factor).all() and np.isfinite(covariance.diagonal).all()):
+        raise InputError(
+            f"{name} ended where the log density is not curved like a Gaussian's; give another "
+            "start, or use MeanField or GaussianParticleFlow."
         )
     energies, change = outcome.free_energy[:steps], outcome.change[:steps]
     converged, verdict = _verdict(name, outcome, energies, change)
@@ -124,10 +130,10 @@ def _verdict(
     name: str, outcome: Outcome, energies: Float[np.ndarray, "T"], change: Float[np.ndarray, "T"]
 ) -> tuple[bool, str]:
     """Whether it has converged, and what happened in words."""
-    mean, covariance, _ = outcome.gaussian
+    mean, covariance, particles = outcome.gaussian
     work = f"{name} made {len(energies):,} steps and {int(outcome.evaluations):,} gradients"
-    rank = covariance.highest_rank
-    low = ""
+    columns = covariance.factor.shape[1] - (particles is not None)  # particles have a mean
+    rank, low = columns * covariance.blocks, ""
     if rank < len(mean) and not np.all(covariance.diagonal > 0):
         low = f" Its covariance has at most rank {rank} of {len(mean)}: other variances are zero."
     if not outcome.finite:

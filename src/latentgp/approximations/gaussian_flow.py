@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,7 +38,7 @@ class GaussianFlow(Stepwise):
     rank: int | None = eqx.field(static=True, default=None)
     samples: int = eqx.field(static=True, default=10)
     optimiser: Optimiser = RMSProp()
-    structure: Literal["full", "mean-field"] = eqx.field(static=True, default="full")
+    structure: str = eqx.field(static=True, default="full")
     steps: int = eqx.field(static=True, default=5000)
 
     def __check_init__(self) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.modules import Module
@@ -165,7 +164,7 @@ def _second_moments(running: Any, of_particles: bool) -> Any:
     """The root of a running second moment, and a little, in the place of each gradient."""
     import optax
 
-    def squared(gradient: Float[Array, "*D"]) -> Float[Array, "*D"]:
+    def squared(gradient: Array) -> Array:
         square = gradient**2
         return jnp.mean(square, axis=0, keepdims=True) if of_particles else square
 

@@ -66,8 +66,8 @@ class GaussianApproximation(Module):
         with _precision_of(self.mean):
             return np.asarray(self.mean + self.covariance.draw(key, number))
 
-    def log_prob(self, x: Any) -> Float[np.ndarray, "*S"]:
-        """Log density of the Gaussian at x, in nats.
+    def log_prob(self, x: Any) -> Any:
+        """Log density of the Gaussian at x, in nats: one number, or shape (S,).
 
         Args:
             x: one point of shape (D,), or several of shape (S, D).

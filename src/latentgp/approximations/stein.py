@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -34,9 +34,7 @@ class SteinVariational(Stepwise):
     """
 
     particles: int = eqx.field(static=True, default=50)
-    kernel: Literal["squared-exponential", "linear"] = eqx.field(
-        static=True, default="squared-exponential"
-    )
+    kernel: str = eqx.field(static=True, default="squared-exponential")
     optimiser: Optimiser = Adam(0.05)
     steps: int = eqx.field(static=True, default=2000)
 
