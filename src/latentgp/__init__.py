@@ -86,6 +86,7 @@ from latentgp.likelihoods import (
 from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
+from latentgp.methods.density_approximation import DensityApproximation
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
@@ -179,6 +180,7 @@ __all__ = [
     "CustomLikelihood",
     "Data",
     "Dense",
+    "DensityApproximation",
     "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
+from latentgp.approximations.base import Approximation
 from latentgp.methods.base import Method, check_method
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.problem import Problem
@@ -25,11 +26,7 @@ from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import Callback, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
-from latentgp.validation import (
-    as_key,
-    check_arguments,
-    check_data,
-)
+from latentgp.validation import as_key, check_arguments, check_data
 
 _SAMPLED_ROWS = 4_096
 
@@ -41,7 +38,7 @@ def fit(
     data: Data | MergedRows | RowSource,
     *,
     key: Key[Array, ""],
-    method: Method | Literal["auto"] = "auto",
+    method: Method | Approximation | Literal["auto"] = "auto",
     hyperparameters: Hyperparameters = "optimise",
     learn_hyperparameters: bool = True,
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",

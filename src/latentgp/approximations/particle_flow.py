@@ -49,10 +49,11 @@ class GaussianParticleFlow(Stepwise):
             blocks, of which each has a full rank with one particle more than its size. With N > D
             particles of different blocks are uncorrelated; with fewer their chance correlations
             stay, and act as noise.
-        metric: "none" for the flow above; "mean" moves the mean by C E[g]; "full" moves the
-            particles by C g - (x - m) within their span, the natural gradient of both, whose rate
-            is that of the flow in every direction and in any units. None is "full" if step sizes
-            are searched for, else "none".
+        metric: "none" for the flow above; "mean" moves the mean by C E[g]; "full" is the natural
+            gradient of mean and covariance, (C E C^-1 + E') / 2 - I with E = E[g (x - m)'] within
+            the span of the particles, whose rate is the same in every direction and in any units,
+            and which does not turn them. None is "full" if step sizes are searched for, else
+            "none".
         steps: at most.
         tolerance: relative change of the particles in a step at which the flow has settled.
 
@@ -324,7 +325,10 @@ def _flow_of_block(
             lower = lower_cholesky(centred.T @ centred / number)
             inner = solve_lower(lower, centred.T @ gradients / number)
             turned = centred @ solve_lower(lower, inner, transposed=True)
-        spread = _times_moments(turned, centred, centred) - centred
+        # What turns the particles without a change of C is left out.
+        one = _times_moments(turned, centred, centred)
+        other = _times_moments(centred, turned, centred)
+        spread = 0.5 * (one + other) - centred
         if number <= size:
             rest = _outside(centred, gradients)
         return Flow(spread, covered, rest)
