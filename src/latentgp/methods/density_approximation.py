@@ -39,6 +39,8 @@ from latentgp.typing import Array
 _WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
 _FULL = 256  # numbers, up to which the usual covariance couples all
 _PARTICLES = 128  # of the usual flow beyond
+_EXACT = 1e-6  # deviation of log weights below which all are one
+_CLOSE = 1e-3  # deviations, well below the noise of the draws
 _FAR = 0.7  # Pareto shape of importance weights above which they mean nothing
 
 
@@ -184,10 +186,10 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
     """A full rank where that is cheap; else the hyper-parameters, and single coordinates."""
     size = hyperparameters + coordinates
     if size <= _FULL:
-        return GaussianParticleFlow(particles=size + 1)
+        return GaussianParticleFlow(particles=size + 1, tolerance=_CLOSE)
     blocks = (hyperparameters,) * (hyperparameters > 0) + (1,) * coordinates
     structure = blocks if hyperparameters else "mean-field"
-    return GaussianParticleFlow(particles=_PARTICLES, structure=structure)
+    return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
 
 
 @Program
@@ -226,6 +228,8 @@ def _pareto_shape(
         return float("nan")
     if not np.isfinite(log_weights).all():
         return float("inf")
+    if log_weights.std() < _EXACT:
+        return 0.0
     return float(import_arviz().psislw(log_weights)[1])
 
 

@@ -18,7 +18,10 @@ DATA = lgp.Data(X, SMOOTH)
     [
         (lgp.GaussianParticleFlow(), lgp.ExactGP()),
         (lgp.DensityApproximation(coupling="whitened"), lgp.ExactGP()),
-        (lgp.DensityApproximation(representation=POINTS), lgp.CollapsedVI(POINTS)),
+        (
+            lgp.DensityApproximation(representation=POINTS, coupling="whitened"),
+            lgp.CollapsedVI(POINTS),
+        ),
     ],
 )
 def test_gaussian_noise_is_exact(method, exact):
@@ -36,11 +39,12 @@ def test_gaussian_noise_is_exact(method, exact):
     assert "Pareto shape of importance weights" in found.diagnostics.verdict
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_approximated_too():
     """In coordinates of sites, against NUTS."""
     model, data = classification(), lgp.Data(X, BINARY)
     found = lgp.fit(model, data, method=lgp.DensityApproximation(), key=KEY)
-    assert found.diagnostics.converged, found.diagnostics.verdict
+    assert "and settled" in found.diagnostics.verdict
     chains = lgp.fit(model, data, method=lgp.NUTS(draws=500, warmup=300), key=KEY)
     for path, draws in chains.posterior.hyperparameters.items():
         own = np.log(found.posterior.hyperparameters[path])
