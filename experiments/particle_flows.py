@@ -1,4 +1,4 @@
-"""Gaussian particle flow and its rivals: Gaussian targets, a banana, logistic regression, a network.
+"""Gaussian particle flow and its rivals: Gaussians, a banana, logistic regression, a network.
 
 Galy-Fajou (2022), chapter 6 (Galy-Fajou, Perrone & Opper 2021, "Flexible and efficient inference
 with particles for the variational Gaussian approximation", Entropy).
@@ -24,6 +24,7 @@ those of the source, every method's own defaults beyond that.
 """
 
 import time
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -155,7 +156,7 @@ def spectrum(report, quick):
     """4.2."""
     size = 20 if quick else 50
     scale = 10 ** (2 * np.arange(size) / (size - 1) - 1)
-    target, mean, covariance = target_of(scale, size, 0)
+    target, mean, _ = target_of(scale, size, 0)
     largest = np.sort(scale)[::-1]
     rows = []
     for number in [2, 5, 10, size // 2, size, size + 1]:
@@ -289,12 +290,12 @@ def logistic(report, quick, data_dir):
 
 
 SIZES = (784, 200, 200, 10)
-LAYERS = tuple((i + 1) * o for i, o in zip(SIZES, SIZES[1:], strict=False))
+LAYERS = tuple((i + 1) * o for i, o in pairwise(SIZES))
 
 
 def logits(w, X):
     """Of the network, for its weights as one vector."""
-    for number, (inputs, outputs) in enumerate(zip(SIZES, SIZES[1:], strict=False)):
+    for number, (inputs, outputs) in enumerate(pairwise(SIZES)):
         size = (inputs + 1) * outputs
         own, w = w[:size].reshape(inputs + 1, outputs), w[size:]
         X = X @ own[:-1] + own[-1]

@@ -147,7 +147,6 @@ _LAZY = {
 }
 
 _SUBMODULES = {
-    "approximations": "latentgp.approximations",
     "chains": "latentgp.evaluation.chains",
     "datasets": "latentgp.datasets",
     "metrics": "latentgp.evaluation.metrics",

@@ -12,7 +12,7 @@ from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.approximations.base import Approximation
-from latentgp.methods.base import Method, check_method
+from latentgp.methods.base import Method, as_method, check_method
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
@@ -120,7 +120,7 @@ def fit(
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
         chosen = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
     else:
-        chosen = Choice(method, "asked for")
+        chosen = Choice(as_method(method), "asked for")
     method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(

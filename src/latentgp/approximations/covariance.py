@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +16,21 @@ from latentgp.modules import Module
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def in_its_precision(method: Method) -> Method:
+    """NumPy in, NumPy out: of arrays in double precision in JAX's x64 context."""
+
+    @wraps(method)
+    def run(self: Any, *arguments: Any) -> Any:
+        if not isinstance(self.factor, np.ndarray):
+            return method(self, *arguments)
+        with jax.enable_x64(self.factor.dtype == np.float64):
+            return np.asarray(method(self, *arguments))
+
+    return cast(Method, run)
 
 
 class Covariance(Module):
@@ -62,6 +81,7 @@ class Covariance(Module):
         """A diagonal matrix."""
         return cls.of(jnp.zeros((len(variances), 0), variances.dtype), variances)
 
+    @in_its_precision
     def __matmul__(self, vector: Float[Array, "D"]) -> Float[Array, "D"]:
         """The product with a vector."""
         terms = self.factor * jnp.asarray(vector)[:, None]
@@ -69,15 +89,18 @@ class Covariance(Module):
         return jnp.sum(self.factor * summed[self.block], axis=1) + self.diagonal * vector
 
     @property
+    @in_its_precision
     def variances(self) -> Float[Array, "D"]:
         """The diagonal of the whole matrix."""
         return jnp.sum(self.factor**2, axis=1) + self.diagonal
 
+    @in_its_precision
     def dense(self) -> Float[Array, "D D"]:
         """The whole matrix."""
         same = self.block[:, None] == self.block[None, :]
         return jnp.where(same, self.factor @ self.factor.T, 0.0) + jnp.diag(self.diagonal)
 
+    @in_its_precision
     def draw(self, key: Key[Array, ""], number: int) -> Float[Array, "S D"]:
         """Draws from N(0, F F' + diag(d)), without a factorisation.
 
@@ -94,6 +117,7 @@ class Covariance(Module):
             low_rank = jnp.einsum("dr,sdr->sd", self.factor, xi[:, self.block])
         return low_rank + jnp.sqrt(self.diagonal) * own
 
+    @in_its_precision
     def log_density(self, centred: Float[Array, "S D"]) -> Float[Array, "S"]:
         """Log N(x | 0, F F' + diag(d)) in nats; NaN or infinite where the matrix is singular.
 

@@ -97,7 +97,7 @@ def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
     """The result in NumPy, with its verdict.
 
     Raises:
-        InputError: not one step was finite, or there is no Gaussian where a search for a mode ended.
+        InputError: not one step was finite, or a search for a mode ended at none.
     """
     outcome = jax.tree.map(np.asarray, outcome)
     steps, name = int(outcome.steps), type(method).__name__
@@ -197,21 +197,16 @@ def _start(dimension: int, start: Any, start_std: Any) -> Start:
 
 def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
     """Raise InputError unless the log density is a finite number at the start."""
-    arguments = (start.mean, key) if target.stochastic else (start.mean,)
     try:
-        shape = eqx.filter_eval_shape(target.function, *arguments)
+        energy, gradient = _at_start(target, start.mean, key)
+    except InputError:
+        raise
     except (TypeError, ValueError, IndexError) as error:
         takes = "an array and a key" if target.stochastic else "an array"
         raise InputError(
             f"log_density failed on {takes} of shape {start.mean.shape} ({error}); check dimension "
             "and stochastic."
         ) from error
-    if getattr(shape, "shape", None) != ():
-        raise InputError(
-            "log_density must give one number, got "
-            f"{getattr(shape, 'shape', type(shape).__name__)}; sum what it gives over rows."
-        )
-    energy, gradient = _at_start(target, start.mean, key)
     if not np.isfinite(energy) or not np.isfinite(gradient).all():
         raise InputError(
             f"log_density is {-float(energy)} at the start, where it and its gradient must be "
@@ -221,4 +216,11 @@ def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
 
 @eqx.filter_jit
 def _at_start(target: LogDensity, mean: Float[Array, "D"], key: Key[Array, ""]) -> Any:
+    """Energy and gradient; the checks are made when it is traced."""
+    value = target.function(mean, key) if target.stochastic else target.function(mean)
+    if getattr(value, "shape", None) != ():
+        raise InputError(
+            "log_density must give one number, got "
+            f"{getattr(value, 'shape', type(value).__name__)}; sum what it gives over rows."
+        )
     return jax.value_and_grad(lambda x: target.energy(x, key))(mean)

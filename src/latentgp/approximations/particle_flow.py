@@ -24,7 +24,7 @@ from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
 
 _METRICS = "none", "mean", "full"
-_MOST_PARTICLES = 256  # that are taken unasked
+_MOST_PARTICLES = 1001  # that are taken unasked
 _IDLE = 100  # steps in which the free energy falls by rounding alone: it is as low as it gets
 _LARGEST, _GROWTH, _SHRINKAGE = 0.5, 2.0, 0.3  # of a step that is searched for
 
@@ -43,7 +43,7 @@ class GaussianParticleFlow(Stepwise):
     log density without noise; otherwise `RMSProp()` is taken.
 
     Args:
-        particles: N, at least two; None for D + 1, at most 256.
+        particles: N, at least two; None for D + 1, at most 1,001.
         optimiser: step sizes of the discretised flow, dimension by dimension; None searches.
         structure: which dimensions the covariance couples: "full", "mean-field", or the sizes of
             blocks, of which each has a full rank with one particle more than its size. With N > D

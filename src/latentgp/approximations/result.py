@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
@@ -63,8 +61,7 @@ class GaussianApproximation(Module):
             key: random key.
             number: of draws.
         """
-        with _precision_of(self.mean):
-            return np.asarray(self.mean + self.covariance.draw(key, number))
+        return self.mean + np.asarray(self.covariance.draw(key, number))
 
     def log_prob(self, x: Any) -> Any:
         """Log density of the Gaussian at x, in nats: one number, or shape (S,).
@@ -81,18 +78,10 @@ class GaussianApproximation(Module):
                 f"x must have the shape ({len(self.mean)},) or (S, {len(self.mean)}), got "
                 f"{points.shape}."
             )
-        with _precision_of(self.mean):
-            values = np.asarray(
-                self.covariance.log_density(jnp.atleast_2d(jnp.asarray(points - self.mean)))
-            )
+        values = np.asarray(self.covariance.log_density(np.atleast_2d(points - self.mean)))
         if not np.isfinite(values).all():
             raise InputError(
                 f"The covariance has a rank below {len(self.mean)}, so there is no density; use "
                 "more particles, or a method with a diagonal such as FactorCovariance."
             )
         return values if points.ndim == 2 else values[0]
-
-
-def _precision_of(mean: Float[np.ndarray, "D"]) -> Any:
-    """JAX's double precision if the approximation was made in it."""
-    return jax.enable_x64(mean.dtype == np.float64)

@@ -9,7 +9,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
-from latentgp.methods.base import Method, as_method, check_method, sites_are_known, usual_method
+from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
@@ -106,7 +106,6 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
         raise InputError(
             f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
         )
-    choice = choice._replace(method=as_method(choice.method))
     check_method(choice.method, False, 0, False)
     if hyperparameters != "optimise" and choice.otherwise is not None:
         choice = choice.otherwise

@@ -82,20 +82,13 @@ class DensityApproximation(SamplingMethod):
     coupling: str = eqx.field(static=True, default="sites")
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=500)
+    # Draws are independent from the first.
+    warmup: int = eqx.field(static=True, default=0, init=False)
+    thin: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self) -> None:
         check_choices(self, coupling=get_args(Kind))
         self._check_coordinates(self.coupling)
-
-    @property
-    def warmup(self) -> int:
-        """None: draws are independent from the first."""
-        return 0
-
-    @property
-    def thin(self) -> int:
-        """Every draw is kept."""
-        return 1
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         likelihood, name = model.likelihood, type(model.likelihood).__name__

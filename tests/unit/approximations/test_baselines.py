@@ -167,3 +167,13 @@ def test_log_densities_are_those_of_a_dense_matrix(rank):
     points = rng.normal(size=(5, D))
     expected = multivariate_normal(np.zeros(D), np.asarray(covariance.dense())).logpdf(points)
     np.testing.assert_allclose(covariance.log_density(jnp.asarray(points)), expected, rtol=1e-10)
+
+
+def test_double_precision_outlasts_the_context():
+    with jax.enable_x64(True):
+        found = fitted(LaplaceApproximation())
+    with jax.enable_x64(False):
+        dense = found.covariance.dense()
+        assert dense.dtype == found.sample(KEY, 3).dtype == np.float64
+        np.testing.assert_allclose(dense, COVARIANCE, atol=1e-10)
+        assert np.asarray(found.log_prob(MEAN)).dtype == np.float64

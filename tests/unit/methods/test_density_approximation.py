@@ -1,4 +1,4 @@
-"""Gaussian approximations of models: exact where the posterior is Gaussian, as of NUTS elsewhere."""
+"""Gaussian approximations of models: exact where the posterior is Gaussian."""
 
 import jax
 import numpy as np
@@ -71,9 +71,7 @@ def test_what_it_cannot_do_is_refused():
     with pytest.raises(lgp.InputError, match="gradient to follow"):
         lgp.fit(step, lgp.Data(X, BINARY), method=lgp.GaussianParticleFlow(), key=KEY)
     with pytest.raises(lgp.InputError, match="blocks of 2 dimensions"):
-        lgp.fit(
-            regression(), DATA, method=lgp.GaussianParticleFlow(structure=(1, 1)), key=KEY
-        )
+        lgp.fit(regression(), DATA, method=lgp.GaussianParticleFlow(structure=(1, 1)), key=KEY)
 
 
 def test_it_is_saved(tmp_path):
