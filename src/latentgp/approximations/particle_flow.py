@@ -63,10 +63,10 @@ class GaussianParticleFlow(Stepwise):
     Example:
         >>> import jax, latentgp as lgp
         >>> found = lgp.gaussian_approximation(
-        ...     lambda x: -0.5 * (x[0] ** 2 + (x[1] - 2.0) ** 2 / 9), 2, key=jax.random.key(0)
+        ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9), 2, key=jax.random.key(0)
         ... )
         >>> found.mean.round(3).tolist(), found.covariance.variances.round(3).tolist()
-        ([0.0, 2.0], [1.0, 9.0])
+        ([1.0, 2.0], [1.0, 9.0])
     """
 
     particles: int | None = eqx.field(static=True, default=None)

@@ -150,7 +150,7 @@ class DensityApproximation(SamplingMethod):
 
 @as_method.register
 def _(given: Approximation) -> DensityApproximation:
-    return DensityApproximation(given)
+    return DensityApproximation(approximation=given)
 
 
 class FlatDensity(eqx.Module):
