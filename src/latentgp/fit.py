@@ -61,7 +61,8 @@ def fit(
             come from, such as `FileRows`, for `Stochastic`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
-            the diagnostics.
+            the diagnostics. An approximation of densities, such as `GaussianParticleFlow()`, stands
+            for `DensityApproximation` of it.
         hyperparameters: "optimise" takes the most probable ones, "integrate" a mixture over many
             by the method's evidence (`Integrated`), "sample" draws of Markov chains.
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior, or
