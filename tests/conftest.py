@@ -33,9 +33,9 @@ import pytest  # noqa: E402
 # Before anything of latentgp is imported. The surfaces above the core (estimators, command line)
 # have no shapes to check, and their `Self` is more than beartype can see from a method.
 _CORE = (
-    "augmentations diagnostics differentiable distributions fit inference kernels likelihoods "
-    "means methods model_checks models numerics parameters posteriors representations rows.arrays "
-    "rows.data rows.merging rows.spread rules runtime sites testing typing validation"
+    "approximations augmentations diagnostics differentiable distributions fit inference kernels "
+    "likelihoods means methods model_checks models numerics parameters posteriors representations "
+    "rows.arrays rows.data rows.merging rows.spread rules runtime sites testing typing validation"
 )
 jaxtyping.install_import_hook([f"latentgp.{room}" for room in _CORE.split()], "type_check.check")
 

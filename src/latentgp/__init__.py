@@ -7,6 +7,12 @@ State the model once, run any inference method on it: `LatentGP` is the model, a
 from typing import TYPE_CHECKING, Any
 
 from latentgp._version import __version__
+from latentgp.approximations import (
+    GaussianApproximation,
+    GaussianFlow,
+    GaussianParticleFlow,
+    gaussian_approximation,
+)
 from latentgp.augmentations import (
     Augmentation,
     GammaPoissonPolyaGamma,
@@ -83,6 +89,7 @@ from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMe
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.black_box import BlackBoxVI
+from latentgp.methods.density_approximation import DensityApproximation
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
@@ -176,6 +183,7 @@ __all__ = [
     "CustomLikelihood",
     "Data",
     "Dense",
+    "DensityApproximation",
     "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",
@@ -192,6 +200,9 @@ __all__ = [
     "Gamma",
     "GammaPoissonPolyaGamma",
     "Gaussian",
+    "GaussianApproximation",
+    "GaussianFlow",
+    "GaussianParticleFlow",
     "GibbsSampling",
     "HeavisideMulticlass",
     "HeteroscedasticGaussian",
@@ -272,6 +283,7 @@ __all__ = [
     "bin_points",
     "check_completely_monotone",
     "fit",
+    "gaussian_approximation",
     "join_processes",
     "keep_programs",
     "kernel_weights",

@@ -320,9 +320,10 @@ def diagnose_chains(
             "target_acceptance of NUTS, or choose other moves of MCMC."
         )
     warnings += _refusals(chains)
+    warnings += chains.complaints
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
     return ChainDiagnostics(
-        converged=bool(trusted and diverged <= _DIVERGED * draws),
+        converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints),
         method=method,
         reason=reason,
         summary=summary,
@@ -332,7 +333,7 @@ def diagnose_chains(
         seconds=seconds,
         warnings=tuple(warnings),
         operations=_counted(chains),
-        notes=notes,
+        notes=(*chains.notes, *notes),
     )
 
 

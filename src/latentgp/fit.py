@@ -11,7 +11,8 @@ from typing import Any, Literal
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
-from latentgp.methods.base import Method, check_method
+from latentgp.approximations.base import Approximation
+from latentgp.methods.base import Method, as_method, check_method
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
@@ -25,11 +26,7 @@ from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import Callback, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
-from latentgp.validation import (
-    as_key,
-    check_arguments,
-    check_data,
-)
+from latentgp.validation import as_key, check_arguments, check_data
 
 _SAMPLED_ROWS = 4_096
 
@@ -41,7 +38,7 @@ def fit(
     data: Data | MergedRows | RowSource,
     *,
     key: Key[Array, ""],
-    method: Method | Literal["auto"] = "auto",
+    method: Method | Approximation | Literal["auto"] = "auto",
     hyperparameters: Hyperparameters = "optimise",
     learn_hyperparameters: bool = True,
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -64,7 +61,8 @@ def fit(
             come from, such as `FileRows`, for `Stochastic`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
-            the diagnostics.
+            the diagnostics. An approximation of densities, such as `GaussianParticleFlow()`, stands
+            for `DensityApproximation` of it.
         hyperparameters: "optimise" takes the most probable ones, "integrate" a mixture over many
             by the method's evidence (`Integrated`), "sample" draws of Markov chains.
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior, or
@@ -123,7 +121,7 @@ def fit(
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
         chosen = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
     else:
-        chosen = Choice(method, "asked for")
+        chosen = Choice(as_method(method), "asked for")
     method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, source is not None, restarts, devices is not None)
     problem = Problem(

@@ -37,6 +37,10 @@ SCHEMA_VERSION = 1
 # Files name our classes latentgp.RBF, wherever the class is defined. Where those are that users do
 # not import:
 _INTERNAL = {
+    "latentgp.approximations": (
+        "AdaGrad Adam BayesianLearningRule Descent EfficientLowRank FactorCovariance FullRank "
+        "LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG"
+    ),
     "latentgp.augmentations.automatic": "Automatic",
     "latentgp.augmentations.conjugate": "Conjugate",
     "latentgp.augmentations.heteroscedastic": "HeteroscedasticAugmentation",

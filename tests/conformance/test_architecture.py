@@ -31,7 +31,7 @@ LEVELS = {
             ["likelihoods", "numerics.solvers"],
             ["models", "sites"],
             ["validation"],
-            ["augmentations", "representations", "model_checks"],
+            ["approximations", "augmentations", "representations", "model_checks"],
             ["rules"],
             ["posteriors"],
             ["inference.setup"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import singledispatch
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from latentgp.errors import InputError
@@ -90,6 +91,12 @@ class Method(Module):
             f"{type(self).__name__} has no sites, which further rows could be added to; use "
             "VariationalInference, AugmentedVI or CollapsedVI."
         )
+
+
+@singledispatch
+def as_method(given: Any) -> Any:
+    """The method that a value stands for: itself, unless its type has one registered."""
+    return given
 
 
 def check_method(method: Any, from_source: bool, restarts: int, on_devices: bool) -> None:

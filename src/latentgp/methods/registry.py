@@ -20,6 +20,7 @@ from latentgp.methods.choice import (
     method_through,
     usual_representation,
 )
+from latentgp.methods.density_approximation import DensityApproximation
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
 from latentgp.methods.expectation_propagation import ExpectationPropagation
@@ -150,6 +151,12 @@ METHODS: dict[str, Entry] = {
     "hmc": Entry(HMC, "gradient of that log density", "all that are differentiable", _for_samplers),
     "nuts": Entry(
         NUTS, "gradient of that log density", "all that are differentiable", _for_samplers
+    ),
+    "particle-flow": Entry(
+        DensityApproximation,
+        "a Gaussian approximation of that log density, by particles that flow",
+        "all that are differentiable",
+        _for_samplers,
     ),
     "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
 }

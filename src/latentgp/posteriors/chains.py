@@ -31,6 +31,8 @@ class Chains(eqx.Module):
             "diverging", whether a trajectory on the way to the draw diverged.
         jitter: added to the diagonal of the prior covariance at the last draw; units of f squared.
         seconds: that the sampling took, compilation included.
+        notes: on how the draws were made.
+        complaints: sentences on why they are not to be trusted.
     """
 
     vector: Float[np.ndarray, "C S P"]
@@ -40,6 +42,8 @@ class Chains(eqx.Module):
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     jitter: float = eqx.field(static=True)
     seconds: float = eqx.field(static=True)
+    notes: tuple[str, ...] = eqx.field(static=True, default=())
+    complaints: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def acceptance(self) -> Float[np.ndarray, "C"]:

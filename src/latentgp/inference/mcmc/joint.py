@@ -46,26 +46,20 @@ class JointState(NamedTuple):
     settings: dict[str, Any]
 
 
-class JointSampler(Sampler):
-    """Hamiltonian trajectories of a chain's whole position.
+class JointDensity(eqx.Module):
+    """Log density of hyper-parameters and latent functions, in coordinates of these.
 
     Attributes:
-        target: the log density.
+        target: the log density in white coefficients.
         copies: the rows repeated by their weights if the auxiliary variables of a scale mixture
-            are sampled too; else None.
-        warmup: steps that adapt.
-        target_acceptance: that the step size is adapted to.
+            are part of it; else None.
         coupling: the coordinates of the latent functions.
         anchor: where Newton's method starts, f at the rows.
         fixed: the coordinates where hyper-parameters are held; else None.
     """
 
-    adapts_in_init: ClassVar[bool] = True
-
     target: WhiteTarget
     copies: Copies | None
-    warmup: int = eqx.field(static=True)
-    target_acceptance: float = eqx.field(static=True)
     coupling: Kind = eqx.field(static=True)
     anchor: Float[Array, "N Q"]
     fixed: Coordinates | None
@@ -81,33 +75,12 @@ class JointSampler(Sampler):
         anchor = coordinates.centre
         return cls(target=target, copies=copies, anchor=anchor, fixed=fixed, **settings)
 
-    def init(self, key: Key[Array, ""]) -> JointState:
-        key_start, key_w, key_run = jax.random.split(key, 3)
-        start = over_dispersed(self.target, key_start)
-        rows = 0 if self.copies is None else len(self.copies.rows.y)
-        auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
-        return self.adapted(JointPosition(*start, auxiliary), key_run)
-
-    @abstractmethod
-    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
-        """The state after the warm-up."""
-
-    def position(self, state: JointState) -> Position:
-        vector, eps, _ = state.hmc.position
+    def white(self, position: JointPosition) -> Position:
+        """A position in white coefficients."""
+        vector, eps, _ = position
         if self.coupling == "whitened":
             return Position(vector, eps)
         return Position(vector, self.coordinates(vector).white(eps))
-
-    def moved(self, state: JointState, position: Position) -> JointState:
-        import blackjax
-
-        auxiliary = state.hmc.position.log_auxiliary
-        eps = position.white
-        if self.coupling != "whitened":
-            eps = self.coordinates(position.vector).of_white(eps)
-        there = JointPosition(position.vector, eps, auxiliary)
-        hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
-        return JointState(hmc, state.settings)
 
     def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
         """The coordinates of the latent functions under hyper-parameters."""
@@ -136,3 +109,42 @@ class JointSampler(Sampler):
         law = augmented.law(self.copies.spread(f))
         log_w = position.log_auxiliary
         return total + jnp.sum(law.log_prob(jnp.exp(log_w)) + log_w)
+
+
+class JointSampler(JointDensity, Sampler):
+    """Hamiltonian trajectories of a chain's whole position.
+
+    Attributes:
+        warmup: steps that adapt.
+        target_acceptance: that the step size is adapted to.
+    """
+
+    adapts_in_init: ClassVar[bool] = True
+
+    warmup: int = eqx.field(static=True)
+    target_acceptance: float = eqx.field(static=True)
+
+    def init(self, key: Key[Array, ""]) -> JointState:
+        key_start, key_w, key_run = jax.random.split(key, 3)
+        start = over_dispersed(self.target, key_start)
+        rows = 0 if self.copies is None else len(self.copies.rows.y)
+        auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
+        return self.adapted(JointPosition(*start, auxiliary), key_run)
+
+    @abstractmethod
+    def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
+        """The state after the warm-up."""
+
+    def position(self, state: JointState) -> Position:
+        return self.white(state.hmc.position)
+
+    def moved(self, state: JointState, position: Position) -> JointState:
+        import blackjax
+
+        auxiliary = state.hmc.position.log_auxiliary
+        eps = position.white
+        if self.coupling != "whitened":
+            eps = self.coordinates(position.vector).of_white(eps)
+        there = JointPosition(position.vector, eps, auxiliary)
+        hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
+        return JointState(hmc, state.settings)

@@ -1,0 +1,194 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""What approximates a log density: the density, where it starts, and the compiled loop."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.approximations.covariance import Covariance
+from latentgp.errors import InputError
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+
+class LogDensity(Module):
+    """A log density, up to a constant, and its gradients; energies are phi = -log p.
+
+    Attributes:
+        function: of x of shape (D,), and of a key if it is stochastic.
+        stochastic: it estimates the log density, from a batch of rows that the key chooses, say.
+    """
+
+    function: Callable[..., Any]
+    stochastic: bool = eqx.field(static=True, default=False)
+
+    def energy(self, x: Float[Array, "D"], key: Key[Array, ""]) -> Float[Array, ""]:
+        """Phi(x) in nats."""
+        value = self.function(x, key) if self.stochastic else self.function(x)
+        return -jnp.asarray(value, x.dtype)
+
+    def energies(self, points: Float[Array, "S D"], key: Key[Array, ""]) -> Float[Array, "S"]:
+        """Phi at several points, which see the same batch."""
+        return jax.vmap(lambda x: self.energy(x, key))(points)
+
+    def gradients(
+        self, points: Float[Array, "S D"], key: Key[Array, ""]
+    ) -> tuple[Float[Array, "S"], Float[Array, "S D"]]:
+        """Phi and its gradients at several points, which see the same batch."""
+        return jax.vmap(jax.value_and_grad(lambda x: self.energy(x, key)))(points)
+
+
+class Start(NamedTuple):
+    """The Gaussian that an approximation starts from.
+
+    Attributes:
+        mean: shape (D,).
+        scale: standard deviations, shape (D,).
+    """
+
+    mean: Float[Array, "D"]
+    scale: Float[Array, "D"]
+
+
+class Gaussian(NamedTuple):
+    """A mean and a covariance, and the particles that they are moments of, if there are any."""
+
+    mean: Float[Array, "D"]
+    covariance: Covariance
+    particles: Float[Array, "S D"] | None = None
+
+
+class Told(NamedTuple):
+    """What a step says.
+
+    Attributes:
+        free_energy: F = -log|C| / 2 + E phi before the step, exact or estimated, in nats.
+        change: how far the step was from standing still, without units; NaN where that is noise.
+    """
+
+    free_energy: Float[Array, ""]
+    change: Float[Array, ""]
+
+
+class Outcome(NamedTuple):
+    """What came of an approximation.
+
+    Attributes:
+        gaussian: the approximation.
+        free_energy: of every step, NaN after the last one, in nats, shape (T,).
+        change: of every step, likewise.
+        steps: that were made.
+        evaluations: of the gradient; a Hessian counts as D of them.
+        settled: ended by itself.
+        finite: no step gave NaN or infinity, before which the loop stops.
+    """
+
+    gaussian: Gaussian
+    free_energy: Float[Array, "T"]
+    change: Float[Array, "T"]
+    steps: Int[Array, ""]
+    evaluations: Int[Array, ""]
+    settled: Bool[Array, ""]
+    finite: Bool[Array, ""]
+
+
+class Approximation(Module):
+    """A method that approximates a log density by a Gaussian: settings as a value.
+
+    Attributes:
+        needs_exact: the log density may not be stochastic.
+    """
+
+    needs_exact: ClassVar[bool] = False
+
+    @abstractmethod
+    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+        """Approximate; a pure function."""
+
+    def check(self, dimension: int, stochastic: bool) -> None:
+        """Raise InputError if settings do not fit a log density."""
+        if self.needs_exact and stochastic:
+            raise InputError(
+                f"{type(self).__name__} needs the log density itself, not an estimate; use "
+                "MeanField, GaussianFlow or GaussianParticleFlow for one with a key."
+            )
+
+    def _check_least(self, **least: int) -> None:
+        """Raise InputError if a setting, by its name, is below the least that it may be."""
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise InputError(
+                    f"{type(self).__name__}.{name} must be at least {lowest}, got {value}."
+                )
+
+
+class Stepwise(Approximation):
+    """An approximation by steps, all in one compiled loop.
+
+    Attributes:
+        steps: at most.
+    """
+
+    steps: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def init(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Any:
+        """The first state."""
+
+    @abstractmethod
+    def step(self, target: LogDensity, state: Any, key: Key[Array, ""]) -> tuple[Any, Told]:
+        """The next state, and what the step says."""
+
+    def has_settled(self, change: Float[Array, ""]) -> Any:
+        """Whether the loop ends after a step of this change; never, unless overridden."""
+        return jnp.zeros((), bool)
+
+    @abstractmethod
+    def gaussian(self, state: Any) -> Gaussian:
+        """The approximation that a state stands for."""
+
+    @abstractmethod
+    def gradients_a_step(self, dimension: int) -> int:
+        """Evaluations of the gradient that a step makes."""
+
+    def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
+        key_init, key_steps = jax.random.split(key)
+        first = self.init(target, start, key_init)
+        traces = jnp.full((2, self.steps), jnp.nan, start.mean.dtype)
+
+        def goes_on(carry: Any) -> Any:
+            _, _, number, settled, finite = carry
+            return (number < self.steps) & ~settled & finite
+
+        def step(carry: Any) -> Any:
+            state, traces, number, _, _ = carry
+            after, told = self.step(target, state, jax.random.fold_in(key_steps, number))
+            finite = _is_finite(after) & jnp.isfinite(told.free_energy)
+            kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, state)
+            seen = traces.at[:, number].set(jnp.stack(told).astype(traces.dtype))
+            traces = jnp.where(finite, seen, traces)
+            settled = finite & self.has_settled(told.change)
+            return kept, traces, number + finite, settled, finite
+
+        began = first, traces, jnp.zeros((), int), jnp.zeros((), bool), jnp.ones((), bool)
+        state, traces, number, settled, finite = jax.lax.while_loop(goes_on, step, began)
+        return Outcome(
+            self.gaussian(state),
+            *traces,
+            steps=number,
+            evaluations=number * self.gradients_a_step(len(start.mean)),
+            settled=settled,
+            finite=finite,
+        )
+
+
+def _is_finite(tree: Any) -> Any:
+    """Whether all numbers of a state are; keys and counts are no numbers of this kind."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))

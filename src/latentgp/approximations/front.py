@@ -1,0 +1,226 @@
+"""`gaussian_approximation`: a log density and a method in; a Gaussian and a verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.approximations.base import Approximation, LogDensity, Outcome, Start
+from latentgp.approximations.particle_flow import GaussianParticleFlow
+from latentgp.approximations.result import GaussianApproximation
+from latentgp.errors import InputError
+from latentgp.typing import Array
+
+_FEWEST = 20  # steps that a trend of the free energy can be seen in
+_STANDARD_ERRORS = 3.0
+
+
+def gaussian_approximation(
+    log_density: Callable[..., Any],
+    dimension: int,
+    method: Any = None,
+    *,
+    key: Key[Array, ""],
+    start: Any = None,
+    start_std: Any = 1.0,
+    stochastic: bool = False,
+) -> GaussianApproximation:
+    """Approximate a log density by a Gaussian.
+
+    The whole loop is one compiled program, which further calls with the same function, method and
+    shapes use again. A log density that reads arrays is best an `equinox.Module` with them as
+    fields: other arrays of their shapes then need no new program. The precision is that of JAX
+    where it is called, or of a `start` in single precision.
+
+    Args:
+        log_density: log p up to a constant, in nats, of an array of shape (D,); differentiable by
+            JAX. With stochastic=True it takes a random key too and gives an unbiased estimate,
+            such as the sum over a batch of rows that the key chooses, times rows by batch. All
+            points of a step get one key.
+        dimension: D.
+        method: a value such as `GaussianFlow(rank=10)`; None is `GaussianParticleFlow()`.
+        key: random key. The same key gives the same bits.
+        start: mean of the Gaussian to start from, shape (D,); None for zero.
+        start_std: its standard deviations, one number or shape (D,).
+        stochastic: the log density takes a key.
+
+    Returns:
+        Mean, covariance as an operator, particles if there are any, free energy of every step,
+        verdict. If a step gives NaN or infinity the result is the state before it, and says so.
+
+    Raises:
+        InputError: a log density that is no number, or not finite at the start; a start of another
+            size; a method that does not fit; a search for a mode that ended at none.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, latentgp as lgp
+        >>> def log_density(x):
+        ...     return -0.5 * jnp.sum((x - 1.0) ** 2 / jnp.array([1.0, 4.0, 9.0]))
+        >>> found = lgp.gaussian_approximation(log_density, 3, key=jax.random.key(0))
+        >>> found.mean.round(3).tolist(), found.converged
+        ([1.0, 1.0, 1.0], True)
+        >>> found.covariance.dense().round(3).diagonal().tolist()
+        [1.0, 4.0, 9.0]
+        >>> found.sample(jax.random.key(1), 5).shape
+        (5, 3)
+    """
+    method = GaussianParticleFlow() if method is None else method
+    if not isinstance(method, Approximation):
+        raise InputError(
+            "method must be an approximation such as GaussianParticleFlow() or MeanField(), got "
+            f"{method!r}."
+        )
+    if not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise InputError(f"dimension must be a whole number of at least 1, got {dimension!r}.")
+    method.check(int(dimension), stochastic)
+    begun = _start(int(dimension), start, start_std)
+    target = LogDensity(log_density, stochastic)
+    _check_start(target, begun, key)
+    return finished(method, approximate(method, target, begun, key))
+
+
+@eqx.filter_jit
+def approximate(
+    method: Approximation, target: LogDensity, start: Start, key: Key[Array, ""]
+) -> Outcome:
+    """The method's run, compiled."""
+    return method.run(target, start, key)
+
+
+def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
+    """The result in NumPy, with its verdict.
+
+    Raises:
+        InputError: not one step was finite, or a search for a mode ended at none.
+    """
+    outcome = jax.tree.map(np.asarray, outcome)
+    steps, name = int(outcome.steps), type(method).__name__
+    if not steps:
+        raise InputError(
+            f"The log density or its gradient is not finite where {name} starts; give another "
+            "start, or a smaller start_std."
+        )
+    covariance = outcome.gaussian.covariance
+    if not (np.isfinite(covariance.factor).all() and np.isfinite(covariance.diagonal).all()):
+        raise InputError(
+            f"{name} ended where the log density is not curved like a Gaussian's; give another "
+            "start, or use MeanField or GaussianParticleFlow."
+        )
+    energies, change = outcome.free_energy[:steps], outcome.change[:steps]
+    converged, verdict = _verdict(name, outcome, energies, change)
+    return GaussianApproximation(
+        *outcome.gaussian[:2],
+        particles=outcome.gaussian.particles,
+        free_energy=energies,
+        change=change,
+        gradient_evaluations=int(outcome.evaluations),
+        converged=converged,
+        verdict=verdict,
+        method=method,
+    )
+
+
+def _verdict(
+    name: str, outcome: Outcome, energies: Float[np.ndarray, "T"], change: Float[np.ndarray, "T"]
+) -> tuple[bool, str]:
+    """Whether it has converged, and what happened in words."""
+    mean, covariance, particles = outcome.gaussian
+    work = f"{name} made {len(energies):,} steps and {int(outcome.evaluations):,} gradients"
+    columns = covariance.factor.shape[1] - (particles is not None)  # particles have a mean
+    rank, low = columns * covariance.blocks, ""
+    if rank < len(mean) and not np.all(covariance.diagonal > 0):
+        low = f" Its covariance has at most rank {rank} of {len(mean)}: other variances are zero."
+    if not outcome.finite:
+        return False, (
+            f"{work}, and stopped before a step that gave NaN or infinity: the result is the state "
+            f"before it; take smaller steps, or another start.{low}"
+        )
+    if outcome.settled:
+        return True, f"{work}, and settled.{low}"
+    if np.isfinite(change).all():
+        return False, (
+            f"{work}, and was still moving, by {change[-1]:.1e} relative to the deviations; raise "
+            f"steps.{low}"
+        )
+    fall, error = _trend(energies)
+    if np.isfinite(fall) and fall <= _STANDARD_ERRORS * error:
+        return True, (
+            f"{work}; its free energy no longer falls, by {fall:.2g} nats between the last two "
+            f"quarters with a standard error of {error:.2g}.{low}"
+        )
+    return False, (
+        f"{work}, and its free energy still fell, by {fall:.2g} nats between the last two quarters "
+        f"with a standard error of {error:.2g}; raise steps, or the rate.{low}"
+    )
+
+
+def _trend(energies: Float[np.ndarray, "T"]) -> tuple[float, float]:
+    """Fall of the free energy from the third to the last quarter, and its standard error.
+
+    The error is that of ten batches a quarter, as steps near each other are alike.
+    """
+    if len(energies) < _FEWEST:
+        return float("nan"), float("nan")
+    size = len(energies) // 4
+    quarters = energies[-2 * size : -size], energies[-size:]
+    batches = [
+        np.array([part.mean() for part in np.array_split(q, min(10, size))]) for q in quarters
+    ]
+    error = np.sqrt(sum(b.var(ddof=1) / len(b) for b in batches))
+    return float(batches[0].mean() - batches[1].mean()), float(error)
+
+
+def _start(dimension: int, start: Any, start_std: Any) -> Start:
+    """The start as arrays of one precision."""
+    given = np.zeros(dimension) if start is None else np.asarray(start)
+    if given.shape != (dimension,):
+        raise InputError(
+            f"start must have the shape ({dimension},) of the dimension, got {given.shape}."
+        )
+    single = given.dtype == np.float32
+    mean = jnp.asarray(given, jnp.float32 if single else jnp.zeros(()).dtype)
+    scale = np.asarray(start_std, float)
+    if scale.shape not in ((), (dimension,)) or not np.all((scale > 0) & np.isfinite(scale)):
+        raise InputError(
+            f"start_std must be above 0, one number or of shape ({dimension},), got {start_std!r}."
+        )
+    if not np.isfinite(given).all():
+        raise InputError("start must be finite, but has NaN or infinity.")
+    return Start(mean, jnp.broadcast_to(jnp.asarray(scale, mean.dtype), mean.shape))
+
+
+def _check_start(target: LogDensity, start: Start, key: Key[Array, ""]) -> None:
+    """Raise InputError unless the log density is a finite number at the start."""
+    try:
+        energy, gradient = _at_start(target, start.mean, key)
+    except InputError:
+        raise
+    except (TypeError, ValueError, IndexError) as error:
+        takes = "an array and a key" if target.stochastic else "an array"
+        raise InputError(
+            f"log_density failed on {takes} of shape {start.mean.shape} ({error}); check dimension "
+            "and stochastic."
+        ) from error
+    if not np.isfinite(energy) or not np.isfinite(gradient).all():
+        raise InputError(
+            f"log_density is {-float(energy)} at the start, where it and its gradient must be "
+            "finite; give another start."
+        )
+
+
+@eqx.filter_jit
+def _at_start(target: LogDensity, mean: Float[Array, "D"], key: Key[Array, ""]) -> Any:
+    """Energy and gradient; the checks are made when it is traced."""
+    value = target.function(mean, key) if target.stochastic else target.function(mean)
+    if getattr(value, "shape", None) != ():
+        raise InputError(
+            "log_density must give one number, got "
+            f"{getattr(value, 'shape', type(value).__name__)}; sum what it gives over rows."
+        )
+    return jax.value_and_grad(lambda x: target.energy(x, key))(mean)

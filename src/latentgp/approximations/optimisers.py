@@ -1,0 +1,181 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Step sizes of stochastic methods, as values that make Optax's transformations.
+
+Of particles, second moments are averages over these, so that all particles move by one step size a
+dimension and stay an affine image of where they started (Galy-Fajou 2022, appendix H).
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from latentgp.errors import InputError
+from latentgp.modules import Module
+from latentgp.typing import Array
+
+_SMALL = 1e-8  # of a root mean square, which it is added to
+
+
+class Optimiser(Module):
+    """How gradients become steps.
+
+    Attributes:
+        rate: the step size at the start.
+        final: the share of it at the end, which it falls to along half a cosine; 1 holds it.
+    """
+
+    rate: eqx.AbstractVar[float]
+    final: eqx.AbstractVar[float]
+
+    def __check_init__(self) -> None:
+        if not self.rate > 0 or not 0 <= self.final <= 1:
+            raise InputError(
+                f"{type(self).__name__} needs a rate above 0 and a final share of it in [0, 1], "
+                f"got rate={self.rate} and final={self.final}."
+            )
+
+    @abstractmethod
+    def scaling(self, of_particles: bool) -> Any:
+        """What gradients are divided by.
+
+        Args:
+            of_particles: gradients have particles first, and second moments are averages over them.
+        """
+
+    def transformation(self, steps: int, of_particles: bool = False) -> Any:
+        """Optax's transformation of gradients into steps downwards.
+
+        Args:
+            steps: in all.
+            of_particles: whether gradients have an axis of particles first.
+        """
+        import optax
+
+        falling = optax.cosine_decay_schedule(self.rate, max(steps, 1), self.final)
+        return optax.chain(self.scaling(of_particles), optax.scale_by_learning_rate(falling))
+
+
+class Descent(Optimiser):
+    """Plain gradient descent.
+
+    Args:
+        rate: the step size.
+        final: the share of it at the end; 1 holds it.
+    """
+
+    rate: float = eqx.field(static=True, default=0.01)
+    final: float = eqx.field(static=True, default=1.0)
+
+    def scaling(self, of_particles: bool) -> Any:
+        import optax
+
+        return optax.identity()
+
+
+class RMSProp(Optimiser):
+    """Steps by running root mean squares of the gradients.
+
+    Args:
+        rate: the step size at the start.
+        decay: of the running mean.
+        final: the share of the step size at the end; 1 holds it.
+    """
+
+    rate: float = eqx.field(static=True, default=0.01)
+    decay: float = eqx.field(static=True, default=0.9)
+    final: float = eqx.field(static=True, default=0.01)
+
+    def scaling(self, of_particles: bool) -> Any:
+        def running(old: Array, new: Array, count: Array) -> Array:
+            return self.decay * old + (1 - self.decay) * new
+
+        return _by_second_moments(running, of_particles)
+
+
+class AdaGrad(Optimiser):
+    """Steps by the root of the sum of all squared gradients (Duchi et al. 2011).
+
+    Args:
+        rate: the step size at the start.
+        final: the share of the step size at the end, which falls by itself; 1 leaves it at that.
+    """
+
+    rate: float = eqx.field(static=True, default=0.1)
+    final: float = eqx.field(static=True, default=1.0)
+
+    def scaling(self, of_particles: bool) -> Any:
+        return _by_second_moments(lambda old, new, count: old + new, of_particles)
+
+
+class Adam(Optimiser):
+    """Steps by running means of the gradients and of their squares (Kingma & Ba 2015).
+
+    Args:
+        rate: the step size at the start.
+        first: decay of the running mean of gradients.
+        second: decay of that of their squares.
+        final: the share of the step size at the end; 1 holds it.
+    """
+
+    rate: float = eqx.field(static=True, default=0.01)
+    first: float = eqx.field(static=True, default=0.9)
+    second: float = eqx.field(static=True, default=0.999)
+    final: float = eqx.field(static=True, default=0.01)
+
+    def scaling(self, of_particles: bool) -> Any:
+        def running(old: Array, new: Array, count: Array) -> Array:
+            """The unbiased running mean: that of count steps weighs 1 - second^count."""
+            before, now = 1 - self.second ** (count - 1), 1 - self.second**count
+            return (self.second * before * old + (1 - self.second) * new) / now
+
+        import optax
+
+        momentum = optax.ema(self.first, debias=True)
+        squares = _second_moments(running, of_particles)
+
+        def init(params: Any) -> Any:
+            return momentum.init(params), squares.init(params)
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            mean, own = momentum.update(updates, state[0])
+            roots, others = squares.update(updates, state[1])
+            return jax.tree.map(jnp.divide, mean, roots), (own, others)
+
+        return optax.GradientTransformation(init, update)
+
+
+def _by_second_moments(running: Any, of_particles: bool) -> Any:
+    """Gradients over the roots of their second moments."""
+    import optax
+
+    squares = _second_moments(running, of_particles)
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        roots, state = squares.update(updates, state)
+        return jax.tree.map(jnp.divide, updates, roots), state
+
+    return optax.GradientTransformation(squares.init, update)
+
+
+def _second_moments(running: Any, of_particles: bool) -> Any:
+    """The root of a running second moment, and a little, in the place of each gradient."""
+    import optax
+
+    def squared(gradient: Array) -> Array:
+        square = gradient**2
+        return jnp.mean(square, axis=0, keepdims=True) if of_particles else square
+
+    def init(params: Any) -> Any:
+        return jnp.zeros((), int), jax.tree.map(lambda p: jnp.zeros_like(squared(p)), params)
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        count = state[0] + 1
+        moments = jax.tree.map(
+            lambda old, g: running(old, squared(g), count.astype(g.dtype)), state[1], updates
+        )
+        return jax.tree.map(lambda v: jnp.sqrt(v) + _SMALL, moments), (count, moments)
+
+    return optax.GradientTransformation(init, update)

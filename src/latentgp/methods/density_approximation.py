@@ -1,0 +1,243 @@
+"""Gaussian approximations of the log density that samplers explore."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.approximations import (
+    Approximation,
+    GaussianApproximation,
+    GaussianParticleFlow,
+)
+from latentgp.approximations.base import LogDensity, Start
+from latentgp.approximations.front import approximate, finished
+from latentgp.errors import InputError, check_choices
+from latentgp.inference.mcmc.coordinates import Kind
+from latentgp.inference.mcmc.joint import JointDensity, JointPosition
+from latentgp.inference.mcmc.loop import Draw
+from latentgp.inference.mcmc.target import WhiteTarget, over_dispersed
+from latentgp.methods.base import as_method, usual_method
+from latentgp.methods.sampling import SamplingMethod
+from latentgp.methods.sites import SiteMethod
+from latentgp.methods.variational import VariationalInference
+from latentgp.models import LatentGP
+from latentgp.parameters.space import ParameterSpace
+from latentgp.posteriors.chains import Chains, import_arviz
+from latentgp.representations import Dense, Representation
+from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.runtime.progress import RunControl
+from latentgp.typing import Array
+
+_WHITE_STD, _HYPER_STD = 0.3, 0.3  # of the start
+_FULL = 256  # numbers, up to which the usual covariance couples all
+_PARTICLES = 128  # of the usual flow beyond
+_EXACT = 1e-6  # deviation of log weights below which all are one
+_CLOSE = 1e-3  # deviations, well below the noise of the draws
+_FAR = 0.7  # Pareto shape of importance weights above which they mean nothing
+
+
+class DensityApproximation(SamplingMethod):
+    """A Gaussian, or particles, instead of chains: on what `NUTS` explores, of any smooth model.
+
+    Latent functions and hyper-parameters are approximated jointly, by a Gaussian in coordinates in
+    which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
+    it, as of chains. How far it is from the density is told by the Pareto shape of importance
+    weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.GaussianParticleFlow(...))` is this with
+    that approximation. The loop is one compiled call, which a callback does not end.
+
+    With `Inducing` the target is the free-form variational posterior of the inducing variables.
+
+    Args:
+        approximation: how, such as `GaussianFlow(rank=10)` or `approximations.MeanField()`; None is
+            a particle flow that couples all numbers, or where these are more than 256 one that
+            couples the hyper-parameters, and each coordinate with none.
+        representation: `Dense()` or `Inducing(...)`.
+        coupling: the coordinates: "sites", "partial" or "whitened".
+        chains: in which the draws are arranged.
+        draws: of each.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+        >>> rows = lgp.Data([0.0, 1.0, 2.0], [0.0, 2.0, 7.0])
+        >>> method = lgp.DensityApproximation(lgp.GaussianParticleFlow(particles=20))
+        >>> result = lgp.fit(model, rows, key=jax.random.key(0), method=method)
+        >>> result.posterior.predict([0.0, 2.0]).mean.shape
+        (2,)
+    """
+
+    approximation: Approximation | None = None
+    representation: Representation = Dense()
+    coupling: str = eqx.field(static=True, default="sites")
+    chains: int = eqx.field(static=True, default=4)
+    draws: int = eqx.field(static=True, default=500)
+    # Draws are independent from the first.
+    warmup: int = eqx.field(static=True, default=0, init=False)
+    thin: int = eqx.field(static=True, default=1, init=False)
+
+    def __check_init__(self) -> None:
+        check_choices(self, coupling=get_args(Kind))
+        self._check_coordinates(self.coupling)
+
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
+        if not likelihood.is_continuous or not likelihood.is_positive:
+            raise InputError(
+                f"{name} has a log density without a gradient to follow, or of -inf; use "
+                f"{usual_method(likelihood)}."
+            )
+
+    def sample(
+        self,
+        representation: Representation,
+        space: ParameterSpace,
+        data: Data,
+        watched: Int[np.ndarray, "W"],
+        key: Key[Array, ""],
+        control: RunControl,
+    ) -> Chains:
+        started = time.perf_counter()
+        target = WhiteTarget.of(space, representation, data)
+        density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
+        key_shape, key_fit, key_draws, key_f = jax.random.split(key, 4)
+        white = jax.eval_shape(lambda: over_dispersed(target, key_shape).white)
+        flat = FlatDensity(density, space.size, white.shape)
+        std = 1.0 if self.coupling != "whitened" else _WHITE_STD
+        size = int(np.prod(white.shape))
+        start = Start(
+            jnp.concatenate([target.centre, jnp.zeros(size, white.dtype)]),
+            jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
+        )
+        method = self.approximation or _usual(space.size, size)
+        method.check(len(start.mean), False)
+        found = finished(method, approximate(method, LogDensity(flat), start, key_fit))
+        points = found.sample(key_draws, self.chains * self.draws)
+        grouped = points.reshape(self.chains, self.draws, -1)
+        keys = jax.random.split(key_f, grouped.shape[:2])
+        drawn, log_density = _drawn(flat, grouped, keys, watched)
+        whitening = _whitening(target)
+        shape = _pareto_shape(found, points, np.asarray(log_density).ravel())
+        notes, complaints = _told(found, shape)
+        ones = np.ones(grouped.shape[:2])
+        return Chains(
+            *(np.asarray(field) for field in drawn),
+            centres=np.asarray(whitening.centres),
+            statistics={
+                "acceptance_rate": ones,
+                "diverging": ones < 0,
+                "lp": np.asarray(log_density),
+            },
+            jitter=float(whitening.jitter),
+            seconds=time.perf_counter() - started,
+            notes=notes,
+            complaints=complaints,
+        )
+
+    def starting_method(self) -> SiteMethod:
+        return VariationalInference(self.representation)
+
+
+@as_method.register
+def _(given: Approximation) -> DensityApproximation:
+    return DensityApproximation(approximation=given)
+
+
+class FlatDensity(eqx.Module):
+    """The density of one vector: unconstrained hyper-parameters, then coordinates.
+
+    Attributes:
+        density: of positions.
+        hyperparameters: their number P.
+        shape: of the coordinates, (Q, M).
+    """
+
+    density: JointDensity
+    hyperparameters: int = eqx.field(static=True)
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.density.log_density(self.position(x))
+
+    def position(self, x: Float[Array, "D"]) -> JointPosition:
+        """The position of a vector."""
+        number = self.hyperparameters
+        return JointPosition(x[:number], x[number:].reshape(self.shape), jnp.zeros(0, x.dtype))
+
+
+def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
+    """A full rank where that is cheap; else the hyper-parameters, and single coordinates."""
+    size = hyperparameters + coordinates
+    if size <= _FULL:
+        return GaussianParticleFlow(particles=size + 1, tolerance=_CLOSE)
+    blocks = (hyperparameters,) * (hyperparameters > 0) + (1,) * coordinates
+    structure = blocks if hyperparameters else "mean-field"
+    return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
+
+
+@Program
+def _drawn(
+    flat: FlatDensity,
+    points: Float[Array, "C S D"],
+    keys: Key[Array, "C S"],
+    watched: Int[Array, "W"],
+) -> tuple[Draw, Float[Array, "C S"]]:
+    """What is kept of each point, one after another, and the log density there."""
+    target = flat.density.target
+
+    def one(given: Any) -> tuple[Draw, Array]:
+        x, key = given
+        at = flat.density.white(flat.position(x))
+        return Draw(at.vector, at.white, target.latents(at, key)[watched]), flat(x)
+
+    return jax.lax.map(lambda given: jax.lax.map(one, given), (points, keys))
+
+
+@Program
+def _whitening(target: WhiteTarget) -> Any:
+    """The map to the rows at the space's model."""
+    return target.whitening(target.space.model)
+
+
+def _pareto_shape(
+    found: GaussianApproximation,
+    points: Float[np.ndarray, "S D"],
+    log_density: Float[np.ndarray, "S"],
+) -> float:
+    """Of importance weights of the draws; NaN where the Gaussian has no density."""
+    try:
+        log_weights = log_density - found.log_prob(points)
+    except InputError:
+        return float("nan")
+    if not np.isfinite(log_weights).all():
+        return float("inf")
+    if log_weights.std() < _EXACT:
+        return 0.0
+    return float(import_arviz().psislw(log_weights)[1])
+
+
+def _told(found: GaussianApproximation, shape: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Notes and complaints."""
+    notes = found.verdict, f"Pareto shape of importance weights {shape:.2f}."
+    complaints = [] if found.converged else ["The approximation has not converged: see above."]
+    if np.isnan(shape):
+        complaints.append(
+            "The covariance is singular, so some variances are zero and cannot be trusted; use "
+            "more particles, or a structure of blocks."
+        )
+    elif shape > _FAR:
+        complaints.append(
+            f"The Gaussian is far from the posterior (Pareto shape {shape:.2f}, above {_FAR}): "
+            "use NUTS or MCMC, or look at means alone."
+        )
+    return notes, tuple(complaints)
