@@ -18,7 +18,6 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, figure, parser
-from latentgp.methods.sampling import SamplingMethod
 from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
@@ -32,7 +31,9 @@ METHODS = {
     "augmented": lgp.AugmentedVI(),
     "Gibbs": lgp.GibbsSampling(chains=4, warmup=64, draws=16, thin=4),
     "NUTS": lgp.NUTS(chains=4, warmup=100, draws=16, thin=3),
+    "mixture": lgp.BlackBoxVI(components=2),
 }
+FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 100}  # replications; 200 of all others
 LIMIT = 4  # standard errors, beyond which a difference is named
 BINS = 10
 
@@ -45,7 +46,7 @@ def main():
     found = {}
     for label in arguments.only:
         method = METHODS[label]
-        number = 50 if isinstance(method, SamplingMethod) else 200
+        number = FEWER.get(label, 200)
         for name in LIKELIHOODS:
             ranks = arguments.out / "calibration" / f"{name}-{label}.npz"
             result = calibrated(name, method, 10 if arguments.quick else number, ranks)
@@ -84,10 +85,10 @@ def calibrated(name, method, replications, file):
 def is_usable(method, model):
     """Whether a method takes a model, hyper-parameters held."""
     try:
-        if isinstance(method, SamplingMethod):
-            method.check(model, False)
-        else:
+        if method.makes_sites:
             method.algorithm(model)
+        else:
+            method.check(model, False)
     except lgp.InputError:
         return False
     return True

@@ -164,7 +164,8 @@ class BlackBoxVI(Method):
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
         model, data = problem.model, problem.data
-        self._check(model.likelihood, problem)
+        self.check(model, problem.learn_hyperparameters)
+        _check_problem(problem)
         scale = problem.scales(data)
         space = problem.space(scale)
         key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
@@ -232,8 +233,9 @@ class BlackBoxVI(Method):
             **settings,
         )
 
-    def _check(self, likelihood: Likelihood, problem: Problem) -> None:
-        name = type(likelihood).__name__
+    def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
+        """Raise InputError if the method cannot be used on the model."""
+        likelihood, name = model.likelihood, type(model.likelihood).__name__
         if not likelihood.is_positive:
             raise InputError(
                 f"{name} is zero for some latents, so E log p(y | f) is minus infinity and there "
@@ -245,10 +247,6 @@ class BlackBoxVI(Method):
                 f"{name} has no informative gradient in f; use "
                 'BlackBoxVI(estimator="quadrature") or "score".'
             )
-        if problem.checkpoint is not None:
-            raise InputError("BlackBoxVI keeps no checkpoint; leave it out.")
-        if problem.streaming_prior is not None:
-            raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")
 
     def _result(
         self, problem: Problem, bound: MixtureBound, found: Found, key: Key[Array, ""]
@@ -322,3 +320,11 @@ class BlackBoxVI(Method):
             notes=terms.sentences,
             terms=terms,
         )
+
+
+def _check_problem(problem: Problem) -> None:
+    """Raise InputError for what no mixture is made of."""
+    if problem.checkpoint is not None:
+        raise InputError("BlackBoxVI keeps no checkpoint; leave it out.")
+    if problem.streaming_prior is not None:
+        raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")

@@ -24,6 +24,7 @@ from latentgp.inference.sites.profiled_bound import converge
 from latentgp.methods.base import Method
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
+from latentgp.posteriors.components import Components, variances_of
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import draw_rows, moments_before
 from latentgp.rows.data import Data
@@ -123,11 +124,23 @@ def simulate_calibration(
     for own_f, own_y, own_ties, own_key in zip(f, y, ties, keys, strict=True):
         data = Data(given.X, own_y, **side)
         result = fit(model, data, key=own_key, method=method, learn_hyperparameters=False)
-        assert isinstance(result.posterior, SampledPosterior)
-        draws = result.posterior.f.reshape(-1, *own_f.shape)
-        below.append((np.sum(draws < own_f, axis=0) + own_ties) / (len(draws) + 1))
+        if isinstance(result.posterior, SampledPosterior):
+            draws = result.posterior.f.reshape(-1, *own_f.shape)
+            below.append((np.sum(draws < own_f, axis=0) + own_ties) / (len(draws) + 1))
+        else:
+            below.append(np.asarray(_below_components(result.posterior.components, given.X, own_f)))
         converged.append(result.diagnostics.converged)
     return Calibration(np.stack(below), np.array(converged))
+
+
+@eqx.filter_jit
+def _below_components(
+    components: Components, X: Float[Array, "N D"], f: Float[Array, "N Q"]
+) -> Float[Array, "N Q"]:
+    """Probabilities, under weighted Gaussians, of latents below the given ones."""
+    mean, spread = components.marginals(X)
+    away = (f[:, None] - mean) / jnp.sqrt(variances_of(spread))
+    return jnp.einsum("nkq,k->nq", ndtr(away), jnp.exp(components.law.log_weights))
 
 
 def check_calibration(
