@@ -82,7 +82,9 @@ def test_outside_of_jax_it_is_the_same_posterior(likelihood, targets, side):
     )
     kernel = lgp.RBF(1.0, 0.5)
     data = lgp.Data(np.linspace(0, 2, 5), np.asarray(y), **sides)
-    method = lgp.BlackBoxVI(estimator="score", samples=8, steps=5)
+    # From the same place: it is not known of an external function where latents are likely to be.
+    start = np.zeros((1, 5, likelihood.latent_size))
+    method = lgp.BlackBoxVI(estimator="score", samples=8, steps=5, start_means=start)
     fits = [
         lgp.fit(
             lgp.LatentGP(kernel, own),

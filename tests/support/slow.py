@@ -52,6 +52,8 @@ EVERY = {
     "test_scikit_learns_own_checks": 2,
     "test_single_precision": 3,
     "test_sparse_with_every_row_is_dense": 2,
+    "test_slopes_are_those_of_differences": 2,
+    "test_slopes_in_hyperparameters_are_those_of_differences": 2,
     "test_sweeps_leave_the_joint_law_as_it_is": 3,
     "test_targets": 2,
     "test_the_augmentation_rule_conforms": 2,
