@@ -33,7 +33,7 @@ METHODS = {
     "NUTS": lgp.NUTS(chains=4, warmup=100, draws=16, thin=3),
     "mixture": lgp.BlackBoxVI(components=2),
 }
-FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 100}  # replications; 200 of all others
+FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 40}  # replications; 200 of all others
 LIMIT = 4  # standard errors, beyond which a difference is named
 BINS = 10
 
