@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 import latentgp as lgp
 from common import COLORS, STYLES, Report, figure, load, parser, standardised, tidy
@@ -184,9 +185,14 @@ def drawn(found: dict[str, dict[str, list[list[float]]]]) -> Any:
                     color=COLORS[style], linestyle=STYLES[style],
                 )  # fmt: skip
             ax.set_xscale("log")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{seconds:g}"))
+            ax.xaxis.set_minor_formatter(NullFormatter())
             error = "share of errors" if name in CLASSES else "RMSE"
             what = error if row == 0 else "negative log density"
-            tidy(ax, name, "processor seconds", what, legend=row == 0 and column == 0)
+            tidy(ax, name, "processor seconds", what)
+    lines, labels = axes[0, 0].get_legend_handles_labels()
+    picture.legend(lines, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
     return picture
 
 
