@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.approximations.covariance import Covariance
 from latentgp.errors import InputError
 from latentgp.modules import Module
+from latentgp.numerics.finite import all_finite
 from latentgp.typing import Array
 
 
@@ -169,7 +170,7 @@ class Stepwise(Approximation):
         def step(carry: Any) -> Any:
             state, traces, number, _, _ = carry
             after, told = self.step(target, state, jax.random.fold_in(key_steps, number))
-            finite = _is_finite(after) & jnp.isfinite(told.free_energy)
+            finite = all_finite(after) & jnp.isfinite(told.free_energy)
             kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, state)
             seen = traces.at[:, number].set(jnp.stack(told).astype(traces.dtype))
             traces = jnp.where(finite, seen, traces)
@@ -186,9 +187,3 @@ class Stepwise(Approximation):
             settled=settled,
             finite=finite,
         )
-
-
-def _is_finite(tree: Any) -> Any:
-    """Whether all numbers of a state are; keys and counts are no numbers of this kind."""
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))

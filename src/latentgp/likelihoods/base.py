@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -155,6 +155,11 @@ class Likelihood(Parametrised):
     is_continuous: ClassVar[bool] = True
     has_own_kernels: ClassVar[bool] = False
     calibrated_parameters: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def calls(self) -> Any:
+        """What became of calls outside of JAX, `Calls`; None of a likelihood that makes none."""
+        return None
 
     @abstractmethod
     def log_prob(

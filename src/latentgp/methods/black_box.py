@@ -253,7 +253,7 @@ class BlackBoxVI(Method):
     ) -> Fit:
         model = jax.tree.map(np.asarray, bound.space.to_model(jnp.asarray(found.vector)))
         terms = terms_of(bound, jnp.asarray(found.vector), found.mixture, key)
-        calls = getattr(model.likelihood, "calls", None)
+        calls = model.likelihood.calls
         nothing = calls is not None and calls.failed == calls.values
         known = [record.bound for record in found.records if np.isfinite(record.bound)]
         if nothing or not (known or np.isfinite(terms.bound)):
@@ -296,7 +296,7 @@ class BlackBoxVI(Method):
                 f"{found.passed_over} of {found.steps} steps changed nothing, as they were not "
                 "finite; start from other hyper-parameters, or raise samples."
             )
-        calls = getattr(model.likelihood, "calls", None)
+        calls = model.likelihood.calls
         if calls is not None:
             warnings += calls.told(np.asarray(problem.data.y))
         elif found.failed:

@@ -17,6 +17,7 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
+from latentgp.inference.sites.algorithm import rows_of
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.models import LatentGP
 from latentgp.modules import Module
@@ -97,11 +98,17 @@ class MixtureBound(Module):
     @property
     def rows(self) -> Rows:
         """Targets, weights and side information."""
-        return Rows(self.data.y, self.data.weights, dict(self.data.side_information))
+        return rows_of(self.data)
+
+    @property
+    def counts(self) -> Float[Array, "N"]:
+        """How many rows each one counts for."""
+        weights = self.data.weights
+        return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
 
     def basis(self, model: LatentGP) -> Basis:
         """The coefficients' map to the rows."""
-        return Basis.of(self.representation, model, self.data.X, self.coordinates)
+        return Basis.of(self.representation, model, self.data, self.coordinates)
 
     def evaluated(
         self, likelihood: Likelihood, basis: Basis, mixture: GaussianMixture, key: Key[Array, ""]
@@ -134,10 +141,7 @@ class MixtureBound(Module):
     def of(self, known: Factorised, basis: Basis, expected: Expected) -> tuple[Terms, Slopes]:
         """The bound from expected log likelihoods."""
         mixture, weights = known.mixture, known.mixture.weights
-        counts = (
-            jnp.ones_like(expected.value[0]) if self.data.weights is None else (self.data.weights)
-        )
-        likely = expected.value @ counts
+        likely = expected.value @ self.counts
         own = mixture.log_weights, mixture.mean, known.covariance
 
         def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Float[Array, ""]:
@@ -157,10 +161,10 @@ class MixtureBound(Module):
             value,
             weights @ cross,
             weights @ likely,
-            jnp.sqrt(weights**2 @ (expected.error @ counts**2)),
+            jnp.sqrt(weights**2 @ (expected.error @ self.counts**2)),
             jnp.sum(expected.failed),
         )
-        in_mean, in_covariance = self._by_rows(mixture, basis, expected, counts)
+        in_mean, in_covariance = self._by_rows(mixture, basis, expected)
         slopes = Slopes(
             by_weights + cross + likely, by_mean + in_mean, by_covariance + in_covariance
         )
@@ -171,7 +175,6 @@ class MixtureBound(Module):
         mixture: GaussianMixture,
         basis: Basis,
         expected: Expected,
-        counts: Float[Array, "N"],
     ) -> tuple[Float[Array, "K Q M"], Float[Array, "K Q M *M"]]:
         """Derivatives of expected log likelihood and cross-entropy in means and covariances."""
 
@@ -184,7 +187,7 @@ class MixtureBound(Module):
                     return slope, A**2 @ in_variance - 0.5 * jnp.diagonal(P)
                 return slope, (A * in_variance) @ A.T - 0.5 * P
 
-            latents = (counts[:, None] * in_mean).T, (counts[:, None] * in_variance).T
+            latents = self.counts * in_mean.T, self.counts * in_variance.T
             return vmap_latents(of_latent, basis.features, basis.precision, mean, *latents)
 
         parts = mixture.mean, expected.in_mean, expected.in_variance
@@ -197,13 +200,11 @@ class MixtureBound(Module):
 
         The second derivative of E log p(y | f) in the mean of f is twice that in its variance.
         """
-        counts = self.data.weights
 
         def one(in_variance: Float[Array, "N Q"]) -> Float[Array, "Q M M"]:
-            bend = jnp.maximum(-2 * in_variance, 0.0)
-            bend = bend if counts is None else counts[:, None] * bend
+            bend = self.counts * jnp.maximum(-2 * in_variance, 0.0).T
             return vmap_latents(
-                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend.T
+                lambda A, P, w: P + (A * w) @ A.T, basis.features, basis.precision, bend
             )
 
         return jax.vmap(one)(expected.in_variance)
@@ -215,24 +216,36 @@ class MixtureBound(Module):
         expected: Expected,
         key: Key[Array, ""],
     ) -> Float[Array, ""]:
-        """What has the bound's derivative in hyper-parameters, the mixture held.
+        """What has the bound's derivative in hyper-parameters, the mixture held."""
+        model = self.space.to_model(vector)
+        return self.without_entropy(model, self.basis(model), known, expected, key)
 
-        Expected log likelihoods depend on those of the kernel through means and variances of f
+    def without_entropy(
+        self,
+        model: LatentGP,
+        basis: Basis,
+        known: Factorised,
+        expected: Expected,
+        key: Key[Array, ""],
+    ) -> Float[Array, ""]:
+        """The bound but for the entropy, with its derivatives in model and mixture.
+
+        Expected log likelihoods depend on kernel and mixture through means and variances of f
         alone, whose derivatives are known; the likelihood's own are at the same draws.
         """
-        model = self.space.to_model(vector)
-        basis = self.basis(model)
-        means, variances = known.marginals(basis)
         held = jax.lax.stop_gradient
-        moved = held(expected.in_mean) * means + held(expected.in_variance) * variances
-        values = jnp.sum(moved, axis=2)
+        means, variances = known.marginals(basis)
+        expected = held(expected)
+        moved = expected.in_mean * (means - held(means))
+        moved = moved + expected.in_variance * (variances - held(variances))
+        values = expected.value + jnp.sum(moved, axis=2)
         if self.learns_likelihood:
-            values = values + self.worths(model.likelihood, held(means), held(variances), key)
-        counts = self.data.weights
-        likely = jnp.sum(values, axis=1) if counts is None else values @ counts
-        return known.mixture.weights @ (known.cross_entropies(basis) + likely)
+            again = self._worths(model.likelihood, held(means), held(variances), key)
+            values = values + again - held(again)
+        weights = known.mixture.weights
+        return weights @ (known.cross_entropies(basis) + values @ self.counts)
 
-    def worths(
+    def _worths(
         self,
         likelihood: Likelihood,
         means: Float[Array, "K N Q"],

@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.rows.data import Data
 from latentgp.typing import Array
 
 Covariance = Literal["full", "diagonal", "linear"]
@@ -48,11 +50,11 @@ class Basis(NamedTuple):
         cls,
         representation: Representation,
         model: LatentGP,
-        X: Float[Array, "N D"],
+        data: Data,
         coordinates: Coordinates,
     ) -> "Basis":
         """Those of a model at some rows; differentiable in the model."""
-        whitening = representation.whitening(model.kernel, X)
+        whitening = representation.whitening(model.kernel, data.X)
         lower, features = whitening.lower, whitening.features  # pyright: ignore
         identity = jnp.broadcast_to(jnp.eye(lower.shape[1], dtype=lower.dtype), lower.shape)
         precision, logs = identity, jnp.zeros(len(lower), lower.dtype)
@@ -63,8 +65,7 @@ class Basis(NamedTuple):
             features = vmap_latents(lambda inverse, part: inverse.T @ part, inverse, features)
             if representation.one_coefficient_a_row:
                 features = identity
-        shape = (len(X), model.likelihood.latent_size)
-        offset = jnp.broadcast_to(model.mean(X), shape)
+        offset = prior_mean(model, data)
         return cls(features, whitening.residual, precision, logs, offset, lower)
 
 

@@ -27,6 +27,7 @@ from latentgp.inference.mixtures.family import (
 from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
 from latentgp.inference.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.programs import Program
@@ -124,23 +125,14 @@ def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Arr
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
-    means, variances = known.marginals(basis)
-    expected = held(bound.expected(model.likelihood, held(means), held(variances), key))
-    moved = expected.in_mean * (means - held(means)) + expected.in_variance * (
-        variances - held(variances)
-    )
-    values = expected.value + jnp.sum(moved, axis=2)
-    if bound.learns_likelihood:
-        again = bound.worths(model.likelihood, held(means), held(variances), key)
-        values = values + again - held(again)
-    counts = bound.data.weights
-    likely = jnp.sum(values, axis=1) if counts is None else values @ counts
-    mixture, weights = known.mixture, known.mixture.weights
+    means, variances = (held(part) for part in known.marginals(basis))
+    expected = bound.expected(model.likelihood, means, variances, key)
+    mixture = known.mixture
     spread = entropy(
         mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
     )
-    total = spread + weights @ (known.cross_entropies(basis) + likely)
-    return total + bound.space.log_prior(free.vector)
+    rest = bound.without_entropy(model, basis, known, expected, key)
+    return spread + rest + bound.space.log_prior(free.vector)
 
 
 @Program
@@ -167,7 +159,7 @@ def _adadelta(
         if rows is not None:
             own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
         value, slope = jax.value_and_grad(objective, argnums=1)(own, free, key)
-        sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(slope)]).all()
+        sound = all_finite(slope)
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
         move, state = _ADADELTA.update(downhill, state, free)
         return (jax.tree.map(jnp.add, free, move), state), value

@@ -80,16 +80,14 @@ def _opened(
     means, variances = start.factorised().marginals(basis)
     means = means.at[0, :, 0].set(likely)
     rows = bound.expected(model.likelihood, means, variances, jax.random.key(0))
-    counts = jnp.ones_like(likely) if bound.data.weights is None else bound.data.weights
     bend = jnp.maximum(-2 * rows.in_variance[0], 0.0)
-    linear = counts[:, None] * (rows.in_mean[0] + bend * (means[0] - basis.offset))
+    linear = bound.counts * (rows.in_mean[0] + bend * (means[0] - basis.offset)).T
+    precision = bound.curvatures(basis, rows)[0]
 
-    def of_latent(A: Array, P: Array, bend: Array, linear: Array) -> tuple[Array, Array]:
-        precision = P + (A * bend) @ A.T
-        return precision, cholesky(precision).inverse_of_product() @ (A @ linear)
+    def of_latent(A: Array, precision: Array, linear: Array) -> Array:
+        return cholesky(precision).inverse_of_product() @ (A @ linear)
 
-    parts = (counts[:, None] * bend).T, linear.T
-    precision, mean = vmap_latents(of_latent, basis.features, basis.precision, *parts)
+    mean = vmap_latents(of_latent, basis.features, precision, linear)
     if start.is_diagonal:
         precision = vmap_latents(jnp.diagonal, precision)
     return start._replace(mean=mean[None], precision=precision[None])

@@ -16,6 +16,7 @@ from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import stepped
 from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
@@ -105,9 +106,8 @@ def walked(
             move, adam = optax.scale_by_adam().update(gradient, adam)
             vector = vector + lengths.rate * share**0.5 * move
         after = Walk(vector, mixture, adam, state.made, state.passed_over)
-        sound = jnp.array([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(after)]).all()
         most = 0.5 * own.expectations.samples
-        sound = sound & (jnp.mean(at.expected.failed) < most)
+        sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
         after = after._replace(
             made=state.made + 1, passed_over=state.passed_over + (~sound).astype(jnp.int32)
