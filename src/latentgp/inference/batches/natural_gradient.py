@@ -23,6 +23,7 @@ from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_o
 from latentgp.inference.sites.gradients import slope_of_sites, with_kernel
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
+from latentgp.numerics.finite import all_finite
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
@@ -171,9 +172,7 @@ class StochasticInference(BatchInference):
         part = weight * self.batches / self.total_weight
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
         slopes = self._learned(part * read.gradient, part * read.in_points)
-        sound = jnp.isfinite(read.bound)
-        for leaf in jax.tree.leaves((read.white, slopes)):
-            sound = sound & jnp.all(jnp.isfinite(leaf))
+        sound = all_finite((read.bound, read.white, slopes))
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
         share = jnp.where(sound, jnp.minimum(part * share, 1.0), 0.0)
