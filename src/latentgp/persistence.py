@@ -52,6 +52,7 @@ _INTERNAL = {
     "latentgp.inference.solves.phase": "LangevinPhase",
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
+    "latentgp.kernels.directions": "DirectionMatrix HadamardDirections",
     "latentgp.kernels.per_latent": "KernelGroup",
     "latentgp.likelihoods.base": "Marginals",
     "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
@@ -68,6 +69,7 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
+    "latentgp.representations.random_features": "FeatureWeights",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
@@ -91,7 +93,9 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
     "DensePosterior": {"deficit": "trace_term"},
     "Diagnostics": {"deficit": "trace_term"},
     "GibbsSampling": {"alpha": "power"},
-    "InducingPosterior": {"deficit": "trace_term"},
+    "CoupledInducingPosterior": {"points": "variables"},
+    "InducingPosterior": {"deficit": "trace_term", "points": "variables"},
+    "StreamingPrior": {"points": "centres"},
 }
 
 _HEADER = "latentgp"

@@ -173,8 +173,8 @@ class GPEstimator(BaseEstimator):
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
         reason = "went on with further rows"
-        if len(remembered.points) < len(posterior.latent.centres):
-            reason += f"; earlier ones are remembered through {len(remembered.points)} points"
+        if len(remembered.centres) < len(posterior.latent.centres):
+            reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
         return self
 

@@ -107,7 +107,7 @@ def treating(hyperparameters: str, choice: Choice, model: LatentGP, learned: boo
         raise InputError(
             f'hyperparameters must be "optimise", "integrate" or "sample", got {hyperparameters!r}.'
         )
-    check_method(choice.method, False, 0, False)
+    check_method(choice.method, model, False, 0, False)
     if hyperparameters != "optimise" and choice.otherwise is not None:
         choice = choice.otherwise
     if hyperparameters == "integrate" and not isinstance(choice.method, Integrated):

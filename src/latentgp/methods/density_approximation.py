@@ -132,7 +132,7 @@ class DensityApproximation(SamplingMethod):
         ones = np.ones(grouped.shape[:2])
         return Chains(
             *(np.asarray(field) for field in drawn),
-            centres=np.asarray(whitening.centres),
+            centres=jax.tree.map(np.asarray, whitening.centres),
             statistics={
                 "acceptance_rate": ones,
                 "diverging": ones < 0,
