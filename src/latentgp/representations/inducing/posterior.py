@@ -242,8 +242,12 @@ def posterior_given(
             loss, trace_term = loss - memory.constant, trace_term + memory.lost
     else:
         prior, white = known, WhiteSites.of(statistics, known.factor)
-        factor = white.factor()
+        memory = memory_of(known.factor)
         loss, trace_term = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
+        if memory is not None:
+            white = white.plus(memory.white)
+            loss, trace_term = loss - memory.constant, memory.lost
+        factor = white.factor()
     posterior = posterior_of_white(
         kernel,
         centres,
