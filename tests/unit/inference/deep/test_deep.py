@@ -124,7 +124,9 @@ def test_bounds_of_batches_are_that_of_all_rows_on_average(x64):
 def test_more_draws_have_the_same_mean_and_less_noise(x64):
     own, state, rows = inference(deep(), draws=(1, 8))
     hidden = tuple(f._replace(log_deviation=f.log_deviation + 3) for f in state.learned.hidden)
-    state = state._replace(learned=state.learned._replace(hidden=hidden))
+    white = own.read(state, rows, KEY, 1)[2]
+    learned = state.learned._replace(hidden=hidden)
+    state = state._replace(learned=learned, white=white, factor=white.factor())
     read = jax.jit(lambda key, draws: own.read(state, rows, key, draws)[0], static_argnums=1)
     keys = jax.random.split(KEY, 60)
     one, many = (np.array([read(k, d) for k in keys]) for d in (1, 8))
