@@ -17,7 +17,8 @@ from latentgp.approximations import (
     GaussianParticleFlow,
 )
 from latentgp.approximations.base import LogDensity, Start
-from latentgp.approximations.front import approximate, finished
+from latentgp.approximations.front import finished
+from latentgp.approximations.pieces import approximate_in_pieces
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.joint import JointDensity, JointPosition
@@ -51,7 +52,8 @@ class DensityApproximation(SamplingMethod):
     which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
     it, as of chains. How far it is from the density is told by the Pareto shape of importance
     weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.GaussianParticleFlow(...))` is this with
-    that approximation. The loop is one compiled call, which a callback does not end.
+    that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the steps,
+    the draws are those of the Gaussian so far.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables.
 
@@ -121,7 +123,8 @@ class DensityApproximation(SamplingMethod):
         )
         method = self.approximation or _usual(space.size, size)
         method.check(len(start.mean), False)
-        found = finished(method, approximate(method, LogDensity(flat), start, key_fit))
+        outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
+        found = finished(method, outcome, ended)
         points = found.sample(key_draws, self.chains * self.draws)
         grouped = points.reshape(self.chains, self.draws, -1)
         keys = jax.random.split(key_f, grouped.shape[:2])
