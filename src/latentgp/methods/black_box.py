@@ -15,6 +15,7 @@ from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
 from latentgp.inference.mixtures.family import Coordinates, Covariance
+from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.mixtures.search import Found, ProfiledSearch
 from latentgp.inference.mixtures.starts import best_of, combined, several, started
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
@@ -68,6 +69,8 @@ class BlackBoxVI(Method):
         optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
         learn_points: whether inducing points are learned too, which plain gradients can.
+        own_points: inducing points of each latent function, shape (Q, M, D), in place of those that
+            all share.
         start_variance: of a component at the start, in prior variances.
         start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
             draws of the prior, if None.
@@ -101,6 +104,7 @@ class BlackBoxVI(Method):
     learn_points: bool = eqx.field(static=True, default=False)
     start_variance: float = eqx.field(static=True, default=1.0)
     start_means: Float[Any, "K M Q"] | None = None
+    own_points: Float[Any, "Q M D"] | None = None
 
     def __check_init__(self) -> None:
         check_choices(
@@ -147,6 +151,8 @@ class BlackBoxVI(Method):
                 "BlackBoxVI(learn_points=True) moves inducing points by plain gradients; use "
                 'Inducing(...) and optimiser="adadelta" or "alternating".'
             )
+        if self.own_points is not None and self.representation.one_coefficient_a_row:
+            raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
         if self.optimiser == "alternating" and self.batch_size is not None:
             raise InputError(
                 'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
@@ -171,7 +177,11 @@ class BlackBoxVI(Method):
         scale = problem.scales(data)
         space = problem.space(scale)
         key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
-        ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        if self.own_points is None:
+            ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        else:
+            latents, columns = model.likelihood.latent_size, data.X.shape[1]
+            ready = OwnPoints.checked(self.own_points, columns, latents)
         bound = MixtureBound(
             space,
             ready,

@@ -47,14 +47,15 @@ class Free(NamedTuple):
         spread: of full covariances C C' the factor C with the logarithm of its diagonal, shape (K,
             Q, M, M); the logarithms of diagonal ones; of "linear" ones a number a row and latent.
         vector: hyper-parameters, shape (P,).
-        points: inducing points, shape (M, D); None if they are held.
+        points: inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they
+            are held.
     """
 
     logits: Float[Array, "K"]
     mean: Float[Array, "K Q M"]
     spread: Float[Array, "K Q *M"]
     vector: Float[Array, "P"]
-    points: Float[Array, "M D"] | None
+    points: Float[Array, "*Q M D"] | None
 
 
 class Ascent(NamedTuple):
@@ -119,7 +120,7 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def with_points(bound: MixtureBound, points: Float[Array, "M D"] | None) -> MixtureBound:
+def with_points(bound: MixtureBound, points: Float[Array, "*Q M D"] | None) -> MixtureBound:
     """The bound through other inducing points."""
     if points is None:
         return bound
