@@ -130,6 +130,29 @@ def test_a_limit_ends_it_and_progress_is_shown(monkeypatch, capsys):
     assert "approximating: " in capsys.readouterr().err
 
 
+def test_draws_far_out_where_there_is_no_density_are_made_again(monkeypatch):
+    from latentgp.methods import density_approximation
+
+    honest, walls = density_approximation._drawn, []
+
+    def walled(flat, points, keys, watched):
+        draw, log_density = honest(flat, points, keys, watched)
+        walls.append(np.quantile(points[..., 0], 0.9))
+        return draw, np.where(points[..., 0] > walls[0], np.nan, log_density)
+
+    usual = next(iter(binary(SHORT).posterior.hyperparameters.values()))
+    monkeypatch.setattr(density_approximation, "_drawn", walled)
+    found = binary(SHORT)
+    assert "10.00% of the draws were where the log density is no finite number" in (
+        found.diagnostics.verdict
+    )
+    assert "weights inf" not in found.diagnostics.verdict
+    assert len(walls) > 1
+    own = next(iter(found.posterior.hyperparameters.values()))
+    assert own.max() < usual.max()
+    np.testing.assert_array_equal(np.sum(own == usual), 72)  # of 80
+
+
 def test_what_it_cannot_do_is_refused():
     step = lgp.LatentGP(KERNEL, lgp.RobustMax(2))
     with pytest.raises(lgp.InputError, match="gradient to follow"):

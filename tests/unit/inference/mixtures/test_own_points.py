@@ -73,7 +73,7 @@ def test_the_posterior_is_that_of_dense_algebra():
         np.testing.assert_allclose(found.variance[:, q], variance, atol=2e-5)
 
 
-@pytest.mark.parametrize("coordinates", ["white", "values"])
+@pytest.mark.parametrize("coordinates", ["white", pytest.param("values", marks=pytest.mark.slow)])
 def test_the_same_points_are_shared_ones(coordinates):
     noisy = lgp.LatentGP(KERNEL, lgp.HeteroscedasticGaussian())
     data = lgp.Data(X, np.sin(2 * X[:, 0]))
@@ -87,6 +87,7 @@ def test_the_same_points_are_shared_ones(coordinates):
     assert one.posterior.log_evidence.value == pytest.approx(other.posterior.log_evidence.value)
 
 
+@pytest.mark.slow
 def test_they_are_learned_apart():
     start = POINTS[[0, 0]]
     method = own(start, optimiser="alternating", learn_points=True)

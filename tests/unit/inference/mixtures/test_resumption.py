@@ -70,7 +70,11 @@ def test_a_resumed_search_ends_with_the_same_bits(tmp_path, method, at, ending):
 
 
 @pytest.mark.parametrize(
-    "method", [lgp.BlackBoxVI(components=2), lgp.BlackBoxVI(estimator="score")]
+    "method",
+    [
+        lgp.BlackBoxVI(components=2),
+        lgp.BlackBoxVI(POINTS, estimator="score", samples=8, **BATCHES),
+    ],
 )
 def test_a_limit_ends_it_with_what_there_is(method, monkeypatch, capsys):
     from latentgp.runtime import progress
