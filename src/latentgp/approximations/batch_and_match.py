@@ -39,6 +39,18 @@ class BatchAndMatch(Stepwise):
 
     Raises:
         InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp
+        >>> from latentgp.approximations import BatchAndMatch
+        >>> found = lgp.gaussian_approximation(
+        ...     lambda x: -0.5 * ((x[0] - 1) ** 2 + (x[1] - 2) ** 2 / 9),
+        ...     2,
+        ...     BatchAndMatch(),
+        ...     key=jax.random.key(0),
+        ... )
+        >>> found.mean.round().tolist(), found.covariance.variances.round().tolist()
+        ([1.0, 2.0], [1.0, 9.0])
     """
 
     needs_exact: ClassVar[bool] = True

@@ -26,7 +26,7 @@ def own(points, **settings):
 
 
 @pytest.mark.usefixtures("x64")
-def test_the_posterior_is_that_of_dense_algebra():
+def test_the_posterior_is_that_of_dense_algebra(tmp_path):
     """Gaussian noise: q(u) and bound in closed form, latents stacked (Titsias 2009, eq. 10)."""
     fit = lgp.fit(MODEL, DATA, method=own(POINTS), **HELD)
     new = np.linspace(-0.5, 4.5, 8)[:, None]
@@ -47,6 +47,9 @@ def test_the_posterior_is_that_of_dense_algebra():
     S = np.linalg.inv(precision)
     mean = S @ A.T @ target / noise
     found = fit.posterior.predict_f(new)
+    again = lgp.load(lgp.save(fit, tmp_path / "fit"))
+    np.testing.assert_array_equal(again.posterior.predict_f(new).variance, found.variance)
+    np.testing.assert_array_equal(again.diagnostics.method.own_points, POINTS)
     at_new, _ = projections(new)
     for q in (0, 1):
         part = slice(size * q, size * (q + 1))
