@@ -124,7 +124,7 @@ def fit(
     else:
         chosen = Choice(as_method(method), "asked for")
     method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
-    check_method(method, source is not None, restarts, devices is not None)
+    check_method(method, model, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,
         rows=data,

@@ -654,7 +654,7 @@ class TestMethod:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the search was cut short
             found = GPRegressor(n_inducing=8.0, **settings).fit(X, targets(X))
-        assert len(found.posterior_.latent.points) == 8
+        assert len(found.posterior_.latent.centres) == 8
         with pytest.raises(InputError, match=r"positive number or None, got 8\.5"):
             GPRegressor(n_inducing=8.5).fit(X, targets(X))
 

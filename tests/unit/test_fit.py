@@ -441,6 +441,7 @@ def test_the_seconds_of_a_start_count(monkeypatch):
     assert "max_seconds=0.3 were over" in str(result.diagnostics)
 
 
+@pytest.mark.slow
 def test_nuts_starts_where_precisions_of_rows_may_be_negative(monkeypatch):
     learn, seen = sites_methods.learn, []
 
@@ -771,7 +772,7 @@ def test_more_successes_than_trials_are_refused():
 
 def test_a_search_and_a_sampler_stay_where_the_prior_is():
     model = regression(lgp.RBF(6.0, 4.0))
-    for method in (lgp.ExactGP(), lgp.NUTS(chains=2, warmup=50, draws=50)):
+    for method in (lgp.ExactGP(), lgp.NUTS(chains=1, warmup=30, draws=30)):
         priors = {"kernel.lengthscale": Uniform(5.0, 5.5)}
         found = lgp.fit(model, DATA, key=KEY, method=method, priors=priors)
         values = [found.model.kernel.lengthscale]

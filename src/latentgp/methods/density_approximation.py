@@ -134,7 +134,7 @@ class DensityApproximation(SamplingMethod):
         ones = np.ones(sizes)
         return Chains(
             *made.draw,
-            centres=np.asarray(whitening.centres),
+            centres=jax.tree.map(np.asarray, whitening.centres),
             statistics={
                 "acceptance_rate": ones,
                 "diverging": ones < 0,

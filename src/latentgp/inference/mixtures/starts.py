@@ -102,7 +102,7 @@ def _white_of(
             f"BlackBoxVI.start_means must have shape {shape}, components, centres and latents, got "
             f"{given.shape}."
         )
-    centres = bound.representation.whitening(model.kernel, bound.data.X).centres
+    centres: Any = bound.representation.whitening(model.kernel, bound.data.X).centres
     if centres.ndim == 2:
         offset = jnp.broadcast_to(model.mean(centres), shape[1:])
     else:
