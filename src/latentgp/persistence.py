@@ -38,8 +38,9 @@ SCHEMA_VERSION = 1
 # not import:
 _INTERNAL = {
     "latentgp.approximations": (
-        "AdaGrad Adam BayesianLearningRule Descent EfficientLowRank FactorCovariance FullRank "
-        "LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG"
+        "AdaGrad Adam BatchAndMatch BayesianLearningRule Descent EfficientLowRank FactorCovariance "
+        "FullRank LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG "
+        "VariationalOnlineNewton"
     ),
     "latentgp.augmentations.automatic": "Automatic",
     "latentgp.augmentations.conjugate": "Conjugate",

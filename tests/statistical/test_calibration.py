@@ -118,7 +118,6 @@ def test_every_likelihood_and_method_is_calibrated():
     elsewhere = {"CollapsedVI", "Stochastic", "Integrated", "EllipticalSlice", "MCMC", "HMC"}
     elsewhere |= {"SGLD", "SolvesGP"}  # of hyper-parameters, and an optimiser of these
     elsewhere |= {"RandomFeatureVI"}  # of a covariance that is near the kernel's
-    elsewhere |= {"DensityApproximation"}  # told by the Pareto shape of its importance weights
     assert methods | elsewhere == concrete_classes(Method)
 
 

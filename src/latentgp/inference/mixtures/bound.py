@@ -17,6 +17,7 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
+from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.models import LatentGP
@@ -81,7 +82,7 @@ class MixtureBound(Module):
 
     Attributes:
         space: the hyper-parameters; none are free if they are fixed.
-        representation: made ready for the rows.
+        representation: made ready for the rows, or the points of each latent function.
         data: the rows, on the device.
         expectations: how expected log likelihoods are found.
         coordinates: of the coefficients.
@@ -89,7 +90,7 @@ class MixtureBound(Module):
     """
 
     space: ParameterSpace
-    representation: Representation
+    representation: Representation | OwnPoints
     data: Data
     expectations: Expectations
     coordinates: Coordinates = eqx.field(static=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import stepped
-from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, recalled, save
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -139,8 +140,9 @@ def walk(
         key: random key.
     """
     run, rows = Run(control), len(bound.data.X)
-    state = Walk.begun(jnp.asarray(found.vector), found.mixture)
-    draw = batches(rows, batch_size, key)
+    state = recalled(found, run, Walk.begun(jnp.asarray(found.vector), found.mixture))
+    draw = batches(rows, batch_size, key, found.steps)
+    found.vector, found.mixture = np.asarray(state.vector), state.mixture
     found.converged, found.reason = True, f"all {steps} steps were made"
     try:
         while (made := int(state.made)) < steps:
@@ -158,18 +160,28 @@ def walk(
                 f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
                 f"{run.seconds:.0f} s"
             )
-            reason = run.ending(progress, lambda: None)
-            if reason is not None:
+            reason = run.ending(progress, partial(save, found, run, state))
+            if reason is not None and found.steps < steps:
                 found.converged, found.reason = False, reason
                 break
     except KeyboardInterrupt:
         found.converged, found.reason = False, INTERRUPTED
     finally:
         run.close()
+        save(found, run, state)
 
 
-def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
-    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
+def batches(
+    rows: int, size: int | None, key: Key[Array, ""], drawn: int
+) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
+
+    Args:
+        rows: how many there are.
+        size: rows of a batch; None for all.
+        key: random key.
+        drawn: batches of a search that is resumed, which are passed over.
+    """
     if size is None or size >= rows:
         return None
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -183,4 +195,6 @@ def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int],
         del waiting[:number]
         return taken
 
+    for _ in range(drawn):
+        draw(1)
     return draw
