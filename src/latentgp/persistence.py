@@ -72,7 +72,7 @@ _INTERNAL = {
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
     "latentgp.representations.random_features": "FeatureWeights",
-    "latentgp.representations.layers": "LayerDraw Layout",
+    "latentgp.representations.layers": "LastLayer LayerDraw Layout",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",

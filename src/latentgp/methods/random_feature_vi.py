@@ -20,11 +20,11 @@ from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
+from latentgp.methods.stochastic import mean_log_density
 from latentgp.models import DeepGP, LatentGP
 from latentgp.posteriors.deep import DeepComponents
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
@@ -190,7 +190,7 @@ class RandomFeatureVI(Method):
             key=key_run,
             control=control,
             view=view,
-            held_out=None if held_out is None else partial(_mean_log_density, held_out),
+            held_out=None if held_out is None else partial(mean_log_density, held_out),
         )
         natural = self.last == "natural"
         learned = architecture.start(model, space.to_vector(), key_start, natural=natural)
@@ -275,9 +275,8 @@ def _components(
             for own in hidden
         )
         features = jax.tree.map(lambda a: a[:1], features)
-    mean, root = (part[None] for part in state.last)
-    layout: Layout = architecture.layout
-    return DeepComponents(model, layout, hidden, features, mean, root, len(keys))
+    last = jax.tree.map(lambda a: a[None], state.last)
+    return DeepComponents(model, architecture.layout, hidden, features, last, len(keys))
 
 
 @eqx.filter_jit
@@ -288,9 +287,3 @@ def _bound_of(inference: Any, state: Any, block: Data, key: Key[Array, ""]) -> F
 @eqx.filter_jit
 def _kl(inference: Any, state: Any) -> Float[Array, ""]:
     return state.learned.kl() + inference.kl_of_last(state)
-
-
-def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
-    """Mean log predictive density of held-out targets, in nats."""
-    predictive = posterior.predict(held_out.X, **held_out.side_information)
-    return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
