@@ -1,5 +1,7 @@
 """Mixtures of Gaussians: the bound and its derivatives, steps, refusals, exact cases."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -79,6 +81,22 @@ def test_entropy_is_the_sum_of_overlaps(diagonal):
     single = entropy(jnp.zeros(1), mixture.mean[:1], known.covariance[:1],
                      known.half_log_determinant[:1])  # fmt: skip
     np.testing.assert_allclose(single, multivariate_normal(mean[0], covariance[0]).entropy())
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("components", [1, 2])
+def test_terms_by_chunks_are_those_of_all_rows_at_once(components):
+    rows, points = 700, 300  # chunks of 512 rows
+    X = RANDOM.uniform(0, 3, (rows, 1))
+    data = lgp.Data(X, RANDOM.poisson(1.0, rows), weights=RANDOM.uniform(0, 2, rows))
+    bound = bound_of(POISSON, "white", lgp.Inducing(points=RANDOM.uniform(0, 3, (points, 1))))
+    bound = dataclasses.replace(bound, data=data.to_device())
+    mixture = mixture_of(components, points, diagonal=True)
+    at_once = eqx.filter_jit(bound.evaluated)(
+        POISSON.likelihood, bound.basis(POISSON), mixture, KEY
+    )
+    chunks = eqx.filter_jit(bound.terms)(POISSON, mixture, KEY)
+    np.testing.assert_allclose(chunks, at_once.terms, rtol=1e-10)
 
 
 @pytest.mark.usefixtures("x64")
