@@ -14,7 +14,7 @@ from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
-from latentgp.inference.mixtures.family import Coordinates, Covariance
+from latentgp.inference.mixtures.family import Coordinates, Covariance, GaussianMixture
 from latentgp.inference.mixtures.search import Found, search_profiled
 from latentgp.inference.mixtures.starts import best_of, combined, several, started
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
@@ -42,7 +42,7 @@ class BlackBoxVI(Method):
     likelihood is its value, never a gradient in f, and of rows, components and draws each once a
     step. Components move by natural gradients. Without noise in the expectations
     (estimator="quadrature") hyper-parameters are searched with the mixture at its best; by draws,
-    or on batches, both move together along estimated slopes.
+    on batches, or where points are learned, all move together along estimated slopes.
 
     For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
     mixture pays where the posterior has several modes.
@@ -65,7 +65,8 @@ class BlackBoxVI(Method):
         rate: of Adam's steps in the hyper-parameters, times the root of that length.
         optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
-        learn_points: whether inducing points are learned too, which plain gradients can.
+        learn_points: whether inducing points are learned too, by natural gradients with Adam at the
+            rate of hyper-parameters, in units of the inputs' standard deviations.
         start_variance: of a component at the start, in prior variances.
         start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
             draws of the prior, if None.
@@ -138,12 +139,10 @@ class BlackBoxVI(Method):
                 "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
                 "coefficient of its own; use Inducing(...)."
             )
-        if self.learn_points and (
-            self.optimiser == "natural" or self.representation.one_coefficient_a_row
-        ):
+        if self.learn_points and self.representation.one_coefficient_a_row:
             raise InputError(
-                "BlackBoxVI(learn_points=True) moves inducing points by plain gradients; use "
-                'Inducing(...) and optimiser="adadelta" or "alternating".'
+                "BlackBoxVI(learn_points=True) moves inducing points, which Dense() has none of; "
+                "use Inducing(...)."
             )
         if self.optimiser == "alternating" and self.batch_size is not None:
             raise InputError(
@@ -159,7 +158,7 @@ class BlackBoxVI(Method):
 
     @property
     def _walks(self) -> bool:
-        return self.expectations.is_random or self.batch_size is not None
+        return self.expectations.is_random or self.batch_size is not None or self.learn_points
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
@@ -220,14 +219,16 @@ class BlackBoxVI(Method):
             "control": problem.control,
             "key": key,
         }
+        representation: Any = bound.representation
+        points = jnp.asarray(representation.points) if self.learn_points else None
         if self.optimiser == "natural":
-            lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
-            walk(bound, found, StepLengths(*lengths), **settings)
-            return bound
+            numbers = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
+            lengths = StepLengths(*numbers, jnp.asarray(np.std(problem.data.X, axis=0)))
+            return walk(bound, found, lengths, points, **settings)
         return ascend(
             bound,
             found,
-            freed(bound, found, self.covariance, self.learn_points),
+            freed(bound, found, self.covariance, points),
             by_groups=self.optimiser == "alternating",
             tolerance=problem.tolerance * problem.data.total_weight,
             **settings,

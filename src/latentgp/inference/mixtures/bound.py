@@ -107,6 +107,12 @@ class MixtureBound(Module):
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
 
+    def with_points(self, points: Float[Array, "M D"] | None) -> "MixtureBound":
+        """The bound through other inducing points; itself without any."""
+        if points is None:
+            return self
+        return eqx.tree_at(lambda bound: bound.representation.points, self, points)
+
     def basis(self, model: LatentGP) -> Basis:
         """The coefficients' map to the rows."""
         return Basis.of(self.representation, model, self.data, self.coordinates)

@@ -1,7 +1,6 @@
 """Plain gradients in all parameters, as published: groups in turn by L-BFGS, or Adadelta.
 
-Natural-gradient steps are faster; these are here for what the source did, and to learn inducing
-points.
+Natural-gradient steps are faster; these are here for what the source did.
 """
 
 from __future__ import annotations
@@ -64,10 +63,11 @@ GROUPS = {
 }
 
 
-def freed(bound: MixtureBound, found: Found, covariance: Covariance, learn_points: bool) -> Free:
-    """The present mixture and hyper-parameters without constraints."""
+def freed(
+    bound: MixtureBound, found: Found, covariance: Covariance, points: Float[Array, "M D"] | None
+) -> Free:
+    """The present mixture, hyper-parameters and points without constraints."""
     mixture = found.mixture
-    points = jnp.asarray(bound.representation.points) if learn_points else None  # pyright: ignore
     if covariance == "linear":
         rows = len(bound.data.X)
         spread = jnp.zeros((*mixture.mean.shape[:2], rows), mixture.mean.dtype)
@@ -112,16 +112,9 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def with_points(bound: MixtureBound, points: Float[Array, "M D"] | None) -> MixtureBound:
-    """The bound through other inducing points."""
-    if points is None:
-        return bound
-    return eqx.tree_at(lambda b: b.representation.points, bound, points)
-
-
 def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Array, ""]:
     """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
-    bound, held = with_points(bound, free.points), jax.lax.stop_gradient
+    bound, held = bound.with_points(free.points), jax.lax.stop_gradient
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
@@ -233,7 +226,7 @@ def ascend(
         found.reason = INTERRUPTED
     finally:
         run.close()
-    bound = with_points(bound, free.points)
+    bound = bound.with_points(free.points)
     found.vector, found.mixture = np.asarray(free.vector), mixture_of(bound, free)
     return bound
 
