@@ -222,8 +222,8 @@ class BlackBoxVI(Method):
         representation: Any = bound.representation
         points = jnp.asarray(representation.points) if self.learn_points else None
         if self.optimiser == "natural":
-            numbers = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
-            lengths = StepLengths(*numbers, jnp.asarray(np.std(problem.data.X, axis=0)))
+            numbers = self.delay, self.power, self.rate, np.std(problem.data.X, axis=0)
+            lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
             return walk(bound, found, lengths, points, **settings)
         return ascend(
             bound,

@@ -111,20 +111,20 @@ def walked(
         at = own.evaluated(model.likelihood, basis, state.mixture, key)
         share = (state.made + lengths.delay) ** -lengths.power
         mixture = stepped(at, share, safely=True)
-        free, adam = (state.vector, state.points), state.adam
-        if space.size or state.points is not None:
+        vector, points, adam = state.vector, state.points, state.adam
+        if space.size or points is not None:
             known = state.mixture.factorised()
 
             def worth(free: tuple[Array, Array | None]) -> Float[Array, ""]:
-                vector, points = free
-                moved = own.with_points(points).worth(vector, known, at.expected, key)
-                return moved + space.log_prior(vector)
+                moved = own.with_points(free[1]).worth(free[0], known, at.expected, key)
+                return moved + space.log_prior(free[0])
 
-            move, adam = optax.scale_by_adam().update(jax.grad(worth)(free), adam)
+            gradient: Any = jax.grad(worth)((vector, points))
+            move, adam = optax.scale_by_adam().update(gradient, adam)
             rate = lengths.rate * share**0.5
-            units = 1.0, None if state.points is None else lengths.unit
-            free = jax.tree.map(lambda a, by, unit: a + rate * unit * by, free, move, units)
-        after = Walk(*free, mixture, adam, state.made, state.passed_over)
+            vector = vector + rate * move[0]
+            points = None if points is None else points + rate * lengths.unit * move[1]
+        after = Walk(vector, points, mixture, adam, state.made, state.passed_over)
         most = 0.5 * own.expectations.samples
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
