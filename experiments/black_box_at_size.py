@@ -26,6 +26,7 @@ than the source's of 2008, and follow one another by year.
 """
 
 import time
+from functools import partial
 
 import jax
 import numpy as np
@@ -222,10 +223,15 @@ def network(report, arguments):
     seen[hidden, 0] = np.nan
     data = lgp.Data(X, seen)
     likelihood = lgp.GPRegressionNetwork.for_targets(seen, 1)
-    start = lgp.LatentGP(lgp.RBF(median_distance(X) / 2, 1.0), likelihood)
+    own = [lgp.RBF(median_distance(X) / 2, scale**2) for scale in likelihood.latent_scale(1.0)]
+    start = lgp.LatentGP(lgp.PerLatent(*own), likelihood)
     steps = 50 if arguments.quick else 600
     sizes = {f"SF {factor}": lgp.Inducing(round(factor * len(X))) for factor in (0.1, 0.5)}
-    methods = {"sites, exact": lgp.VariationalInference, "exact expectations": lgp.BlackBoxVI}
+    methods = {
+        "sites, coupled": lgp.VariationalInference,
+        "sites": partial(lgp.VariationalInference, coupled=False),
+        "natural, exact expectations": lgp.BlackBoxVI,
+    }
     contestants = {
         f"{label}, {size}": make(representation)
         for size, representation in sizes.items()
@@ -233,7 +239,7 @@ def network(report, arguments):
     }
     for draws in (100, 1000):
         for estimator in ("score", "reparameterised"):
-            contestants[f"{estimator}, {draws} draws, SF 0.1"] = lgp.BlackBoxVI(
+            contestants[f"natural, {estimator}, {draws} draws, SF 0.1"] = lgp.BlackBoxVI(
                 sizes["SF 0.1"], estimator=estimator, samples=draws, steps=steps
             )
     rows = []
