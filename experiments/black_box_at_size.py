@@ -26,7 +26,6 @@ than the source's of 2008, and follow one another by year.
 """
 
 import time
-from functools import partial
 
 import jax
 import numpy as np
@@ -227,11 +226,7 @@ def network(report, arguments):
     start = lgp.LatentGP(lgp.PerLatent(*own), likelihood)
     steps = 50 if arguments.quick else 600
     sizes = {f"SF {factor}": lgp.Inducing(round(factor * len(X))) for factor in (0.1, 0.5)}
-    methods = {
-        "sites, coupled": lgp.VariationalInference,
-        "sites": partial(lgp.VariationalInference, coupled=False),
-        "natural, exact expectations": lgp.BlackBoxVI,
-    }
+    methods = {"sites": lgp.VariationalInference, "natural, exact expectations": lgp.BlackBoxVI}
     contestants = {
         f"{label}, {size}": make(representation)
         for size, representation in sizes.items()
