@@ -120,10 +120,11 @@ def walked(
                 return moved + space.log_prior(free[0])
 
             gradient: Any = jax.grad(worth)((vector, points))
-            move, adam = optax.scale_by_adam().update(gradient, adam)
+            updated: Any = optax.scale_by_adam().update(gradient, adam)
+            (move, move_points), adam = updated
             rate = lengths.rate * share**0.5
-            vector = vector + rate * move[0]
-            points = None if points is None else points + rate * lengths.unit * move[1]
+            vector = vector + rate * move
+            points = None if points is None else points + rate * lengths.unit * move_points
         after = Walk(vector, points, mixture, adam, state.made, state.passed_over)
         most = 0.5 * own.expectations.samples
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
