@@ -69,7 +69,8 @@ class Walk(NamedTuple):
     ) -> "Walk":
         """Before the first step."""
         nothing = jnp.zeros((), jnp.int32)
-        adam = optax.scale_by_adam().init((vector, points))
+        learned: Any = vector, points
+        adam = optax.scale_by_adam().init(learned)
         return cls(vector, points, mixture, adam, nothing, nothing)
 
 
