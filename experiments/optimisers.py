@@ -309,7 +309,7 @@ def natural(task: Task, note: Note) -> None:
         theta = ParameterSpace(posterior.model).to_vector()
         root = latent.white_root[0]
         lower = np.linalg.cholesky(root.T @ root)
-        point = Point(theta, latent.white_mean[0], lower, latent.points)
+        point = Point(theta, latent.white_mean[0], lower, latent.centres)
         try:
             note(point)
         except TimeIsUp:

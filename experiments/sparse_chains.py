@@ -69,7 +69,7 @@ def sampled(model, data, points, draws, *, chains=2, warmup=None, callback=None,
 
 def points_of(fit):
     """The inducing points of a fit, fixed."""
-    return lgp.Inducing(points=np.asarray(fit.posterior.components.latent.points))
+    return lgp.Inducing(points=np.asarray(fit.posterior.components.latent.centres))
 
 
 # 1. image

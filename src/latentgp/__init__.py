@@ -99,6 +99,7 @@ from latentgp.methods.integrated import Integrated
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
+from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.result import Fit
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sgld import SGLD
@@ -106,7 +107,7 @@ from latentgp.methods.sites import ShortSearch, SiteMethod
 from latentgp.methods.solves import SolvesGP
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
-from latentgp.models import LatentGP
+from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
 from latentgp.parameters.summary import summary
@@ -117,7 +118,14 @@ from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.pure import PurePosterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws, sample_prior
-from latentgp.representations import Dense, Inducing, LatentNeighbours, MatrixFree, Neighbours
+from latentgp.representations import (
+    Dense,
+    Inducing,
+    LatentNeighbours,
+    MatrixFree,
+    Neighbours,
+    RandomFeatures,
+)
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
@@ -182,6 +190,7 @@ __all__ = [
     "ConstantMean",
     "CustomLikelihood",
     "Data",
+    "DeepGP",
     "Dense",
     "DensityApproximation",
     "EllipticalSlice",
@@ -219,6 +228,7 @@ __all__ = [
     "LaplaceNoise",
     "LatentGP",
     "LatentNeighbours",
+    "Layer",
     "LeastSquares",
     "Likelihood",
     "Linear",
@@ -252,6 +262,8 @@ __all__ = [
     "PriorDraws",
     "ProcessLost",
     "PurePosterior",
+    "RandomFeatureVI",
+    "RandomFeatures",
     "RationalQuadratic",
     "RobbinsMonro",
     "RobustMax",

@@ -23,6 +23,7 @@ from latentgp.parameters.base import ParameterInfo
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary
 from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import WILD
 from latentgp.runtime.buckets import apply_in_buckets
@@ -556,7 +557,7 @@ def _about_noise(posterior: Any, data: Data) -> list[str]:
         return []
     rows = np.arange(0, data.size, max(1, data.size // _SAMPLED_ROWS))
     # Rows that go on a stream may all be in one place.
-    sample = np.concatenate([data.X[rows], posterior.latent.centres[:_SAMPLED_ROWS]])
+    sample = np.concatenate([data.X[rows], places_of(posterior.latent.centres)[:_SAMPLED_ROWS]])
     mean = posterior.mean_f(sample)
     sentences = heavy_tails(residuals_of(posterior, data, rows, mean[: len(rows)]))
     if float(np.var(mean)) <= _NOISE_RATIO * float(likelihood.noise_variance):

@@ -61,11 +61,11 @@ row instead of one number, shape (); write f[0] for the first latent function, a
     """
     _check_fields(model)
     rows = X[np.unique(np.linspace(0, len(X) - 1, _ROWS).astype(int))]
-    for kernel, seen in _kernels(model.kernel, rows):
+    for kernel, seen in _kernels(model.of_inputs, rows):
         if not _is_known(kernel):
             _check_kernel(kernel, seen)
-    model.kernel.check_inputs(X.shape[1])
-    check_points(model.kernel, X)
+    model.of_inputs.check_inputs(X.shape[1])
+    check_points(model.of_inputs, X)
     _check_likelihood(model.likelihood)
 
 

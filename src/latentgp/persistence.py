@@ -38,8 +38,9 @@ SCHEMA_VERSION = 1
 # not import:
 _INTERNAL = {
     "latentgp.approximations": (
-        "AdaGrad Adam BayesianLearningRule Descent EfficientLowRank FactorCovariance FullRank "
-        "LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG"
+        "AdaGrad Adam BatchAndMatch BayesianLearningRule Descent EfficientLowRank FactorCovariance "
+        "FullRank LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG "
+        "VariationalOnlineNewton"
     ),
     "latentgp.augmentations.automatic": "Automatic",
     "latentgp.augmentations.conjugate": "Conjugate",
@@ -52,6 +53,7 @@ _INTERNAL = {
     "latentgp.inference.solves.phase": "LangevinPhase",
     "latentgp.methods.result": "History",
     "latentgp.kernels.base": "ActiveDimensions Product Scaled Sum",
+    "latentgp.kernels.directions": "DirectionMatrix HadamardDirections",
     "latentgp.kernels.per_latent": "KernelGroup",
     "latentgp.likelihoods.base": "Marginals",
     "latentgp.likelihoods.multiclass": "SomeOfLogisticSoftmax",
@@ -60,6 +62,7 @@ _INTERNAL = {
     "latentgp.parameters.networks": "Network",
     "latentgp.posteriors.chains": "ChainSummary",
     "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
+    "latentgp.posteriors.deep": "DeepComponents",
     "latentgp.posteriors.near_draws": "NearDraws",
     "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.coupled": "CoupledDensePosterior",
@@ -68,6 +71,8 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
+    "latentgp.representations.random_features": "FeatureWeights",
+    "latentgp.representations.layers": "LayerDraw Layout",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",
@@ -91,7 +96,9 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
     "DensePosterior": {"deficit": "trace_term"},
     "Diagnostics": {"deficit": "trace_term"},
     "GibbsSampling": {"alpha": "power"},
-    "InducingPosterior": {"deficit": "trace_term"},
+    "CoupledInducingPosterior": {"points": "variables"},
+    "InducingPosterior": {"deficit": "trace_term", "points": "variables"},
+    "StreamingPrior": {"points": "centres"},
 }
 
 _HEADER = "latentgp"

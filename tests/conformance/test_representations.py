@@ -24,6 +24,7 @@ REPRESENTATIONS = {
     "neighbours of residuals, few": (lgp.Neighbours(3, inducing=3), False),
     "neighbours of latents, every row": (lgp.LatentNeighbours(len(X) - 1), True),
     "neighbours of latents, few": (lgp.LatentNeighbours(3), False),
+    "random features": (lgp.RandomFeatures(20), None),
 }
 KERNELS = {
     "shared": KERNEL,
@@ -40,6 +41,8 @@ QUICK = {
     ("neighbours, few", "own, different"),
     ("neighbours of residuals, few", "own, different"),
     ("neighbours of latents, few", "shared"),
+    ("random features", "shared"),
+    ("random features", "own, different"),
 }
 PAIRS = [
     pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in QUICK))

@@ -152,6 +152,7 @@ class Stretched(lgp.MCMC):
         return eqx.tree_at(lambda s: s.couplings, super().sampler(target), (WithoutVolume(),))
 
 
+@pytest.mark.slow
 def test_a_wrong_coupling_is_caught():
     with pytest.raises(AssertionError, match="Stretched"):
         check_sampler(Stretched(warmup=400))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Scaled, Sum
-from latentgp.kernels.dot_product import Linear
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
+from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
+from latentgp.kernels.dot_product import ArcCosine, Linear
 from latentgp.kernels.stationary import (
     RBF,
     Matern,
@@ -36,16 +39,111 @@ class Features(eqx.Module):
         """Features of every row."""
 
 
+class Spectrum(NamedTuple):
+    """What is random in the features of one kernel: hyper-parameters scale it.
+
+    Attributes:
+        directions: in the coordinates of the kernel.
+        key: of the mixing variable, by which frequencies are longer or shorter.
+    """
+
+    directions: Directions
+    key: Key[Array, ""]
+
+
+class Waves(eqx.Module):
+    """Angles whose cosines and sines are features, and the variance of the functions."""
+
+    @abstractmethod
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        """Angles of every row."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Float[Array, ""]:
+        """Prior variance."""
+
+
+class StationaryWaves(Waves):
+    """Angles of a stationary kernel, of inputs about a centre."""
+
+    kernel: Stationary
+    directions: Directions
+    stretch: Float[Array, "F"]
+    centre: Float[Array, "#D"]
+
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return self.directions(self.kernel.embed(X - self.centre)) * self.stretch
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return self.kernel.variance
+
+
+class SelectedWaves(Waves):
+    """Angles by some columns."""
+
+    waves: Waves
+    dimensions: tuple[int, ...] = eqx.field(static=True)
+
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return self.waves.angles(X[:, np.array(self.dimensions)])
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return self.waves.variance
+
+
+class ScaledWaves(Waves):
+    """Functions times a number."""
+
+    waves: Waves
+    scale: Float[Array, ""]
+
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return self.waves.angles(X)
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return self.scale * self.waves.variance
+
+
+class ProductWaves(Waves):
+    """Products: their spectral law is that of sums of independent frequencies."""
+
+    parts: tuple[Waves, ...]
+
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return sum((part.angles(X) for part in self.parts[1:]), self.parts[0].angles(X))
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return jnp.prod(jnp.stack([part.variance for part in self.parts]))
+
+
 class FourierFeatures(Features):
     """Cosines and sines at random frequencies (Rahimi & Recht 2007)."""
 
-    kernel: Stationary
-    frequencies: Float[Array, "F E"]
+    waves: Waves
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
-        angle = self.kernel.embed(X) @ self.frequencies.T
-        scale = jnp.sqrt(self.kernel.variance / len(self.frequencies))
+        angle = self.waves.angles(X)
+        scale = jnp.sqrt(self.waves.variance / angle.shape[1])
         return scale * jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=1)
+
+
+class ArcCosineFeatures(Features):
+    """Units of a layer with random weights: steps of order 0, rectified of order 1 (Cho & Saul)."""
+
+    kernel: ArcCosine
+    directions: Directions
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
+        weighted = X * jnp.sqrt(self.kernel.per_column("weight_variance", X))
+        bias = jnp.broadcast_to(jnp.sqrt(self.kernel.bias_variance), (len(X), 1))
+        inner = self.directions(jnp.concatenate([weighted, bias.astype(X.dtype)], axis=1))
+        units = jax.nn.relu(inner) if self.kernel.order else (inner > 0).astype(X.dtype)
+        return jnp.sqrt(2 * self.kernel.variance / inner.shape[1]) * units
 
 
 class ScaledFeatures(Features):
@@ -65,6 +163,18 @@ class SumFeatures(Features):
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
         return jnp.concatenate([part(X) for part in self.parts], axis=1)
+
+
+class ProductFeatures(Features):
+    """Products of each feature of one map with each of another, drawn independently."""
+
+    parts: tuple[Features, ...]
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
+        product = self.parts[0](X)
+        for part in self.parts[1:]:
+            product = (product[:, :, None] * part(X)[:, None, :]).reshape(len(X), -1)
+        return product
 
 
 class SelectedFeatures(Features):
@@ -95,73 +205,195 @@ class ConstantFeatures(Features):
         return jnp.broadcast_to(jnp.sqrt(self.kernel.variance), (X.shape[0], 1))
 
 
-@singledispatch
-def random_features(kernel: Kernel, key: Key[Array, ""], inputs: int, number: int) -> Features:
+def random_features(
+    kernel: Kernel,
+    key: Key[Array, ""],
+    inputs: int,
+    number: int,
+    kind: DirectionKind = "fourier",
+) -> Features:
     """Random features of a kernel.
 
     Args:
-        kernel: a stationary, linear or constant kernel, or a sum, scaling or selection of such.
+        kernel: a stationary, arc-cosine, linear or constant kernel, or a sum, product, scaling or
+            selection of such.
         key: random key.
         inputs: number of input columns D.
-        number: of features for each stationary part, an even number.
+        number: of features for each part that has random ones, an even number.
+        kind: of their directions, as for `draw_directions`.
 
     Raises:
         InputError: the kernel has none.
     """
-    raise InputError(
-        f"{type(kernel).__name__} has no random features, which paths need; "
-        "use sample_f for joint draws at given inputs."
-    )
+    return features_of(kernel, draw_spectra(kernel, key, inputs, number, kind))
 
 
-@random_features.register
-def _(kernel: Stationary, key: Key[Array, ""], inputs: int, number: int) -> Features:
-    size = kernel.embed(jnp.zeros(inputs)).shape[0]
-    key_normal, key_scale = jax.random.split(key)
-    normal = jax.random.normal(key_normal, (number // 2, size))
+def draw_spectra(
+    kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind = "fourier"
+) -> tuple[Spectrum, ...]:
+    """What is random in the features of a kernel, for each of its parts that have random ones.
+
+    Args:
+        kernel: whose structure alone matters.
+        key: random key.
+        inputs: number of input columns D.
+        number: of features a part.
+        kind: of the directions.
+
+    Raises:
+        InputError: the kernel has no random features.
+    """
     if number < 2:
         raise InputError(f"features must be at least 2, a cosine and a sine, got {number}.")
-    scale = jnp.sqrt(_spectral_mixing(kernel, key_scale, number // 2))
-    return FourierFeatures(kernel, normal * scale[:, None])
+    parts = random_parts(kernel, inputs)
+    keys = [key] if len(parts) < 2 else jax.random.split(key, len(parts))
+    drawn = []
+    for part, own in zip(parts, keys, strict=False):
+        key_directions, key_mixing = jax.random.split(own)
+        count = number // part.features_each
+        directions = draw_directions(key_directions, part.coordinates, count, kind)
+        drawn.append(Spectrum(directions, key_mixing))
+    return tuple(drawn)
 
 
-@random_features.register
-def _(kernel: Sum, key: Key[Array, ""], inputs: int, number: int) -> Features:
-    keys = jax.random.split(key, len(kernel.parts))
-    return SumFeatures(
-        tuple(
-            random_features(part, k, inputs, number)
-            for part, k in zip(kernel.parts, keys, strict=True)
-        )
+def features_of(
+    kernel: Kernel, spectra: Sequence[Spectrum], centre: Float[Array, "D"] | None = None
+) -> Features:
+    """The features that spectra of the kernel's parts give at its hyper-parameters.
+
+    Args:
+        kernel: at its hyper-parameters.
+        spectra: of `draw_spectra`.
+        centre: in inputs, where the angles of stationary parts are zero. Far from the inputs a
+            change of length-scales turns all angles; their covariances are the same anywhere.
+    """
+    return _features(kernel, iter(spectra), jnp.zeros(1) if centre is None else centre)
+
+
+class RandomPart(NamedTuple):
+    """A part of a kernel with features that are random.
+
+    Attributes:
+        coordinates: that directions are in.
+        features_each: features a direction.
+    """
+
+    coordinates: int
+    features_each: int
+
+
+@singledispatch
+def random_parts(kernel: Kernel, inputs: int) -> list[RandomPart]:
+    """The parts of a kernel whose features are random, in their order.
+
+    Raises:
+        InputError: the kernel has no random features.
+    """
+    raise InputError(
+        f"{type(kernel).__name__} has no random features, which paths and RandomFeatures need; "
+        "use sample_f for joint draws at given inputs, and Inducing(...)."
     )
 
 
-@random_features.register
-def _(kernel: WeightedSum, key: Key[Array, ""], inputs: int, number: int) -> Features:
+@random_parts.register
+def _(kernel: Stationary, inputs: int) -> list[RandomPart]:
+    return [RandomPart(jax.eval_shape(kernel.embed, jnp.zeros(inputs)).shape[0], 2)]
+
+
+@random_parts.register
+def _(kernel: ArcCosine, inputs: int) -> list[RandomPart]:
+    return [RandomPart(inputs + 1, 1)]
+
+
+@random_parts.register(Sum)
+@random_parts.register(Product)
+@random_parts.register(WeightedSum)
+def _(kernel: Sum | Product | WeightedSum, inputs: int) -> list[RandomPart]:
+    return [found for part in kernel.parts for found in random_parts(part, inputs)]
+
+
+@random_parts.register
+def _(kernel: Scaled, inputs: int) -> list[RandomPart]:
+    return random_parts(kernel.kernel, inputs)
+
+
+@random_parts.register
+def _(kernel: ActiveDimensions, inputs: int) -> list[RandomPart]:
+    return random_parts(kernel.kernel, len(kernel.dimensions))
+
+
+@random_parts.register(Linear)
+@random_parts.register(Constant)
+def _(kernel: Kernel, inputs: int) -> list[RandomPart]:
+    return []
+
+
+@singledispatch
+def _features(kernel: Kernel, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    """Features of a kernel, each random part with the next of the spectra."""
+    raise NotImplementedError(type(kernel).__name__)
+
+
+@_features.register
+def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    directions, key = next(spectra)
+    stretch = jnp.sqrt(_spectral_mixing(kernel, key, directions.number))
+    return FourierFeatures(StationaryWaves(kernel, directions, stretch, centre))
+
+
+@_features.register
+def _(kernel: ArcCosine, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    return ArcCosineFeatures(kernel, next(spectra).directions)
+
+
+@_features.register
+def _(kernel: Sum, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    return SumFeatures(tuple(_features(part, spectra, centre) for part in kernel.parts))
+
+
+@_features.register
+def _(kernel: WeightedSum, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     scaled = tuple(Scaled(part, w) for part, w in zip(kernel.parts, kernel.weights, strict=True))
-    return random_features(Sum(scaled), key, inputs, number)
+    return _features(Sum(scaled), spectra, centre)
 
 
-@random_features.register
-def _(kernel: Scaled, key: Key[Array, ""], inputs: int, number: int) -> Features:
-    return ScaledFeatures(
-        random_features(kernel.kernel, key, inputs, number), jnp.sqrt(kernel.scale)
-    )
+@_features.register
+def _(kernel: Product, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    parts = tuple(_features(part, spectra, centre) for part in kernel.parts)
+    waves = tuple(part.waves for part in parts if isinstance(part, FourierFeatures))
+    others = tuple(part for part in parts if not isinstance(part, FourierFeatures))
+    if not waves:
+        return ProductFeatures(others)
+    together = FourierFeatures(ProductWaves(waves))
+    return ProductFeatures((together, *others)) if others else together
 
 
-@random_features.register
-def _(kernel: ActiveDimensions, key: Key[Array, ""], inputs: int, number: int) -> Features:
-    features = random_features(kernel.kernel, key, len(kernel.dimensions), number)
+@_features.register
+def _(kernel: Scaled, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    features = _features(kernel.kernel, spectra, centre)
+    if isinstance(features, FourierFeatures):
+        return FourierFeatures(ScaledWaves(features.waves, kernel.scale))
+    return ScaledFeatures(features, jnp.sqrt(kernel.scale))
+
+
+@_features.register
+def _(
+    kernel: ActiveDimensions, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]
+) -> Features:
+    own = centre if len(centre) == 1 else centre[np.array(kernel.dimensions)]
+    features = _features(kernel.kernel, spectra, own)
+    if isinstance(features, FourierFeatures):
+        return FourierFeatures(SelectedWaves(features.waves, kernel.dimensions))
     return SelectedFeatures(features, kernel.dimensions)
 
 
-@random_features.register
-def _(kernel: Linear, key: Key[Array, ""], inputs: int, number: int) -> Features:
+@_features.register
+def _(kernel: Linear, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     return LinearFeatures(kernel)
 
 
-@random_features.register
-def _(kernel: Constant, key: Key[Array, ""], inputs: int, number: int) -> Features:
+@_features.register
+def _(kernel: Constant, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
     return ConstantFeatures(kernel)
 
 
@@ -169,8 +401,8 @@ def _(kernel: Constant, key: Key[Array, ""], inputs: int, number: int) -> Featur
 def _spectral_mixing(kernel: Stationary, key: Key[Array, ""], number: int) -> Float[Array, "F"]:
     """Frequencies are N(0, s I) with s drawn from the law of this mixing variable."""
     raise InputError(
-        f"{type(kernel).__name__} has no random features, which paths need; "
-        "use sample_f for joint draws at given inputs."
+        f"{type(kernel).__name__} has no random features, which paths and RandomFeatures need; "
+        "use sample_f for joint draws at given inputs, and Inducing(...)."
     )
 
 

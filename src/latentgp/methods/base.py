@@ -10,6 +10,7 @@ from latentgp.errors import InputError
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
+from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
@@ -32,6 +33,7 @@ class Method(Module):
         makes_sites: the posterior is that of Gaussian sites, whose log evidence can be
             differentiated.
         samples_hyperparameters: the posterior holds draws of the hyper-parameters.
+        takes_layers: models may have hidden layers.
     """
 
     needs_augmentation: ClassVar[bool] = False
@@ -40,6 +42,7 @@ class Method(Module):
     takes_restarts: ClassVar[bool] = False
     makes_sites: ClassVar[bool] = False
     samples_hyperparameters: ClassVar[bool] = False
+    takes_layers: ClassVar[bool] = False
 
     @abstractmethod
     def run(self, problem: Problem) -> Fit:
@@ -99,11 +102,14 @@ def as_method(given: Any) -> Any:
     return given
 
 
-def check_method(method: Any, from_source: bool, restarts: int, on_devices: bool) -> None:
+def check_method(
+    method: Any, model: LatentGP, from_source: bool, restarts: int, on_devices: bool
+) -> None:
     """Raise InputError unless a method can do what is asked.
 
     Args:
         method: what was given as the method.
+        model: to be fitted.
         from_source: rows are read from a source.
         restarts: further runs of the search.
         on_devices: rows are spread over devices.
@@ -111,6 +117,11 @@ def check_method(method: Any, from_source: bool, restarts: int, on_devices: bool
     if not isinstance(method, Method):
         raise InputError(f'method must be "auto" or a method such as ExactGP(), got {method!r}.')
     name = type(method).__name__
+    if model.depth > 1 and not method.takes_layers:
+        raise InputError(
+            f"{name} has no hidden layers, but the model has {model.depth - 1}; use "
+            "RandomFeatureVI(), or a LatentGP."
+        )
     if from_source and not method.reads_batches:
         raise InputError(
             f"{name} needs all rows in memory; give them as Data, or use Stochastic(...) to read "

@@ -13,6 +13,7 @@ from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.streaming import going_on
 from latentgp.rules.augmentation import AugmentationRule
 
 
@@ -37,8 +38,7 @@ class ExactGP(SiteMethod):
         usual: int,
         selection: Selection = "greedy-variance",
     ) -> "CollapsedVI":
-        inducing = Inducing(number or usual, selection=selection, remembered=remembered)
-        return CollapsedVI(inducing)
+        return CollapsedVI(going_on(self.representation, remembered, number, usual, selection))
 
 
 class CollapsedVI(SiteMethod):

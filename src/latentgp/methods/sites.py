@@ -3,7 +3,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -39,9 +39,10 @@ from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Inducing, Representation
+from latentgp.representations import Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.streaming import going_on
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
@@ -117,14 +118,7 @@ class SiteMethod(Method):
         usual: int,
         selection: Selection = "greedy-variance",
     ) -> "SiteMethod":
-        own: Any = self.representation
-        inducing = Inducing(number=usual) if own.one_coefficient_a_row else own
-        inducing = dataclasses.replace(
-            inducing,
-            number=number or inducing.number,
-            selection=selection,
-            remembered=remembered,
-        )
+        inducing = going_on(self.representation, remembered, number, usual, selection)
         return eqx.tree_at(lambda m: m.representation, self, inducing)
 
     def run(self, problem: Problem) -> Fit:

@@ -61,7 +61,8 @@ class Stochastic(Method):
     square so far. Rows are shuffled every epoch.
 
     Args:
-        method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with `Inducing`.
+        method: `VariationalInference`, `AugmentedVI` or `CollapsedVI`, with
+            `Inducing` or `RandomFeatures`.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
         schedule: step sizes of the natural gradients: `RobbinsMonro(...)` or `Adaptive()`. None is
@@ -72,7 +73,7 @@ class Stochastic(Method):
             `LogisticSoftmax` with very many classes. The other latent functions are unchanged in
             that step, and the search starts at the prior. None uses all classes.
         learn_points: learn inducing points by Adam too, in units of the inputs' standard
-            deviations.
+            deviations; of `RandomFeatures` the frequencies.
         tolerance: nats a row (of the bound, or of the held-out log density) by which the last
             quarter of the rounds must be better than as many before it for the search to go on,
             once every row has been read.
@@ -208,7 +209,7 @@ class Stochastic(Method):
         )
         from latentgp.inference.batches.loop import BatchSearch, Plan
         from latentgp.inference.batches.natural_gradient import (
-            BatchInference,
+            SparseInference,
             StochasticInference,
             begun,
             bound_of_rows,
@@ -219,7 +220,7 @@ class Stochastic(Method):
         if self.held_out:
             source, held_out = source.split(self.held_out)
         algorithm = self.algorithm(model)
-        own = cast(Inducing, algorithm.representation)
+        own = cast(Any, algorithm.representation)
         candidates = source.sample(max(_CANDIDATES, 2 * (own.number or 0)))
         ready = broadcast_from_first(
             own.initialise(candidates.X, candidates.weights, model.kernel, key)
@@ -241,7 +242,7 @@ class Stochastic(Method):
             self.epochs,
             self.tolerance,
             self.patience,
-            columns=max(sample.X.shape[1], len(ready.points) * seen.likelihood.latent_size),
+            columns=max(sample.X.shape[1], len(ready.centres) * seen.likelihood.latent_size),
         )
         control = problem.control_with(
             self,
@@ -281,8 +282,8 @@ class Stochastic(Method):
         space = eqx.tree_at(lambda s: s.model, space, seen)
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
         rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
-        spread = jnp.asarray(np.std(sample.X, axis=0)) if self.learn_points else None
-        inference: BatchInference
+        spread = ready.units(sample.X) if self.learn_points else None
+        inference: SparseInference
         inference = StochasticInference(
             looking, space, self.steps, rate, decay, spread, total, batches
         )

@@ -10,6 +10,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from latentgp.representations.variables import Centres
+
 _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 
 
@@ -25,7 +27,7 @@ class Chains(eqx.Module):
         white: white coefficients, shape (C, S, Q, M).
         f: latent functions at the watched rows, shape (C, S, W, Q); W = 0 of chains of
             hyper-parameters alone.
-        centres: where the coefficients belong, shape (M, D).
+        centres: what the coefficients belong to, such as points of shape (M, D).
         statistics: of the sampler at every draw, by ArviZ's names, shape (C, S); among them
             "acceptance_rate", of accept-reject steps, one where every step is exact, and
             "diverging", whether a trajectory on the way to the draw diverged.
@@ -38,7 +40,7 @@ class Chains(eqx.Module):
     vector: Float[np.ndarray, "C S P"]
     white: Float[np.ndarray, "C S Q M"]
     f: Float[np.ndarray, "C S W Q"]
-    centres: Float[np.ndarray, "M D"]
+    centres: Centres
     statistics: dict[str, Shaped[np.ndarray, "C S"]]
     jitter: float = eqx.field(static=True)
     seconds: float = eqx.field(static=True)

@@ -24,7 +24,14 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.variables import (
+    Centres,
+    covariance_of,
+    cross_covariance,
+    prior_covariance,
+    prior_variances,
+)
 from latentgp.typing import Array
 
 _FEW = 16  # components, of which each has its own quadrature
@@ -86,6 +93,11 @@ class Components(eqx.Module):
     @abstractmethod
     def inputs(self) -> int:
         """Number of input columns D."""
+
+    @property
+    def units(self) -> Float[Array, "#D"]:
+        """Inputs' units of the length-scales of the kernel that sees them, one unless scaled."""
+        return np.ones(1)
 
     @property
     @abstractmethod
@@ -418,13 +430,13 @@ class Draws(DrawnComponents):
     """Draws of white coefficients.
 
     Attributes:
-        centres: where the coefficients belong, shape (M, D).
+        centres: what the coefficients belong to, such as points of shape (M, D).
         white: white coefficients, shape (S, Q, M).
         inverse: of the prior's factor at the centres, shape (#S, #Q, M, M); None until `prepared`,
             or where there are too many of them to be kept.
     """
 
-    centres: Float[Array, "M D"]
+    centres: Centres
     white: Float[Array, "S Q M"]
     inverse: Float[Array, "#S #Q M M"] | None
 
@@ -445,7 +457,8 @@ class Draws(DrawnComponents):
 
         def given(model: LatentGP, inverse: Array | None) -> tuple[Array, Array, Array]:
             half = _half(model, inverse, self.centres, X)
-            variance = latent_diagonals(model.kernel, X) - vmap_latents(sum_over_first, half**2)
+            prior = prior_variances(model.kernel, self.centres, X)
+            variance = prior - vmap_latents(sum_over_first, half**2)
             variance = jnp.broadcast_to(jnp.maximum(variance, 0.0), (latents, len(X))).T
             return half, variance, jnp.broadcast_to(model.mean(X), (len(X), latents))
 
@@ -511,21 +524,19 @@ def over_draws(function: Callable[[Any], Any], parts: Any) -> Any:
     return jax.lax.map(one, [leaf for e, leaf in zip(each, leaves, strict=True) if e])
 
 
-def taken(models: LatentGP, places: Any) -> LatentGP:
-    """The models of some draws; leaves that all share stay."""
+def taken(models: Any, places: Any) -> Any:
+    """The models of some draws, or others of their parts; leaves that all share stay."""
     return jax.tree.map(lambda a: a[places] if len(a) > 1 else a, models)
 
 
-def _inverse_at(model: LatentGP, centres: Float[Array, "M D"]) -> Float[Array, "#Q M M"]:
+def _inverse_at(model: LatentGP, centres: Centres) -> Float[Array, "#Q M M"]:
     """L^-1 for the factor L of the prior covariance at the centres."""
-    grams = latent_grams(model.kernel, centres)
+    grams = covariance_of(model.kernel, centres)
     return vmap_latents(lambda gram: jittered_cholesky(gram).factor.inverse, grams)
 
 
 @partial(jax.jit, static_argnums=0)
-def _inverses(
-    own: bool, models: LatentGP, centres: Float[Array, "M D"]
-) -> Float[Array, "#S #Q M M"]:
+def _inverses(own: bool, models: LatentGP, centres: Centres) -> Float[Array, "#S #Q M M"]:
     if not own:
         return _inverse_at(models, centres)[None]
     return over_draws(lambda model: _inverse_at(model, centres), models)
@@ -534,12 +545,12 @@ def _inverses(
 def _half(
     model: LatentGP,
     inverse: Float[Array, "#Q M M"] | None,
-    centres: Float[Array, "M D"],
+    centres: Centres,
     X: Float[Array, "N D"],
 ) -> Float[Array, "#Q M N"]:
     """L^-1 k(C, X)."""
     inverse = _inverse_at(model, centres) if inverse is None else inverse
-    return vmap_latents(jnp.matmul, inverse, latent_grams(model.kernel, centres, X))
+    return vmap_latents(jnp.matmul, inverse, cross_covariance(model.kernel, centres, X))
 
 
 @partial(jax.jit, static_argnames="number")
@@ -554,7 +565,7 @@ def _joint_of_draws(
     own: bool,
     models: LatentGP,
     inverses: Float[Array, "#S #Q M M"] | None,
-    centres: Float[Array, "M D"],
+    centres: Centres,
     white: Float[Array, "S Q M"],
     X: Float[Array, "N D"],
     keys: Key[Array, "S"],
@@ -572,7 +583,7 @@ def _joint_of_draws(
             scale = jnp.mean(jnp.diagonal(prior))
             return jittered_cholesky(prior - half.T @ half, scale).factor.lower
 
-        root = vmap_latents(factor, latent_grams(model.kernel, X), half)
+        root = vmap_latents(factor, prior_covariance(model.kernel, centres, X), half)
         noise = jax.random.normal(key, mean.T.shape, mean.dtype)
         return mean + vmap_latents(lambda root, noise: root @ noise, root, noise).T
 

@@ -316,7 +316,7 @@ class Posterior(eqx.Module):
 
     def _inputs(self, X: Any) -> np.ndarray:
         X = checked_inputs(X, self.latent_inputs())
-        check_points(self.model.kernel, X)
+        check_points(self.model.of_inputs, X)
         return X
 
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:

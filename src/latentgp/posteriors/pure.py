@@ -13,6 +13,7 @@ from latentgp.likelihoods.joint import jointly
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
+from latentgp.representations.variables import Centres
 from latentgp.typing import Array
 
 
@@ -112,7 +113,7 @@ class PurePaths:
     """
 
     model: LatentGP
-    centres: Float[Array, "M D"]
+    centres: Centres
     draws: PosteriorPaths
     number: int = dataclasses.field(metadata={"static": True})
 

@@ -24,6 +24,7 @@ from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginal
 from latentgp.posteriors.near_draws import near_draws
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
+from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import Rows
@@ -203,7 +204,7 @@ def sampled_posterior(
     if space.size and count > _MODELS:
         # Each draw has a prior covariance of its own to factorise in every prediction.
         draws = draws.thinned(_MODELS)
-    seen = representation.rows_seen(chains.centres)
+    seen = representation.rows_seen(places_of(chains.centres))
     if seen is not None:
         draws = near_draws(cast(Draws, draws), seen, representation)
     return SampledPosterior(

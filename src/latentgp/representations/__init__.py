@@ -7,6 +7,7 @@ from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.matrix_free.representation import MatrixFree
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.representation import Neighbours
+from latentgp.representations.random_features import RandomFeatures
 
 __all__ = [
     "Dense",
@@ -15,6 +16,7 @@ __all__ = [
     "LatentPosterior",
     "MatrixFree",
     "Neighbours",
+    "RandomFeatures",
     "Representation",
     "log_evidence",
 ]

@@ -24,6 +24,7 @@ from latentgp.modules import Module
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.samplers import SiteSampler
+from latentgp.representations.variables import Centres
 from latentgp.representations.whitening import Whitening
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -115,8 +116,8 @@ class LatentPosterior(eqx.Module):
 
     @property
     @abstractmethod
-    def centres(self) -> Float[Array, "M D"]:
-        """The points whose kernel functions make up the posterior mean."""
+    def centres(self) -> Centres:
+        """Points whose kernel functions make up the posterior mean, or other inducing variables."""
 
     def without_fillers(self) -> "LatentPosterior":
         """The same without the coefficients of uninformative rows, such as padding.
@@ -148,9 +149,11 @@ class LatentPosterior(eqx.Module):
 
     @abstractmethod
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
     ) -> Float[Array, "Q M"]:
         """Weights w such that prior_path(x) + sum_m w_m k(x, centre_m) is a posterior path.
+
+        The prior path is zero where inducing variables span the prior.
 
         Matheron's rule (Wilson et al. 2020, eq. 13).
 

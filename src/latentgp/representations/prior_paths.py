@@ -18,7 +18,8 @@ from latentgp.kernels.per_latent import (
     kernel_groups,
 )
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.latent_axis import block_means, latent_grams, vmap_latents
+from latentgp.representations.latent_axis import block_means, vmap_latents
+from latentgp.representations.variables import Centres, cross_covariance, spans_prior
 from latentgp.typing import Array
 
 _FEATURE_SETS = 16
@@ -99,22 +100,24 @@ class PosteriorPaths(eqx.Module):
     """Draws of the zero-mean part of the posterior as functions (Wilson et al. 2020, eq. 13).
 
     Attributes:
-        prior: sets of draws, T first in every leaf; those of one set share their features.
+        prior: sets of draws, T first in every leaf; those of one set share their features;
+            None where the centres span the prior.
         updates: weights of the kernel functions at the centres, shape (T, S, Q, M).
     """
 
-    prior: PriorPaths
+    prior: PriorPaths | None
     updates: Float[Array, "T S Q M"]
 
     def __call__(
-        self, kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
+        self, kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
     ) -> Float[Array, "P N Q"]:
         """Values of all P = T S draws at every row of X, a set at a time."""
-        blocks = latent_grams(kernel, centres, X)
+        blocks = cross_covariance(kernel, centres, X)
 
-        def of_set(part: tuple[PriorPaths, Array]) -> Float[Array, "S N Q"]:
+        def of_set(part: tuple[PriorPaths | None, Array]) -> Float[Array, "S N Q"]:
             prior, updates = part
-            return prior(X) + jax.vmap(lambda w: block_means(blocks, w))(updates)
+            of_data = jax.vmap(lambda w: block_means(blocks, w))(updates)
+            return of_data if prior is None else prior(X) + of_data
 
         values = jax.lax.map(of_set, (self.prior, self.updates))
         return values.reshape(-1, *values.shape[2:])
@@ -149,8 +152,12 @@ def posterior_paths(
     sets = min(number, _FEATURE_SETS)
     own = -(-number // sets)
 
-    def draw(key: Key[Array, ""]) -> tuple[PriorPaths, Array]:
+    def draw(key: Key[Array, ""]) -> tuple[PriorPaths | None, Array]:
         key_prior, key_update = jax.random.split(key)
+        keys = jax.random.split(key_update, own)
+        if spans_prior(centres):
+            none = jnp.zeros((len(centres), latents), centres.dtype)
+            return None, jax.vmap(lambda key: posterior.pathwise_update(key, lambda _: none))(keys)
         prior = prior_paths(
             kernel,
             key_prior,
@@ -159,7 +166,7 @@ def posterior_paths(
             features=features,
             number=own,
         )
-        keys, values = jax.random.split(key_update, own), prior(centres)
+        values = prior(centres)
         updates = jax.vmap(lambda key, at: posterior.pathwise_update(key, lambda _: at))
         return prior, updates(keys, values)
 

@@ -19,11 +19,12 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import (
-    latent_diagonals,
-    latent_grams,
-    split_linear,
-    vmap_latents,
+from latentgp.representations.latent_axis import latent_grams, split_linear, vmap_latents
+from latentgp.representations.variables import (
+    Centres,
+    covariance_of,
+    cross_covariance,
+    prior_variances,
 )
 from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
@@ -54,11 +55,11 @@ class SiteSampler(eqx.Module):
     """Draws from prior times sites, for one kernel and the rows' inputs.
 
     Attributes:
-        centres: where the coefficients belong, shape (M, D).
+        centres: what the coefficients belong to, such as points of shape (M, D).
         jitter: the largest that was added to the prior's diagonal there, absolute.
     """
 
-    centres: eqx.AbstractVar[Float[Array, "M D"]]
+    centres: eqx.AbstractVar[Centres]
     jitter: eqx.AbstractVar[Float[Array, ""]]
 
     @abstractmethod
@@ -177,7 +178,7 @@ class InducingSampler(SiteSampler):
         power: in [0, 1].
     """
 
-    centres: Float[Array, "M D"]
+    centres: Centres
     features: Float[Array, "#Q M N"]
     residual: Float[Array, "#Q N"]
     lower: Float[Array, "#Q M M"]
@@ -234,25 +235,25 @@ def dense_sampler(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseSampler:
 
 def inducing_sampler(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    centres: Centres,
     X: Float[Array, "N D"],
     power: float,
 ) -> InducingSampler:
-    """A sampler through inducing points.
+    """A sampler through inducing variables.
 
     Raises:
-        InputError: too many rows and points for N x M numbers to be kept.
+        InputError: too many rows and variables for N x M numbers to be kept.
     """
-    if len(points) * len(X) > _MOST_NUMBERS:
+    if len(centres) * len(X) > _MOST_NUMBERS:
         raise InputError(
-            f"Sampling keeps rows x points = {len(X)} x {len(points)} numbers, more than 2 GiB; "
+            f"Sampling keeps rows x points = {len(X)} x {len(centres)} numbers, more than 2 GiB; "
             "use fewer inducing points or AugmentedVI."
         )
-    factor, jitter = _factor(latent_grams(kernel, points))
-    block = latent_grams(kernel, points, X)
+    factor, jitter = _factor(covariance_of(kernel, centres))
+    block = cross_covariance(kernel, centres, X)
     features = vmap_latents(lambda lower, block: solve_lower(lower, block), factor, block)
-    residual = jnp.maximum(latent_diagonals(kernel, X) - jnp.sum(features**2, axis=1), 0.0)
-    return InducingSampler(points, features, residual, factor, jnp.max(jitter), power)
+    residual = jnp.maximum(prior_variances(kernel, centres, X) - jnp.sum(features**2, axis=1), 0.0)
+    return InducingSampler(centres, features, residual, factor, jnp.max(jitter), power)
 
 
 def _factor(gram: Float[Array, "#Q M M"]) -> tuple[Float[Array, "#Q M M"], Float[Array, "#Q"]]:

@@ -20,7 +20,13 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.sums import sum_over_first
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import latent_diagonals, latent_grams, vmap_latents
+from latentgp.representations.latent_axis import latent_grams, vmap_latents
+from latentgp.representations.variables import (
+    Centres,
+    covariance_of,
+    cross_covariance,
+    prior_variances,
+)
 from latentgp.typing import Array
 
 
@@ -28,12 +34,12 @@ class Whitening(eqx.Module):
     """The map from white coefficients to the latent functions at some inputs.
 
     Attributes:
-        centres: where the coefficients belong, shape (M, D).
+        centres: what the coefficients belong to, such as points of shape (M, D).
         residual: prior variance given the coefficients, shape (#Q, N).
         jitter: the largest that was added to K at the centres; units of f squared.
     """
 
-    centres: eqx.AbstractVar[Float[Array, "M D"]]
+    centres: eqx.AbstractVar[Centres]
     residual: eqx.AbstractVar[Float[Array, "#Q N"]]
     jitter: eqx.AbstractVar[Float[Array, ""]]
 
@@ -62,7 +68,7 @@ class DenseWhitening(Whitening):
         features: A, shape (#Q, M, N).
     """
 
-    centres: Float[Array, "M D"]
+    centres: Centres
     lower: Float[Array, "#Q M M"]
     features: Float[Array, "#Q M N"]
     residual: Float[Array, "#Q N"]
@@ -90,11 +96,11 @@ def whitening_at_rows(kernel: LatentKernel, X: Float[Array, "N D"]) -> DenseWhit
 
 
 def whitening_from(
-    kernel: LatentKernel, centres: Float[Array, "M D"], X: Float[Array, "N D"]
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
 ) -> DenseWhitening:
     """Coefficients at the centres; g at other inputs is its conditional given them."""
-    lower, jitter = vmap_latents(differentiable_cholesky, latent_grams(kernel, centres))
-    features = vmap_latents(solve_lower, lower, latent_grams(kernel, centres, X))
+    lower, jitter = vmap_latents(differentiable_cholesky, covariance_of(kernel, centres))
+    features = vmap_latents(solve_lower, lower, cross_covariance(kernel, centres, X))
     explained = vmap_latents(lambda features: sum_over_first(features**2), features)
-    residual = jnp.maximum(latent_diagonals(kernel, X) - explained, 0.0)
+    residual = jnp.maximum(prior_variances(kernel, centres, X) - explained, 0.0)
     return DenseWhitening(centres, lower, features, residual, jnp.max(jitter))

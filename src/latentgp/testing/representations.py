@@ -13,7 +13,12 @@ from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import LatentPosterior, Representation, log_evidence
-from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.variables import (
+    Centres,
+    cross_covariance,
+    prior_variances,
+    spans_prior,
+)
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -48,7 +53,9 @@ def check_representation(
             two latent functions; or a `PerLatent` of two such kernels.
         inputs: shape (N, D), at least six rows, best not a multiple of four.
         exact: whether it is exact for these rows, and is to be compared with dense linear
-            algebra; by default what it says itself. `Inducing(points=inputs)` is.
+            algebra; by default what it says itself. `Inducing(points=inputs)` is. Where weights
+            span the prior it is compared under the covariance that these imply, which must not be
+            singular: give as many of them as rows.
 
     Raises:
         AssertionError: evidence, KL, marginals, covariance or samples are wrong or do not agree;
@@ -64,7 +71,8 @@ def check_representation(
     )
     sites = _sites(len(X))
     posterior = jax.jit(_condition)(ready, kernel, X, sites)
-    exact = representation.evidence_is_exact if exact is None else exact
+    spans = spans_prior(posterior.centres)
+    exact = (spans or representation.evidence_is_exact) if exact is None else exact
     name = type(representation).__name__
     whole = exact or ready.is_one_gaussian
     require(
@@ -75,7 +83,7 @@ def check_representation(
     _check_against_dense(posterior, kernel, X, sites, exact, name, ready.evidence_is_bound)
     _check_derivatives(ready, kernel, X, sites, name, whole)
     _check_update(ready, kernel, X, sites, name)
-    _check_sharing(ready, kernel, X, sites, name)
+    _check_sharing(ready, kernel, X, sites, name, spans)
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
     if ready.has_coefficients:
         _check_white(ready, kernel, X, exact, name)
@@ -93,6 +101,19 @@ def _condition(
 
 def _kernel_of_each(kernel: LatentKernel) -> tuple[Kernel, ...]:
     return kernel.each if isinstance(kernel, OwnKernels) else (kernel,) * _LATENTS
+
+
+def _grams(
+    centres: Centres, kernel: LatentKernel, A: np.ndarray, B: np.ndarray
+) -> list[np.ndarray]:
+    """Prior covariances of each latent function under the representation."""
+    if spans_prior(centres):
+        left, right = (cross_covariance(kernel, centres, points) for points in (A, B))
+        grams = np.asarray(jnp.swapaxes(left, 1, 2) @ right)
+        return list(np.broadcast_to(grams, (_LATENTS, *grams.shape[1:])))
+    if A is B:
+        return [np.asarray(own.symmetric_gram(A)) for own in _kernel_of_each(kernel)]
+    return [np.asarray(own.gram(A, B)) for own in _kernel_of_each(kernel)]
 
 
 def _sites(rows: int) -> GaussianSites:
@@ -130,7 +151,7 @@ def _check_agreement(
     )
     new = _elsewhere(X)
     mean, variance = posterior.marginals(new)
-    prior = latent_diagonals(kernel, new).T
+    prior = prior_variances(kernel, posterior.centres, new).T
     require(
         np.all((variance >= 0) & (variance <= prior * (1 + 1e-12))),
         f"{name}: posterior variances are outside [0, prior variance].",
@@ -161,8 +182,9 @@ def _check_against_dense(
     new = _elsewhere(X)
     total, divergence = 0.0, 0.0
     means, variances, covariances = [], [], []
-    for q, own in enumerate(_kernel_of_each(kernel)):
-        K, cross, prior = (np.asarray(own.gram(*pair)) for pair in ((X, X), (new, X), (new, new)))
+    pairs = (X, X), (new, X), (new, new)
+    grams = (_grams(posterior.centres, kernel, *pair) for pair in pairs)
+    for q, (K, cross, prior) in enumerate(zip(*grams, strict=True)):
         linear, precision = np.asarray(sites.linear[:, q]), np.asarray(sites.precision[:, q])
         gain = np.linalg.solve(np.eye(len(X)) + precision[:, None] * K, np.diag(precision))
         S = K - K @ gain @ K
@@ -184,7 +206,7 @@ def _check_against_dense(
         )
         return
     mean, variance = posterior.marginals(new)
-    scale = float(np.max(latent_diagonals(kernel, new)))
+    scale = float(np.max(prior_variances(kernel, posterior.centres, new)))
     what = "differs from dense linear algebra"
     require_equal(posterior.log_evidence, total, f"{name}: the log evidence {what}", rtol=1e-8)
     require_equal(posterior.kl, divergence, f"{name}: the KL {what}", rtol=1e-6)
@@ -319,6 +341,7 @@ def _check_sharing(
     X: np.ndarray,
     sites: GaussianSites,
     name: str,
+    spans: bool,
 ) -> None:
     """Precisions that are the same for all latent functions say so once, or for each."""
     shared = sites._replace(precision=jnp.broadcast_to(sites.precision[:, :1], sites.linear.shape))
@@ -328,8 +351,9 @@ def _check_sharing(
         posterior = representation.condition(kernel, X, shared)
         pullback = representation.pull_back(posterior, X, shared)._replace(representation=None)
         new = _elsewhere(X)
+        prior = jnp.zeros if spans else jnp.ones
         path = posterior.pathwise_update(
-            jax.random.key(4), lambda centres: jnp.tile(centres[:, :1], _LATENTS)
+            jax.random.key(4), lambda centres: prior((len(centres), _LATENTS))
         )
         views = posterior.marginals(new), posterior.covariance(new), path
         remembers = representation.has_coefficients and representation.has_dense_factors
@@ -372,7 +396,8 @@ def _check_kept(
 def _check_white(
     representation: Representation, kernel: LatentKernel, X: np.ndarray, exact: bool, name: str
 ) -> None:
-    size = len(representation.whitening(kernel, X).centres)
+    centres = representation.whitening(kernel, X).centres
+    size = len(centres)
     generator = np.random.default_rng(2)
     white, along = generator.normal(size=(2, _LATENTS, size))
     conditional = jax.jit(lambda kernel, white: representation.conditional(kernel, X, white))
@@ -383,13 +408,12 @@ def _check_white(
     units = np.broadcast_to(np.eye(size)[:, None], (size, _LATENTS, size))
     columns = np.stack([conditional(kernel, unit)[0] for unit in units])
     of_prior = exact or representation.predicts_by_all_centres  # else by a prior of its own
-    for q, own in enumerate(_kernel_of_each(kernel)):
+    for q, K in enumerate(_grams(centres, kernel, X, X)):
         matrix = columns[:, :, q].T
         what = f"{name}.conditional: the mean is not linear"
         require_equal(mean[:, q], matrix @ white[q], what, atol=1e-10)
         if not of_prior:
             continue
-        K = np.asarray(own.symmetric_gram(X))
         left = K - matrix @ matrix.T
         scale = np.max(np.diagonal(K))
         what = f"{name}.conditional: variance of the mean and variance are not the prior's"
@@ -421,17 +445,20 @@ def _check_paths(
     posterior: LatentPosterior, kernel: LatentKernel, X: np.ndarray, name: str
 ) -> None:
     new = _elsewhere(X)
-    points = np.concatenate([new, np.asarray(posterior.centres)])
-    each = _kernel_of_each(kernel)
-    K = np.stack([np.asarray(own.gram(points, points)) for own in each])
+    centres = posterior.centres
+    points = new if spans_prior(centres) else np.concatenate([new, np.asarray(centres)])
+    K = np.stack([np.asarray(own.gram(points, points)) for own in _kernel_of_each(kernel)])
     roots = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(len(points)))
-    cross = np.stack([np.asarray(own.gram(new, posterior.centres)) for own in each])
+    cross = np.swapaxes(cross_covariance(kernel, centres, new), 1, 2)
+    cross = np.broadcast_to(cross, (_LATENTS, *cross.shape[1:]))
 
     @jax.jit
     def draw(key):
         key_prior, key_update = jax.random.split(key)
         noise = jax.random.normal(key_prior, (_LATENTS, len(points)))
         prior = jnp.einsum("qij,qj->iq", roots, noise)
+        if spans_prior(centres):
+            prior = jnp.zeros((len(new) + len(centres), _LATENTS))
         update = posterior.pathwise_update(key_update, lambda centres: prior[len(new) :])
         return prior[: len(new)] + jnp.einsum("qij,qj->iq", cross, update)
 

@@ -67,7 +67,7 @@ def test_hyperparameters_of_a_part_and_a_posterior_of_all(model, method):
     of_a_part = method(lgp.Inducing(8), search=lgp.ShortSearch(20, evaluations=None))
     found = lgp.fit(model, lgp.Data(X, y), key=KEY, method=of_a_part, priors=None)
     part = lgp.Data(X, y).merged().evenly(20)
-    points = found.posterior.latent.points
+    points = found.posterior.latent.centres
     own = method(lgp.Inducing(points=points))
     alone = lgp.fit(model, part, key=KEY, method=own, priors=None)
     np.testing.assert_allclose(

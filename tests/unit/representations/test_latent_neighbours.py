@@ -128,6 +128,7 @@ def test_estimates_are_within_their_errors():
         assert np.all(np.abs(np.mean(leaves, axis=0) - leaf) < 6 * error)
 
 
+@pytest.mark.slow
 def test_draws_give_variances_at_new_inputs():
     known = ready(number=10)
     whole = conditioned(known)
@@ -139,6 +140,7 @@ def test_draws_give_variances_at_new_inputs():
     assert np.all(np.abs(np.asarray(found.variance / exact.variance) - 1) < 5 * np.sqrt(2 / 512))
 
 
+@pytest.mark.slow
 def test_search_goes_by_estimates(tmp_path):
     estimated = LatentNeighbours(10, exact_up_to=0)
     fit = lgp.fit(

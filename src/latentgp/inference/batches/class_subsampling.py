@@ -18,9 +18,9 @@ from jaxtyping import Float, Int, Key
 from latentgp.augmentations.polya_gamma import expected_sigmoids, logistic_bound
 from latentgp.errors import InputError
 from latentgp.inference.batches.natural_gradient import (
-    BatchInference,
     BatchInfo,
     BatchState,
+    SparseInference,
     StochasticInference,
 )
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean
@@ -29,6 +29,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.likelihoods.multiclass import LogisticSoftmax, SomeOfLogisticSoftmax
 from latentgp.models import LatentGP
 from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
@@ -36,7 +37,6 @@ from latentgp.representations.inducing.posterior import (
     no_rows,
     posterior_given,
 )
-from latentgp.representations.inducing.representation import Inducing
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.typing import Array
@@ -69,7 +69,7 @@ class ClassesState(NamedTuple):
         return self.looked_at.steps
 
 
-class SomeClassesInference(BatchInference):
+class SomeClassesInference(SparseInference):
     """The algorithm for batches of rows and of classes.
 
     Args:
@@ -82,8 +82,8 @@ class SomeClassesInference(BatchInference):
     model: LatentGP
     key: Key[Array, ""]
 
-    def representation(self, state: ClassesState) -> Inducing:
-        """Through the inducing points of a state."""
+    def representation(self, state: ClassesState) -> ByVariables:
+        """Through the inducing variables of a state."""
         return self.inference.representation(state.looked_at)
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> ClassesState:
@@ -126,7 +126,7 @@ class SomeClassesInference(BatchInference):
         """Rows with classes renumbered among those drawn, and the terms of the others."""
         model = self.inference.space.to_model(before.vector)
         posterior = self.inference.posterior(before, model)
-        block, prior = (a[0] for a in kernel_blocks(model.kernel, before.points, batch.X))
+        block, prior = (a[0] for a in kernel_blocks(model.kernel, before.centres, batch.X))
         reduction = sum_over_first(posterior.reduction) / len(posterior.reduction)
         variance = jnp.clip(prior - sum_over_first((reduction @ block) * block), 0.0, prior)
         means = state.mean_weights @ block + prior_mean(model, batch)[:, 0]
@@ -193,10 +193,10 @@ def model_of_some(model: LatentGP, classes: int, columns: int) -> LatentGP:
 @jax.jit
 def prior_of_some(algorithm: SiteInference, model: LatentGP) -> InducingPosterior:
     """Prior of the sampled classes, as a posterior without data."""
-    inducing = cast(Inducing, algorithm.representation)
-    points = jnp.asarray(inducing.points)
-    nothing = no_rows(model.likelihood.latent_size, points)
-    return posterior_given(model.kernel, points, None, nothing, inducing.signed, "full")
+    inducing = cast(ByVariables, algorithm.representation)
+    centres = inducing.centres
+    nothing = no_rows(model.likelihood.latent_size, centres)
+    return posterior_given(model.kernel, centres, None, nothing, inducing.signed, "full")
 
 
 def some_classes(

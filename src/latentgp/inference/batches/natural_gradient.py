@@ -10,7 +10,7 @@ hyper-parameters, the likelihood's factor of u held fixed, in closed form on M x
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -25,6 +25,7 @@ from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
 from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.posterior import (
     InducingPosterior,
@@ -33,8 +34,7 @@ from latentgp.representations.inducing.posterior import (
     posterior_of_white,
     residuals,
 )
-from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.latent_axis import latent_grams
+from latentgp.representations.variables import Centres, covariance_between
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import sum_over_rows
 from latentgp.runtime.row_scan import scan_rows
@@ -52,7 +52,7 @@ class BatchState(NamedTuple):
 
     Attributes:
         vector: hyper-parameters, unconstrained.
-        points: inducing points.
+        centres: inducing variables, such as points.
         prior: at these.
         white: natural parameters of the rows' factor of v, white under `prior`.
         factor: of the precision of v that these give.
@@ -62,7 +62,7 @@ class BatchState(NamedTuple):
     """
 
     vector: Float[Array, "P"]
-    points: Float[Array, "M D"]
+    centres: Centres
     prior: Prior
     white: WhiteSites
     factor: Factor
@@ -91,13 +91,13 @@ class BatchRead(NamedTuple):
     Attributes:
         bound: in nats.
         gradient: of it in the hyper-parameters, with their prior's.
-        in_points: of it in the inducing points.
+        in_centres: of it in the inducing variables.
         white: natural parameters of the rows' factor of v.
     """
 
     bound: Float[Array, ""]
     gradient: Float[Array, "P"]
-    in_points: Float[Array, "M D"]
+    in_centres: Centres
     white: WhiteSites
 
 
@@ -105,33 +105,37 @@ class BatchInference(eqx.Module):
     """Interface of an algorithm for the batch loop; its states have `vector` and `steps`."""
 
     @abstractmethod
+    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+        """One step on a batch of some weight; rows of weight zero do not count."""
+
+
+class SparseInference(BatchInference):
+    """Interface of such an algorithm with a posterior of inducing variables."""
+
+    @abstractmethod
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> Any:
         """Initial state, from a posterior at some hyper-parameters."""
 
     @abstractmethod
-    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
-        """One step on a batch of some weight; rows of weight zero do not count."""
-
-    @abstractmethod
-    def representation(self, state: Any) -> Inducing:
-        """Through the inducing points of a state."""
+    def representation(self, state: Any) -> ByVariables:
+        """Through the inducing variables of a state."""
 
     @abstractmethod
     def posterior_at(self, state: Any) -> tuple[LatentGP, InducingPosterior]:
         """The model at a state's hyper-parameters, and the posterior."""
 
 
-class StochasticInference(BatchInference):
+class StochasticInference(SparseInference):
     """The algorithm for batches.
 
     Args:
-        algorithm: with an `Inducing` representation, its points chosen.
+        algorithm: through inducing variables that are chosen.
         space: the hyper-parameters that are learned, with their priors.
         schedule: of natural parameters.
         learning_rate: of Adam, at the start.
         decay: steps after which the learning rate has halved.
-        point_scale: what learning rates of inducing points are relative to, an input; None leaves
-            them where they are.
+        point_scale: what learning rates of inducing variables are relative to, an input; None
+            leaves them where they are.
         total_weight: what all rows count as.
         batches: of an epoch. One that counts as less than its part of the rows, such as the last,
             moves everything by so much less, one that counts as more by so much more.
@@ -148,20 +152,20 @@ class StochasticInference(BatchInference):
     batches: Float[Array, ""]
     copies: float = 1.0
 
-    def representation(self, state: BatchState) -> Inducing:
-        return eqx.tree_at(lambda r: r.points, self.algorithm.representation, state.points)
+    def representation(self, state: BatchState) -> ByVariables:
+        return cast(ByVariables, self.algorithm.representation).at(state.centres)
 
     def init(self, vector: Float[Array, "P"], posterior: InducingPosterior) -> BatchState:
         white = posterior.white_sites()
         jitter = jnp.broadcast_to(posterior.jitter, posterior.factor.lower.shape[:1])
         return BatchState(
             vector,
-            posterior.points,
+            posterior.centres,
             Prior(posterior.factor, jitter),
             white,
             white.factor(),
             self.schedule.init(white),
-            _ADAM.init(self._learned(vector, posterior.points)),
+            _ADAM.init(self._learned(vector, posterior.centres)),
             jnp.zeros((), jnp.int32),
         )
 
@@ -171,7 +175,8 @@ class StochasticInference(BatchInference):
         assert batch.weights is not None
         part = weight * self.batches / self.total_weight
         read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
-        slopes = self._learned(part * read.gradient, part * read.in_points)
+        in_centres = jax.tree.map(lambda slope: part * slope, read.in_centres)
+        slopes = self._learned(part * read.gradient, in_centres)
         sound = all_finite((read.bound, read.white, slopes))
         difference = jax.tree.map(jnp.subtract, read.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
@@ -215,41 +220,41 @@ class StochasticInference(BatchInference):
             moving=self.point_scale is not None,
         )
         terms, in_model = read.sums
-        gradient, in_points = jax.tree.map(jnp.zeros_like, (state.vector, state.points))
+        gradient, in_centres = jax.tree.map(jnp.zeros_like, (state.vector, state.centres))
         if learning:
             (gradient,) = pull_model(with_kernel(in_model, read.kernel))
             gradient = self.copies * gradient + jax.grad(self.space.log_prior)(state.vector)
-            in_points = read.representation.points
+            in_centres = read.representation.centres
         bound = terms - self.copies * posterior.kl
-        return BatchRead(bound, gradient, in_points, read.white)
+        return BatchRead(bound, gradient, in_centres, read.white)
 
     def carried(
         self,
         state: BatchState,
         vector: Float[Array, "P"],
-        points: Float[Array, "M D"],
+        centres: Centres,
     ) -> BatchState:
-        """The state at other hyper-parameters and points, the rows' factor of g held fixed.
+        """The state at other hyper-parameters and variables, the rows' factor of g held fixed.
 
         The Cholesky factor is that of the old state.
         """
-        there = state._replace(vector=vector, points=points)
+        there = state._replace(vector=vector, centres=centres)
         kernel = self.space.to_model(vector).kernel
         prior = self.representation(there).prior(kernel)
         if self.point_scale is None:
             white = state.white.carried(state.prior.factor.inverse, prior.factor)
         else:
-            cross = latent_grams(kernel, points, state.points)
+            cross = covariance_between(kernel, centres, state.centres)
             white = state.white.moved(state.prior.factor, prior.factor, cross)
         return there._replace(prior=prior, white=white)
 
     def _learns(self, state: BatchState) -> bool:
-        """Whether hyper-parameters or inducing points are learned."""
+        """Whether hyper-parameters or inducing variables are learned."""
         return bool(state.vector.size) or self.point_scale is not None
 
-    def _learned(self, vector: Float[Array, "P"], points: Float[Array, "M D"]) -> Any:
-        """Parameters updated by gradients: hyper-parameters, and inducing points if learned."""
-        return vector, None if self.point_scale is None else points
+    def _learned(self, vector: Float[Array, "P"], centres: Centres) -> Any:
+        """Parameters updated by gradients: hyper-parameters, and inducing variables if learned."""
+        return vector, None if self.point_scale is None else centres
 
     def _moved(
         self,
@@ -257,7 +262,7 @@ class StochasticInference(BatchInference):
         batch: WhiteSites,
         share: Float[Array, ""],
         rate: Float[Array, ""],
-        ways: tuple[Float[Array, "P"], Float[Array, "M D"] | None],
+        ways: tuple[Float[Array, "P"], Centres | None],
     ) -> tuple[BatchState, Float[Array, ""], Bool[Array, ""]]:
         """The state after a step, the step size used, and whether hyper-parameters stayed.
 
@@ -277,9 +282,10 @@ class StochasticInference(BatchInference):
                 lambda share: 0.5 * share,
                 share,
             )
-        vector, points = state.vector + rate * direction, state.points
+        vector, centres = state.vector + rate * direction, state.centres
         if shift is not None:
-            points = points + rate * self.point_scale * shift
+            scale = rate * self.point_scale
+            centres = jax.tree.map(lambda old, way: old + scale * way, centres, shift)
         first = 0 if self._learns(state) else 1  # in attempt 0 hyper-parameters move too
 
         def attempt(tried: tuple[Array, Array, BatchState]) -> tuple[Array, Array, BatchState]:
@@ -289,7 +295,7 @@ class StochasticInference(BatchInference):
             if first == 0:
                 there = jax.lax.cond(
                     number == 0,
-                    lambda there: self.carried(there, vector, points),
+                    lambda there: self.carried(there, vector, centres),
                     lambda there: there,
                     there,
                 )
@@ -310,7 +316,7 @@ class StochasticInference(BatchInference):
         representation = self.representation(state)
         return posterior_of_white(
             model.kernel,
-            state.points,
+            state.centres,
             state.prior,
             state.white.linear,
             state.factor,
@@ -348,7 +354,7 @@ def _tamed(slopes: Any, adam: Any) -> Any:
 
 @jax.jit
 def begun(
-    inference: BatchInference, vector: Float[Array, "P"], posterior: InducingPosterior
+    inference: SparseInference, vector: Float[Array, "P"], posterior: InducingPosterior
 ) -> Any:
     """`init`, compiled."""
     return inference.init(vector, posterior)
@@ -383,7 +389,7 @@ def bound_of_rows(
 
     def add(carry, chunk, real):
         bound, trace_term = carry
-        blocks, prior = kernel_blocks(model.kernel, posterior.points, chunk.X)
+        blocks, prior = kernel_blocks(model.kernel, posterior.centres, chunk.X)
         marginals = posterior.block_marginals(blocks, prior).shifted(prior_mean(model, chunk))
         none = GaussianSites.none(marginals.mean)
         sites = algorithm.new_sites(model, rows_of(chunk), marginals, none)
@@ -393,4 +399,4 @@ def bound_of_rows(
         return (bound + jnp.sum(terms), trace_term + lost), None
 
     zero = jnp.zeros((), data.X.dtype)
-    return scan_rows(add, (zero, zero), data, columns=len(posterior.points))[0]
+    return scan_rows(add, (zero, zero), data, columns=len(posterior.centres))[0]

@@ -370,7 +370,7 @@ def run_gibbs(
     last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
     return Chains(
         *columns,
-        centres=np.asarray(last.centres),
+        centres=jax.tree.map(np.asarray, last.centres),
         statistics=statistics,
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,

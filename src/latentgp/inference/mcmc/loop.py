@@ -301,7 +301,7 @@ def run_chains(
     whitening = _whitening(sampler, last)
     return Chains(
         *columns,
-        centres=np.asarray(whitening.centres),
+        centres=jax.tree.map(np.asarray, whitening.centres),
         statistics=statistics,
         jitter=float(whitening.jitter),
         seconds=time.perf_counter() - started,

@@ -17,6 +17,7 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
+from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.models import LatentGP
@@ -82,7 +83,7 @@ class MixtureBound(Module):
 
     Attributes:
         space: the hyper-parameters; none are free if they are fixed.
-        representation: made ready for the rows.
+        representation: made ready for the rows, or the points of each latent function.
         data: the rows, on the device.
         expectations: how expected log likelihoods are found.
         coordinates: of the coefficients.
@@ -90,7 +91,7 @@ class MixtureBound(Module):
     """
 
     space: ParameterSpace
-    representation: Representation
+    representation: Representation | OwnPoints
     data: Data
     expectations: Expectations
     coordinates: Coordinates = eqx.field(static=True)
@@ -107,7 +108,7 @@ class MixtureBound(Module):
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
 
-    def with_points(self, points: Float[Array, "M D"] | None) -> "MixtureBound":
+    def with_points(self, points: Float[Array, "*Q M D"] | None) -> "MixtureBound":
         """The bound through other inducing points; itself without any."""
         if points is None:
             return self

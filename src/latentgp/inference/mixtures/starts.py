@@ -105,8 +105,12 @@ def _white_of(
             f"BlackBoxVI.start_means must have shape {shape}, components, centres and latents, got "
             f"{given.shape}."
         )
-    centres = bound.representation.whitening(model.kernel, bound.data.X).centres
-    offset = jnp.broadcast_to(model.mean(centres), shape[1:])
+    centres: Any = bound.representation.whitening(model.kernel, bound.data.X).centres
+    if centres.ndim == 2:
+        offset = jnp.broadcast_to(model.mean(centres), shape[1:])
+    else:
+        means = [jnp.broadcast_to(model.mean(own), shape[1:]) for own in centres]
+        offset = jnp.stack([own[:, latent] for latent, own in enumerate(means)], axis=1)
     return jnp.stack([vmap_latents(solve_lower, lower, (f - offset).T) for f in given])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import stepped
-from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, recalled, save
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -46,7 +47,7 @@ class Walk(NamedTuple):
 
     Attributes:
         vector: hyper-parameters, shape (P,).
-        points: inducing points, shape (M, D); None if they are held.
+        points: inducing points, shape (M, D) or (Q, M, D); None if they are held.
         mixture: the mixture.
         adam: state of the optimiser of hyper-parameters and points.
         made: number of steps.
@@ -54,7 +55,7 @@ class Walk(NamedTuple):
     """
 
     vector: Float[Array, "P"]
-    points: Float[Array, "M D"] | None
+    points: Float[Array, "*Q M D"] | None
     mixture: GaussianMixture
     adam: Any
     made: Int[Array, ""]
@@ -64,7 +65,7 @@ class Walk(NamedTuple):
     def begun(
         cls,
         vector: Float[Array, "P"],
-        points: Float[Array, "M D"] | None,
+        points: Float[Array, "*Q M D"] | None,
         mixture: GaussianMixture,
     ) -> "Walk":
         """Before the first step."""
@@ -142,7 +143,7 @@ def walk(
     bound: MixtureBound,
     found: Found,
     lengths: StepLengths,
-    points: Float[Array, "M D"] | None,
+    points: Float[Array, "*Q M D"] | None,
     *,
     steps: int,
     batch_size: int | None,
@@ -162,8 +163,10 @@ def walk(
         key: random key.
     """
     run, rows = Run(control), len(bound.data.X)
-    state = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
-    draw = batches(rows, batch_size, key)
+    first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
+    state = recalled(found, run, first)
+    draw = batches(rows, batch_size, key, found.steps)
+    found.vector, found.mixture = np.asarray(state.vector), state.mixture
     found.converged, found.reason = True, f"all {steps} steps were made"
     try:
         while (made := int(state.made)) < steps:
@@ -181,19 +184,29 @@ def walk(
                 f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
                 f"{run.seconds:.0f} s"
             )
-            reason = run.ending(progress, lambda: None)
-            if reason is not None:
+            reason = run.ending(progress, partial(save, found, run, state))
+            if reason is not None and found.steps < steps:
                 found.converged, found.reason = False, reason
                 break
     except KeyboardInterrupt:
         found.converged, found.reason = False, INTERRUPTED
     finally:
         run.close()
+        save(found, run, state)
     return bound.with_points(state.points)
 
 
-def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
-    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
+def batches(
+    rows: int, size: int | None, key: Key[Array, ""], drawn: int
+) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
+
+    Args:
+        rows: how many there are.
+        size: rows of a batch; None for all.
+        key: random key.
+        drawn: batches of a search that is resumed, which are passed over.
+    """
     if size is None or size >= rows:
         return None
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -207,4 +220,6 @@ def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int],
         del waiting[:number]
         return taken
 
+    for _ in range(drawn):
+        draw(1)
     return draw

@@ -17,6 +17,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.supports import unconstrained
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
@@ -56,7 +57,7 @@ def scales(model: LatentGP, data: Data, remembered: StreamingPrior | None = None
         InputError: values so large or small that their squares leave double precision.
     """
     if remembered is not None:
-        points = np.asarray(remembered.points)
+        points = np.asarray(places_of(remembered.centres))
         weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
         both = np.append(np.full(len(points), weights.sum() / len(points)), weights)
         variances = np.mean(latent_diagonals(model.kernel, jnp.asarray(points)), axis=1)
@@ -85,7 +86,14 @@ def spread_of(data: Data) -> float:
     return float(np.sqrt(np.mean(np.square(spreads)))) if spreads else 1.0
 
 
-def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
+def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
+    """Scales of what the layer that a hyper-parameter belongs to sees, and gives."""
+    inputs, latent = model.spreads_at(path, scale.inputs, scale.latent)
+    stretch = scale.stretch if len(inputs) == len(scale.stretch) else np.ones(len(inputs))
+    return Scales(inputs, latent, stretch)
+
+
+def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
     """Log-normal priors that are wide (a factor of 6 or 7 a standard deviation).
 
     Length-scales are around sqrt(D) standard deviations of the inputs, so that the prior over
@@ -98,7 +106,7 @@ def weak_priors(model: LatentGP, scale: Scales) -> dict[str, Distribution]:
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
-        shape = np.shape(info.value)
+        shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
         if info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
@@ -223,7 +231,7 @@ def _roughness(X: Float[np.ndarray, "N D"]) -> float:
 
 
 def search_bounds(
-    space: ParameterSpace, scale: Scales
+    space: ParameterSpace, of_rows: Scales
 ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
@@ -232,7 +240,7 @@ def search_bounds(
     lower, upper = [], []
     known = parameters(space.model)
     for path, support in space.supports.items():
-        info = known[path]
+        info, scale = known[path], at_layer(space.model, path, of_rows)
         raw = unconstrained(info.value, support)
         if type(support) is not type(info.support):
             centre = raw

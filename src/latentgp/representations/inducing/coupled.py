@@ -22,11 +22,8 @@ from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
-from latentgp.representations.latent_axis import (
-    block_means,
-    latent_grams,
-    vmap_latents,
-)
+from latentgp.representations.latent_axis import block_means, vmap_latents
+from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows
@@ -37,7 +34,7 @@ class CoupledInducingPosterior(CoupledPosterior):
     """Posterior N(white_mean, (I + A)^-1) of the white inducing variables of all latents.
 
     Attributes:
-        points: inducing points Z, shape (M, D).
+        variables: the inducing variables: points Z, shape (M, D), or others.
         factor: of K_mm + jitter, shapes (#Q, M, M).
         white_mean: shape (Q, M).
         white_root: R with R' R = (I + A)^-1, shape (Q M, Q M).
@@ -46,7 +43,7 @@ class CoupledInducingPosterior(CoupledPosterior):
     """
 
     kernel: LatentKernel
-    points: Float[Array, "M D"]
+    variables: Centres
     factor: Factor
     white_mean: Float[Array, "Q M"]
     white_root: Float[Array, "J J"]
@@ -59,10 +56,10 @@ class CoupledInducingPosterior(CoupledPosterior):
     signed: bool = eqx.field(static=True, default=False)
 
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
+        return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def marginals(self, X: Float[Array, "N D"]) -> JointMarginals:
-        return self.block_marginals(*kernel_blocks(self.kernel, self.points, X))
+        return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
 
     def block_marginals(
         self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
@@ -80,18 +77,18 @@ class CoupledInducingPosterior(CoupledPosterior):
 
     def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
         latents = len(self.mean_weights)
-        cross = _each(latent_grams(self.kernel, self.points, X), latents)
-        prior = _each(latent_grams(self.kernel, X), latents)
+        cross = _each(cross_covariance(self.kernel, self.centres, X), latents)
+        prior = _each(prior_covariance(self.kernel, self.centres, X), latents)
         identity = jnp.eye(latents, dtype=prior.dtype)
         joint = prior[:, :, None, :] * identity[:, None, :, None]
         return joint - jnp.einsum("qmn,qmrk,rkl->qnrl", cross, self.reduction, cross)
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
-        return self.points
+    def centres(self) -> Centres:
+        return self.variables
 
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
     ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.white_root.shape[:1], self.white_root.dtype)
         drawn = self.white_mean + (noise @ self.white_root).reshape(self.white_mean.shape)
@@ -99,7 +96,7 @@ class CoupledInducingPosterior(CoupledPosterior):
         def weights(inverse, drawn, prior):
             return (drawn - inverse @ prior) @ inverse
 
-        return vmap_latents(weights, self.factor.inverse, drawn, prior_path(self.points).T)
+        return vmap_latents(weights, self.factor.inverse, drawn, prior_path(self.centres).T)
 
 
 class CoupledProjection(NamedTuple):
@@ -188,8 +185,8 @@ class _Sums(NamedTuple):
     loss: Float[Array, ""]
 
     @classmethod
-    def none(cls, latents: int, points: Float[Array, "M D"]) -> "_Sums":
-        shape, dtype = (latents, len(points)), points.dtype
+    def none(cls, latents: int, centres: Centres) -> "_Sums":
+        shape, dtype = (latents, len(centres)), centres.dtype
         return cls(jnp.zeros(shape * 2, dtype), jnp.zeros(shape, dtype), jnp.zeros((), dtype))
 
     def add(
@@ -215,7 +212,7 @@ def _entry(table: list[list[Any]], q: int, r: int) -> Array:
 
 def condition(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    centres: Centres,
     prior: Prior,
     X: Float[Array, "N D"],
     sites: CoupledSites,
@@ -228,13 +225,13 @@ def condition(
 
     def step(sums: _Sums, chunk: Any, real: Bool[Array, "B"]) -> tuple[_Sums, None]:
         x, linear, precision = chunk
-        blocks, variances = kernel_blocks(kernel, points, x)
+        blocks, variances = kernel_blocks(kernel, centres, x)
         return _added(sums, prior, blocks, variances, linear, precision, power, real), None
 
     rows = X, sites.linear, sites.precision
-    columns = latents * len(points)
-    sums, _ = scan_rows(step, _Sums.none(latents, points), rows, columns=columns)
-    return _posterior(kernel, points, prior, sums, power, signed)
+    columns = latents * len(centres)
+    sums, _ = scan_rows(step, _Sums.none(latents, centres), rows, columns=columns)
+    return _posterior(kernel, centres, prior, sums, power, signed)
 
 
 def update_sites(
@@ -249,11 +246,11 @@ def update_sites(
     power: float,
 ) -> tuple[CoupledSites, CoupledInducingPosterior, Any]:
     """New sites from the posterior's marginals, and the posterior they give."""
-    kernel, points, latents = posterior.kernel, posterior.points, sites.linear.shape[1]
+    kernel, centres, latents = posterior.kernel, posterior.centres, sites.linear.shape[1]
 
     def step(sums: _Sums, chunk: Any, real: Bool[Array, "B"]) -> tuple[_Sums, Any]:
         x, rows, sites, offset = chunk
-        blocks, variances = kernel_blocks(kernel, points, x)
+        blocks, variances = kernel_blocks(kernel, centres, x)
         about = sites.about(offset)
         marginals = _marginals(posterior, prior, blocks, variances, about, power)
         sites, other = update(rows, marginals, sites, offset)
@@ -261,23 +258,23 @@ def update_sites(
         own = about.linear, about.precision
         return _added(sums, prior, blocks, variances, *own, power, real), (sites, other)
 
-    start, columns = _Sums.none(latents, points), latents * len(points)
+    start, columns = _Sums.none(latents, centres), latents * len(centres)
     chunks = X, rows, sites, offset
     sums, (sites, other) = scan_rows(step, start, chunks, columns=columns)
-    return sites, _posterior(kernel, points, prior, sums, power, posterior.signed), other
+    return sites, _posterior(kernel, centres, prior, sums, power, posterior.signed), other
 
 
 class Pulled(NamedTuple):
     """Derivatives of the log evidence, sites held.
 
     Attributes:
-        rows: through the rows' kernel blocks, in kernel and points.
+        rows: through the rows' kernel blocks, in kernel and inducing variables.
         prior: in K_mm through the residual variances, shape (#Q, M, M).
         evidence: in K_mm, sums over rows held, shape (Q, M, M).
         marginals: of g at the rows.
     """
 
-    rows: tuple[LatentKernel, Float[Array, "M D"]]
+    rows: tuple[LatentKernel, Centres]
     prior: Float[Array, "#Q M M"]
     evidence: Float[Array, "Q M M"]
     marginals: JointMarginals
@@ -293,7 +290,7 @@ def pull_back(
 ) -> Pulled:
     """Derivatives of `condition(...).log_evidence`."""
     weights, latents = posterior.mean_weights, len(posterior.mean_weights)
-    places = (posterior.kernel, posterior.points)
+    places = (posterior.kernel, posterior.centres)
     inverse = prior.precision
     identity = jnp.eye(latents, dtype=weights.dtype)
     # With P the sums of W_qr k_q k_r': d/dP = -(weights weights' + (K_mm + P)^-1) / 2.
@@ -304,8 +301,8 @@ def pull_back(
     def step(slopes: Any, chunk: Any, real: Bool[Array, "B"]) -> tuple[Any, JointMarginals]:
         x, linear, precision = chunk
 
-        def value(kernel: LatentKernel, points: Array, inverse: Array) -> Array:
-            blocks, variances = kernel_blocks(kernel, points, x)
+        def value(kernel: LatentKernel, centres: Any, inverse: Array) -> Array:
+            blocks, variances = kernel_blocks(kernel, centres, x)
             residual = _each(residuals(inverse, blocks, variances), latents).T
             projected = CoupledProjection.of(linear, precision, residual, power)
             blocks = _each(blocks, latents)
@@ -323,7 +320,7 @@ def pull_back(
 
     start = jax.tree.map(jnp.zeros_like, (places, inverse))
     chunks = X, sites.linear, sites.precision
-    columns = latents * len(posterior.points)
+    columns = latents * len(posterior.centres)
     (through_rows, in_inverse), marginals = scan_rows(step, start, chunks, columns=columns)
     through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_inverse)
     reduction = jnp.stack([posterior.reduction[q, :, q] for q in range(latents)])
@@ -370,14 +367,14 @@ def _marginals(
 
 def _posterior(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    centres: Centres,
     prior: Prior,
     sums: _Sums,
     power: float,
     signed: bool,
 ) -> CoupledInducingPosterior:
     shape, size = sums.linear.shape, sums.linear.size
-    identity = jnp.eye(size, dtype=points.dtype)
+    identity = jnp.eye(size, dtype=centres.dtype)
     factor = cholesky(identity + sums.precision.reshape(size, size))
     root, determinant = factor.inverse, factor.half_log_determinant
     c = root @ sums.linear.ravel()
@@ -387,10 +384,10 @@ def _posterior(
     explained = (identity - factor.inverse_of_product()).reshape(*shape, *shape)
     inverse = _each(prior.factor.inverse, shape[0])
     halfway = jnp.einsum("qam,qark->qmrk", inverse, explained)
-    lost = sums.loss if not power else jnp.zeros((), points.dtype)
+    lost = sums.loss if not power else jnp.zeros((), centres.dtype)
     return CoupledInducingPosterior(
         kernel=kernel,
-        points=points,
+        variables=centres,
         factor=prior.factor,
         white_mean=white_mean,
         white_root=root,

@@ -18,7 +18,8 @@ from latentgp.representations.inducing.posterior import (
     half_reduction,
     kernel_blocks,
 )
-from latentgp.representations.latent_axis import latent_grams, over_sharing, vmap_latents
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.typing import Array
 
@@ -26,7 +27,7 @@ from latentgp.typing import Array
 def pull_rows(
     posterior: InducingPosterior, rows: tuple[Array, Array, Array]
 ) -> tuple[Any, Marginals]:
-    """Derivatives through the rows' blocks in kernel and points, and the rows' marginals."""
+    """Derivatives through the rows' blocks in kernel and variables, and the rows' marginals."""
 
     def step(slopes, chunk, real):
         x, linear, precision = chunk
@@ -34,8 +35,8 @@ def pull_rows(
         here = read.pull(linear.T * real, precision.T * real)
         return jax.tree.map(jnp.add, slopes, here), Marginals(read.mean.T, read.variance.T)
 
-    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points))
-    return scan_rows(step, start, rows, columns=len(posterior.points))
+    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.centres))
+    return scan_rows(step, start, rows, columns=len(posterior.centres))
 
 
 class BlockRead(NamedTuple):
@@ -48,7 +49,7 @@ class BlockRead(NamedTuple):
         mean: of g at the rows, shape (Q, B).
         variance: of g at the rows, shape (Q, B).
         weights: the posterior's `mean_weights`.
-        pull_blocks: from derivatives in blocks and prior to those in kernel and points.
+        pull_blocks: from derivatives in blocks and prior to those in kernel and inducing variables.
     """
 
     blocks: Float[Array, "#Q M B"]
@@ -57,14 +58,14 @@ class BlockRead(NamedTuple):
     mean: Float[Array, "Q B"]
     variance: Float[Array, "Q B"]
     weights: Float[Array, "Q M"]
-    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Array]]
+    pull_blocks: Callable[[tuple[Array, Array]], tuple[LatentKernel, Centres]]
 
     @classmethod
     def of(cls, posterior: InducingPosterior, X: Float[Array, "B D"]) -> "BlockRead":
         (blocks, prior), pull_blocks = jax.vjp(
-            lambda kernel, points: kernel_blocks(kernel, points, X),
+            lambda kernel, centres: kernel_blocks(kernel, centres, X),
             posterior.kernel,
-            posterior.points,
+            posterior.centres,
         )
 
         def read(block, prior, weights, reduction):
@@ -77,7 +78,7 @@ class BlockRead(NamedTuple):
 
     def pull(
         self, linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
-    ) -> tuple[LatentKernel, Float[Array, "M D"]]:
+    ) -> tuple[LatentKernel, Centres]:
         """Derivatives of the log evidence through the blocks, given the rows' sites."""
 
         def in_block(product, mean, weights, linear, precision):
@@ -138,15 +139,15 @@ def slope_of_held(
     return factor.inverse.T @ slope @ factor.inverse
 
 
-def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Float[Array, "M D"]:
+def pull_moved(posterior: InducingPosterior, slope: Float[Array, "Q M M"]) -> Centres:
     """The derivative in points that goes through k(Z, Z') K(Z', Z')^-1, at Z' = Z."""
-    kernel, points = posterior.kernel, posterior.points
+    kernel, centres = posterior.kernel, posterior.centres
 
-    def worth(moved: Float[Array, "M D"]) -> Float[Array, ""]:
-        change = latent_grams(kernel, points, moved) - latent_grams(kernel, moved)
+    def worth(moved: Centres) -> Float[Array, ""]:
+        change = covariance_between(kernel, centres, moved) - covariance_of(kernel, moved)
         return jnp.sum(over_sharing(slope, change) * change)
 
-    return jax.grad(worth)(points)
+    return jax.grad(worth)(centres)
 
 
 def slope_of_precisions(

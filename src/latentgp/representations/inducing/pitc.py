@@ -126,7 +126,7 @@ def pull_back(
 
             return jnp.sum(vmap_latents(worth, *at, in_products, weights))
 
-        places = posterior.kernel, posterior.points, inverse
+        places = posterior.kernel, posterior.centres, inverse
         *slopes, mean, in_precision = jax.grad(value, (0, 1, 2, 3, 4))(*places, linear, precision)
         variance = jnp.maximum(-2 * in_precision - mean**2, 0.0)
         total, means, variances = carry
@@ -137,7 +137,7 @@ def pull_back(
         )
         return (total, means, variances), None
 
-    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.points, inverse))
+    start = jax.tree.map(jnp.zeros_like, (posterior.kernel, posterior.centres, inverse))
     nothing = jnp.zeros_like(sites.linear)
     (total, means, variances), _ = jax.lax.scan(add, (start, nothing, nothing), rows)
     return PulledBlocks(total[:2], total[2], Marginals(means, variances))

@@ -19,11 +19,14 @@ from latentgp.numerics.triangular import lower_product
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.representations.latent_axis import (
-    block_means,
-    latent_diagonals,
-    latent_grams,
-    vmap_latents,
+from latentgp.representations.latent_axis import block_means, vmap_latents
+from latentgp.representations.variables import (
+    Centres,
+    InducingVariables,
+    covariance_of,
+    cross_covariance,
+    prior_covariance,
+    prior_variances,
 )
 from latentgp.typing import Array
 
@@ -38,7 +41,7 @@ class InducingPosterior(LatentPosterior):
     S is (I + A)^-1, A = L^-1 (sum_n w_n k_n k_n') L^-T, or diagonal with the same precisions.
 
     Attributes:
-        points: inducing points Z, shape (M, D).
+        variables: the inducing variables: points Z, shape (M, D), or others.
         factor: of K_mm + jitter, shapes (#Q, M, M).
         white_mean: shape (Q, M).
         white_lower: Cholesky factor of I + A, shape (Q, M, M).
@@ -51,7 +54,7 @@ class InducingPosterior(LatentPosterior):
     """
 
     kernel: LatentKernel
-    points: Float[Array, "M D"]
+    variables: Centres
     factor: Factor
     white_mean: Float[Array, "Q M"]
     white_lower: Float[Array, "Q M M"]
@@ -64,11 +67,16 @@ class InducingPosterior(LatentPosterior):
     trace_term: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        centres = self.centres
+        return centres.notes(self.kernel) if isinstance(centres, InducingVariables) else ()
+
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
-        return block_means(latent_grams(self.kernel, self.points, X), self.mean_weights)
+        return block_means(cross_covariance(self.kernel, self.centres, X), self.mean_weights)
 
     def marginals(self, X: Float[Array, "N D"]) -> Marginals:
-        return self.block_marginals(*kernel_blocks(self.kernel, self.points, X))
+        return self.block_marginals(*kernel_blocks(self.kernel, self.centres, X))
 
     def block_marginals(
         self, blocks: Float[Array, "#Q M B"], prior: Float[Array, "#Q B"]
@@ -90,13 +98,9 @@ class InducingPosterior(LatentPosterior):
         return jnp.clip(prior - sum_over_first(product * block), 0.0, top)
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
-        cross = latent_grams(self.kernel, self.points, X)
-        prior = latent_grams(self.kernel, X)
+        cross = cross_covariance(self.kernel, self.centres, X)
+        prior = prior_covariance(self.kernel, self.centres, X)
         return vmap_latents(lambda c, p, r: p - c.T @ r @ c, cross, prior, self.reduction)
-
-    @property
-    def centres(self) -> Float[Array, "M D"]:
-        return self.points
 
     @property
     def prior_precision(self) -> Float[Array, "#Q M M"]:
@@ -108,7 +112,7 @@ class InducingPosterior(LatentPosterior):
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
         own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
         constant = log_evidence - own
-        return StreamingPrior(self.points, self.factor.inverse, white, constant, self.signed)
+        return StreamingPrior(self.centres, self.factor.inverse, white, constant, self.signed)
 
     def white_sites(self) -> WhiteSites:
         """White sites of all rows, those of the streaming prior included."""
@@ -120,8 +124,12 @@ class InducingPosterior(LatentPosterior):
 
         return vmap_latents(sites, self.white_mean, self.white_lower)
 
+    @property
+    def centres(self) -> Centres:
+        return self.variables
+
     def pathwise_update(
-        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+        self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]
     ) -> Float[Array, "Q M"]:
         noise = jax.random.normal(key, self.white_mean.shape, self.white_mean.dtype)
 
@@ -133,7 +141,7 @@ class InducingPosterior(LatentPosterior):
             self.factor.inverse,
             self.white_mean,
             self.white_root,
-            prior_path(self.points).T,
+            prior_path(self.centres).T,
             noise,
         )
 
@@ -151,10 +159,10 @@ class Prior(NamedTuple):
 
 
 def kernel_blocks(
-    kernel: LatentKernel, points: Float[Array, "M D"], X: Float[Array, "B D"]
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "B D"]
 ) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
     """Kernel blocks of some rows: k(Z, X), and the prior variances."""
-    return latent_grams(kernel, points, X), latent_diagonals(kernel, X)
+    return cross_covariance(kernel, centres, X), prior_variances(kernel, centres, X)
 
 
 def scales_of(grams: Float[Array, "#Q M M"]) -> Float[Array, "#Q"]:
@@ -175,9 +183,9 @@ def residuals(
     return vmap_latents(residual, precision, blocks, prior)
 
 
-def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
+def no_rows(latents: int, centres: Centres) -> Statistics:
     """Sums over nothing."""
-    size, dtype = len(points), points.dtype
+    size, dtype = len(centres), centres.dtype
     return Statistics(
         jnp.zeros((latents, size, size), dtype),
         jnp.zeros((latents, size), dtype),
@@ -187,7 +195,7 @@ def no_rows(latents: int, points: Float[Array, "M D"]) -> Statistics:
 
 def posterior_given(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    centres: Centres,
     known: Prior | None,
     statistics: Statistics,
     signed: bool,
@@ -204,10 +212,10 @@ def posterior_given(
     spoil the result: then K_mm gets more jitter. Latent functions with kernels of their own climb
     the ladder together, each in units of its own prior variance.
     """
-    grams = latent_grams(kernel, points)
+    grams = covariance_of(kernel, centres)
     scales = scales_of(grams)
-    identity = jnp.eye(len(points), dtype=grams.dtype)
-    seen = None if remembered is None else remembered.seen(kernel, points)
+    identity = jnp.eye(len(centres), dtype=grams.dtype)
+    seen = None if remembered is None else remembered.seen(kernel, centres)
 
     def memory_of(prior: Factor) -> Memory | None:
         return None if remembered is None or seen is None else remembered.memory(seen, prior)
@@ -234,11 +242,15 @@ def posterior_given(
             loss, trace_term = loss - memory.constant, trace_term + memory.lost
     else:
         prior, white = known, WhiteSites.of(statistics, known.factor)
-        factor = white.factor()
+        memory = memory_of(known.factor)
         loss, trace_term = 0.5 * jnp.sum(statistics.loss), jnp.zeros((), grams.dtype)
+        if memory is not None:
+            white = white.plus(memory.white)
+            loss, trace_term = loss - memory.constant, memory.lost
+        factor = white.factor()
     posterior = posterior_of_white(
         kernel,
-        points,
+        centres,
         prior,
         white.linear,
         factor,
@@ -257,7 +269,7 @@ def half_reduction(root: Float[Array, "M M"], inverse: Float[Array, "M M"]) -> F
 
 def posterior_of_white(
     kernel: LatentKernel,
-    points: Float[Array, "M D"],
+    centres: Centres,
     prior: Prior,
     linear: Float[Array, "Q M"],
     factor: Factor,
@@ -281,7 +293,9 @@ def posterior_of_white(
             precisions = jnp.sum(factor.lower**2, axis=1)
             root = jnp.diag(precisions**-0.5)
             half_log_determinant = 0.5 * jnp.sum(jnp.log(precisions))
-        kl = 0.5 * (jnp.sum(root**2) - len(points) + white_mean @ white_mean) + half_log_determinant
+        kl = (
+            0.5 * (jnp.sum(root**2) - len(centres) + white_mean @ white_mean) + half_log_determinant
+        )
         weights, log_evidence = inverse.T @ white_mean, 0.5 * c @ c - half_log_determinant
         reduction = half_reduction(root, inverse) @ inverse
         return white_mean, root, weights, reduction, log_evidence, kl
@@ -292,7 +306,7 @@ def posterior_of_white(
     known = jnp.zeros((), linear.dtype) if memory is None else memory.expected(white_mean, root)
     return InducingPosterior(
         kernel=kernel,
-        points=points,
+        variables=centres,
         factor=prior.factor,
         white_mean=white_mean,
         white_lower=factor.lower,

@@ -10,34 +10,35 @@ from latentgp.kernels import LatentKernel
 from latentgp.modules import Module
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.natural_parameters import Memory, Seen, WhiteSites
-from latentgp.representations.latent_axis import latent_grams, vmap_latents
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.typing import Array
 
 
 class StreamingPrior(Module):
     """Summary of the data seen so far, for streaming updates (Bui, Nguyen & Turner 2017).
 
-    It is a factor of g at the inducing points of the earlier posterior: white sites under the prior
-    of that time.
+    It is a factor of the earlier posterior's inducing variables: white sites under the prior of
+    that time.
 
     Attributes:
-        points: shape (O, D).
+        centres: the inducing variables, such as points of shape (O, D).
         inverse: of the factor of K_oo at that time, shape (#Q, O, O).
-        white: sites of L^-1 g(points).
+        white: sites of L^-1 u.
         constant: in nats, such that the bound includes the earlier rows.
         signed: whether precisions of rows could be negative.
     """
 
-    points: Float[Array, "O D"]
+    centres: Centres
     inverse: Float[Array, "#Q O O"]
     white: WhiteSites
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
 
-    def seen(self, kernel: LatentKernel, points: Float[Array, "M D"]) -> "Seen":
-        """The summary projected on other points, under another kernel."""
-        cross = latent_grams(kernel, points, self.points)
-        grams = latent_grams(kernel, self.points)
+    def seen(self, kernel: LatentKernel, centres: Centres) -> "Seen":
+        """The summary projected on other variables, under another kernel."""
+        cross = covariance_between(kernel, centres, self.centres)
+        grams = covariance_of(kernel, self.centres)
 
         def see(cross, gram, inverse, sites):
             return cross @ inverse.T, jnp.sum(sites.precision * (inverse @ gram @ inverse.T))

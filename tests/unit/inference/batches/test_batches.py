@@ -357,6 +357,7 @@ def largest_of_three(rows=1200):
     return model, lgp.Data(X, np.argmax(latents, axis=1).astype(float))
 
 
+@pytest.mark.slow
 def test_negative_precisions_do_not_carry_the_mean_off():
     model, data = largest_of_three()
     method = lgp.Stochastic(
@@ -433,8 +434,8 @@ def test_derivatives_are_those_of_the_bound_wherever_the_sites_are(x64, name):
         there = inference.carried(state, vector, points)
         return inference.read(there._replace(factor=there.white.factor()), rows).bound
 
-    for slope, place in [(read.gradient, 0), (read.in_points, 1)]:
-        here = [state.vector, state.points]
+    for slope, place in [(read.gradient, 0), (read.in_centres, 1)]:
+        here = [state.vector, state.centres]
         for index in list(np.ndindex(slope.shape))[:6]:
             values = []
             for step in (1e-5, -1e-5):
@@ -632,8 +633,8 @@ def test_learned_points_raise_the_bound():
         ).posterior
         for learn in (False, True)
     ]
-    np.testing.assert_array_equal(fits[0].latent.points, start)
-    best = lgp.CollapsedVI(lgp.Inducing(points=fits[1].latent.points))
+    np.testing.assert_array_equal(fits[0].latent.centres, start)
+    best = lgp.CollapsedVI(lgp.Inducing(points=fits[1].latent.centres))
     best = lgp.fit(model, data, key=KEY, method=best, learn_hyperparameters=False).posterior
     bounds = [float(posterior.log_evidence) for posterior in (*fits, best)]
     assert bounds[1] > bounds[0] + 100
@@ -680,7 +681,7 @@ def test_a_start_through_fewer_points_leads_to_the_same_place(monkeypatch):
         coarse = whole.representation.coarse()
         assert len(coarse.points) == min(most, 60)
         posterior = lgp.fit(model, data, key=KEY, method=method).posterior
-        assert len(posterior.latent.points) == 60
+        assert len(posterior.latent.centres) == 60
         evidences.append(float(posterior.log_evidence))
     assert evidences[0] == pytest.approx(evidences[1], abs=1.0)
     assert evidences[0] != evidences[1]

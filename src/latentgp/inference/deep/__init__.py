@@ -1,0 +1,1 @@
+"""Deep models through random features: the family, steps on batches, and the posterior."""

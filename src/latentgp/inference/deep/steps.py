@@ -1,0 +1,255 @@
+"""Steps on batches for deep models: gradients, and natural parameters of the last layer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Bool, Float, Int, Key
+
+from latentgp.inference.batches.natural_gradient import BatchInference, BatchInfo
+from latentgp.inference.batches.step_sizes import Schedule
+from latentgp.inference.deep.family import Architecture, Learned
+from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
+from latentgp.inference.sites.gradients import slope_of_sites
+from latentgp.likelihoods.base import Marginals
+from latentgp.models import DeepGP
+from latentgp.numerics.cholesky import Factor
+from latentgp.numerics.finite import all_finite
+from latentgp.numerics.sums import sum_over_first
+from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.natural_parameters import WhiteSites
+from latentgp.representations.latent_axis import vmap_latents
+from latentgp.rows.data import Data
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_ADAM = optax.scale_by_adam()
+
+
+class LastLayer(NamedTuple):
+    """Posterior of the last layer's weights.
+
+    Attributes:
+        mean: shape (Q, R).
+        root: R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R).
+    """
+
+    mean: Float[Array, "Q R"]
+    root: Float[Array, "Q R *R"]
+
+    def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
+        """Of the latent functions at rows with these features."""
+
+        def of(block: Array, mean: Array, root: Array) -> tuple[Array, Array]:
+            half = root[:, None] * block if root.ndim == 1 else root @ block
+            return mean @ block, sum_over_first(half**2)
+
+        mean, variance = vmap_latents(of, blocks, self.mean, self.root)
+        return Marginals(mean.T, variance.T)
+
+
+class DeepState(NamedTuple):
+    """State of the search.
+
+    Attributes:
+        learned: by gradients.
+        white: natural parameters of the last layer's weights, if they are not.
+        factor: of the precision that these give.
+        schedule: state of their step sizes.
+        adam: state of the optimiser.
+        steps: number of steps so far.
+    """
+
+    learned: Learned
+    white: WhiteSites | None
+    factor: Factor | None
+    schedule: Any
+    adam: Any
+    steps: Int[Array, ""]
+
+    @property
+    def vector(self) -> Float[Array, "P"]:
+        """Hyper-parameters, unconstrained."""
+        return self.learned.vector
+
+    @property
+    def last(self) -> LastLayer:
+        """Posterior of the last layer's weights."""
+        if self.learned.last is not None:
+            return LastLayer(self.learned.last.mean, jnp.exp(self.learned.last.log_deviation))
+        assert self.white is not None
+        assert self.factor is not None
+        inverse = self.factor.inverse
+        mean = vmap_latents(lambda i, linear: i.T @ (i @ linear), inverse, self.white.linear)
+        return LastLayer(mean, inverse)
+
+
+class DeepInference(BatchInference):
+    """The algorithm for batches.
+
+    Args:
+        architecture: the features.
+        algorithm: makes sites of rows, by a rule.
+        space: of hyper-parameters.
+        schedule: of natural parameters.
+        learning_rate: of Adam, at the start.
+        decay: steps after which the learning rate has halved.
+        total_weight: what all rows count as.
+        batches: of an epoch.
+        draws: of the hidden layers in a step, at first and later.
+        late: the step from which there are as many as later.
+        held: how many steps hyper-parameters of kernels are held for.
+        of_kernels: which entries of the vector are those.
+        key: random key.
+    """
+
+    architecture: Architecture
+    algorithm: SiteInference
+    space: ParameterSpace
+    schedule: Schedule
+    learning_rate: Float[Array, ""]
+    decay: Float[Array, ""]
+    total_weight: Float[Array, ""]
+    batches: Float[Array, ""]
+    draws: tuple[int, int] = eqx.field(static=True)
+    late: Int[Array, ""]
+    held: Int[Array, ""]
+    of_kernels: Bool[Array, "P"]
+    key: Key[Array, ""]
+
+    def begin(self, learned: Learned, model: DeepGP) -> DeepState:
+        """The state before the first step: the last layer at its prior."""
+        white = factor = None
+        if learned.last is None:
+            latents, size = model.likelihood.latent_size, len(self.architecture.features[-1])
+            white = WhiteSites(jnp.zeros((latents, size)), jnp.zeros((latents, size, size)))
+            factor = white.factor()
+        steps = jnp.zeros((), jnp.int32)
+        schedule = self.schedule.init(white)
+        return DeepState(learned, white, factor, schedule, _ADAM.init(cast(Any, learned)), steps)
+
+    def step(
+        self, state: DeepState, batch: Data, weight: Float[Array, ""]
+    ) -> tuple[DeepState, BatchInfo]:
+        assert batch.weights is not None
+        part = weight * self.batches / self.total_weight
+        whole = batch.reweighted(batch.weights * (self.total_weight / weight))
+        key = jax.random.fold_in(self.key, state.steps)
+        few, many = self.draws
+        if few == many:
+            bound, slopes, white = self.read(state, whole, key, few)
+        else:
+            bound, slopes, white = jax.lax.cond(
+                state.steps < self.late,
+                lambda: self.read(state, whole, key, few),
+                lambda: self.read(state, whole, key, many),
+            )
+        sound = all_finite((bound, slopes, white))
+        slopes = jax.tree.map(lambda slope: part * slope, slopes)
+        ways: Any
+        ways, adam = _ADAM.update(slopes, state.adam)
+        rate = self.learning_rate / (1 + state.steps / self.decay)
+        free = jnp.where(self.of_kernels & (state.steps < self.held), 0.0, 1.0)
+        ways = ways._replace(vector=free * ways.vector)
+        learned = jax.tree.map(lambda old, way: old + rate * way, state.learned, ways)
+        share, schedule = jnp.ones(()), state.schedule
+        moved, factor = state.white, state.factor
+        if state.white is not None:
+            assert white is not None
+            difference = jax.tree.map(jnp.subtract, white, state.white)
+            share, schedule = self.schedule.share(state.schedule, difference)
+            share = jnp.minimum(part * share, 1.0)
+            moved = state.white.towards(white, share)
+            factor = moved.factor()
+            sound = sound & all_finite(factor)
+        after = DeepState(learned, moved, factor, schedule, adam, state.steps + 1)
+        before = state._replace(steps=state.steps + 1)
+        after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, before)
+        share = jnp.where(sound, share, 0.0)
+        return after, BatchInfo(bound, share, jnp.zeros((), bool))
+
+    def read(
+        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
+    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+        """Bound, its gradient, and natural parameters, from a batch weighted as all rows."""
+        model, pull_model = jax.vjp(self.space.to_model, state.vector)
+        rows, held = rows_of(batch), jax.lax.stop_gradient(state.last)
+        offset, pull_offset = jax.vjp(lambda model: prior_mean(model, batch), model)
+
+        def of_draw(key: Key[Array, ""]) -> tuple[Any, ...]:
+            def forward(learned: Learned) -> tuple[Marginals, Array]:
+                blocks = self.blocks(learned, batch.X, key)
+                last = state._replace(learned=learned).last if learned.last is not None else held
+                return last.marginals(blocks), blocks
+
+            marginals, pull, blocks = jax.vjp(forward, state.learned, has_aux=True)
+            of_f = marginals.shifted(offset)
+            none = GaussianSites.none(of_f.mean)
+            sites = self.algorithm.new_sites(model, rows, of_f, none)
+            terms = jnp.sum(sites.expected(of_f))
+            in_mean = sites.linear - sites.precision * of_f.mean
+            (slopes,) = pull(Marginals(in_mean, -0.5 * sites.precision))
+            in_model = slope_of_sites(self.algorithm, model, (rows, of_f, none))
+            (through_mean,) = pull_offset(in_mean)
+            white = None
+            if state.white is not None:
+                about = sites.about(offset)
+                precision = jnp.maximum(about.precision, 0.0)
+                # Where a precision is negative none is taken; the slope in the mean stays.
+                linear = about.linear + (precision - about.precision) * marginals.mean
+                white = _white(blocks, linear.T, precision.T)
+            return terms, slopes, jax.tree.map(jnp.add, in_model, through_mean), white
+
+        keys = jax.random.split(key, draws)
+        found = of_draw(keys[0]) if draws == 1 else _mean_of(jax.lax.map(of_draw, keys))
+        terms, slopes, in_model, white = found
+        (gradient,) = pull_model(in_model)
+        gradient = gradient + jax.grad(self.space.log_prior)(state.vector)
+        divergence, in_divergence = jax.value_and_grad(Learned.kl)(state.learned)
+        slopes = jax.tree.map(jnp.subtract, slopes, in_divergence)
+        slopes = slopes._replace(vector=slopes.vector + gradient)
+        return terms - divergence - self.kl_of_last(state), slopes, white
+
+    def blocks(
+        self, learned: Learned, X: Float[Array, "B D"], key: Key[Array, ""]
+    ) -> Float[Array, "#Q R B"]:
+        """Features of the last layer at rows, for a draw of the hidden ones."""
+        key_features, key_layers = jax.random.split(key)
+        model = self.space.to_model(learned.vector)
+        features = self.architecture.drawn(learned, key_features)
+        seen = self.architecture.under_last(model, learned, features, X, key_layers)
+        return features[-1].cross_covariance(model.kernel, seen)
+
+    def kl_of_last(self, state: DeepState) -> Float[Array, ""]:
+        """KL divergence of the last layer's weights with natural parameters, in nats."""
+        if state.white is None:
+            return jnp.zeros(())
+        mean, root = state.last
+        assert state.factor is not None
+        logs = jnp.sum(jnp.log(jnp.diagonal(state.factor.lower, axis1=1, axis2=2)))
+        return 0.5 * (jnp.sum(root**2) - mean.size + jnp.sum(mean**2)) + logs
+
+    def bound_of(self, state: DeepState, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
+        """Expected log likelihood of some rows under one draw of the hidden layers, in nats."""
+        model = self.space.to_model(state.vector)
+        marginals = state.last.marginals(self.blocks(state.learned, block.X, key))
+        of_f = marginals.shifted(prior_mean(model, block))
+        sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
+        return jnp.sum(sites.expected(of_f))
+
+
+def _white(
+    blocks: Float[Array, "#Q R B"], linear: Float[Array, "Q B"], precision: Float[Array, "Q B"]
+) -> WhiteSites:
+    def sums(block: Array, linear: Array, precision: Array) -> WhiteSites:
+        return WhiteSites(block @ linear, (block * precision) @ block.T)
+
+    return vmap_latents(sums, blocks, linear, precision)
+
+
+def _mean_of(found: Any) -> Any:
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), found)

@@ -1,0 +1,296 @@
+"""Deep models by random features and stochastic variational inference."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.diagnostics import Diagnostics
+from latentgp.errors import InputError, check_choices
+from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.kernels.directions import DirectionKind
+from latentgp.methods.base import Method
+from latentgp.methods.problem import Problem
+from latentgp.methods.result import Fit, History
+from latentgp.models import DeepGP, LatentGP
+from latentgp.posteriors.deep import DeepComponents
+from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.layers import Layout
+from latentgp.representations.random_features import RandomFeatures
+from latentgp.rows.data import Data
+from latentgp.rows.source import blocks_of
+from latentgp.rules.variational import VariationalRule
+from latentgp.typing import Array
+
+if TYPE_CHECKING:
+    from latentgp.inference.deep.steps import DeepInference, DeepState
+
+Frequencies = Literal["fixed", "variational", "resampled"]
+LastLayer = Literal["natural", "factorised"]
+_SAMPLED_ROWS = 4_096
+_AT_THE_END = 8  # draws of the hidden layers for the bound
+
+
+class RandomFeatureVI(Method):
+    """Deep Gaussian processes by random features (Cutajar et al. 2017).
+
+    Every layer is a weighted sum of random features of its kernel, whose weights, and directions,
+    have independent Gaussian posteriors. Adam climbs the bound by batches, the functions of each
+    layer drawn row by row (Kingma, Salimans & Welling 2015). Given a draw of the hidden layers the
+    last one is a Gaussian process in weights: by default its posterior is full, by natural
+    gradients from the library's sites, and not factorised, as published. Works for any likelihood
+    with a variational bound, on a `LatentGP` too, of which it is the variational sparse spectrum
+    (Gal & Turner 2015).
+
+    Args:
+        features: R of each layer, an even number.
+        kind: of their directions, as of `RandomFeatures`.
+        frequencies: "variational" with the noise of one draw (published as the best), "fixed" at a
+            draw of their prior, or "resampled" at every step.
+        last: posterior of the last layer's weights: "natural", full and by natural gradients, or
+            "factorised" and by Adam, as published.
+        batch_size: rows of a batch.
+        epochs: at most so many passes over the rows.
+        learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
+            the bound ends higher and held-out density lower.
+        decay: steps after which it has halved.
+        draws: of the hidden layers in a step, or two numbers: at first, and in the second half.
+        warmup: share of the steps in which hyper-parameters of kernels are held.
+        schedule: step sizes of natural gradients; None is `RobbinsMonro()`.
+        components: draws of the hidden layers that the posterior has.
+        held_out: share of the rows whose mean log density must rise for the search to go on.
+        tolerance: as of `Stochastic`.
+        patience: as of `Stochastic`.
+
+    Raises:
+        InputError: settings outside their range.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.random.default_rng(0).uniform(-2, 2, 500)
+        >>> model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 1)])
+        >>> method = lgp.RandomFeatureVI(features=20, batch_size=100, learning_rate=0.02, epochs=20)
+        >>> fit = lgp.fit(model, lgp.Data(X, np.sign(X)), key=jax.random.key(0), method=method)
+        >>> bool(fit.posterior.mean_f([[1.0]])[0] > 0.5)
+        True
+    """
+
+    reads_batches: ClassVar[bool] = True
+    takes_layers: ClassVar[bool] = True
+
+    features: int = eqx.field(static=True, default=200)
+    kind: DirectionKind | None = eqx.field(static=True, default=None)
+    frequencies: Frequencies = eqx.field(static=True, default="variational")
+    last: LastLayer = eqx.field(static=True, default="natural")
+    batch_size: int = eqx.field(static=True, default=1000)
+    epochs: int = eqx.field(static=True, default=200)
+    learning_rate: float = eqx.field(static=True, default=0.003)
+    decay: float = eqx.field(static=True, default=4000.0)
+    draws: int | tuple[int, int] = eqx.field(static=True, default=1)
+    warmup: float = eqx.field(static=True, default=0.05)
+    schedule: Schedule | None = None
+    components: int = eqx.field(static=True, default=16)
+    held_out: float = eqx.field(static=True, default=0.0)
+    tolerance: float = eqx.field(static=True, default=1e-4)
+    patience: int = eqx.field(static=True, default=10)
+
+    def __check_init__(self) -> None:
+        check_choices(self, frequencies=get_args(Frequencies), last=get_args(LastLayer))
+        RandomFeatures(self.features, kind=self.kind)
+        numbers = self.batch_size, self.epochs, self.patience, self.components, *self.draws_by_half
+        if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
+            raise InputError(
+                "RandomFeatureVI needs a batch_size, epochs, patience, components and draws that "
+                f"are whole numbers of at least 1, got {self.batch_size}, {self.epochs}, "
+                f"{self.patience}, {self.components} and {self.draws}."
+            )
+        if not (self.learning_rate > 0 and self.decay > 0 and self.tolerance >= 0):
+            raise InputError(
+                "RandomFeatureVI needs a positive learning_rate and decay and a tolerance of at "
+                f"least 0, got {self.learning_rate}, {self.decay} and {self.tolerance}."
+            )
+        if not (0 <= self.warmup <= 1 and 0 <= self.held_out < 1):
+            raise InputError(
+                "RandomFeatureVI.warmup and held_out are shares, of steps and rows, got "
+                f"{self.warmup} and {self.held_out}."
+            )
+
+    @property
+    def draws_by_half(self) -> tuple[int, int]:
+        """Draws of the hidden layers in a step, in the first half of the epochs and after."""
+        return self.draws if isinstance(self.draws, tuple) else (self.draws, self.draws)
+
+    def run(self, problem: Problem) -> Fit:
+        """Gradients by batches, and draws of the hidden layers."""
+        # Optax takes long to import.
+        from latentgp.inference.batches.loop import BatchSearch, Plan
+        from latentgp.inference.deep.family import Architecture
+        from latentgp.inference.deep.steps import DeepInference
+
+        if problem.streaming_prior is not None:
+            raise InputError(
+                "RandomFeatureVI cannot start from what is remembered; use Stochastic."
+            )
+        model = problem.model
+        model = model if isinstance(model, DeepGP) else _shallow(model)
+        source, held_out = problem.all_rows, None
+        if self.held_out:
+            source, held_out = source.split(self.held_out)
+        sample = source.sample(_SAMPLED_ROWS)
+        key_features, key_start, key_run, key_end = jax.random.split(problem.key, 4)
+        architecture = Architecture.of(
+            model, sample.X, self.features, self.kind, self.frequencies, key_features
+        )
+        rule = VariationalRule(coupled=False)
+        algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
+        space = eqx.tree_at(lambda s: s.model, problem.space(problem.scales(sample)), model)
+        plan = Plan.of(
+            source.size,
+            self.batch_size,
+            self.epochs,
+            self.tolerance,
+            self.patience,
+            columns=max(sample.X.shape[1], self.features * max(self.draws_by_half)),
+        )
+        steps = plan.batches * self.epochs
+        numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
+        rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
+        inference = DeepInference(
+            architecture,
+            algorithm,
+            space,
+            self.schedule or RobbinsMonro(),
+            rate,
+            decay,
+            total,
+            batches,
+            self.draws_by_half,
+            jnp.asarray(steps // 2, jnp.int32),
+            jnp.asarray(int(self.warmup * steps), jnp.int32),
+            _of_kernels(space),
+            key_run,
+        )
+        control = problem.control_with(
+            self, (architecture, algorithm), space, batches=f"{plan.batches} of {plan.batch_size}"
+        )
+        view = partial(self._posterior, inference, key_end)
+        search = BatchSearch(
+            inference,
+            source,
+            plan,
+            key=key_run,
+            control=control,
+            view=view,
+            held_out=None if held_out is None else partial(_mean_log_density, held_out),
+        )
+        natural = self.last == "natural"
+        learned = architecture.start(model, space.to_vector(), key_start, natural=natural)
+        searched = search.run(inference.begin(learned, model))
+        state = searched.state
+        terms = np.zeros(_AT_THE_END)
+        keys = jax.random.split(key_end, _AT_THE_END)
+        for block in blocks_of(source, (0,), plan.rows_a_round):
+            terms += np.array([float(_bound_of(inference, state, block, key)) for key in keys])
+        kl = float(_kl(inference, state))
+        error = float(np.std(terms, ddof=1) / np.sqrt(len(terms)))
+        posterior = view(state, Evidence(float(np.mean(terms)) - kl, "lower bound"))
+        warnings = []
+        if not searched.converged:
+            warnings.append(
+                f"The search ended because {searched.reason}; raise epochs, or continue from the "
+                "fitted model."
+            )
+        passed_over = sum(r.passed_over for r in searched.rounds)
+        if passed_over:
+            warnings.append(
+                f"{passed_over} of {int(state.steps)} steps changed nothing, as they were not "
+                "finite; lower learning_rate."
+            )
+        diagnostics = Diagnostics(
+            converged=searched.converged and not warnings,
+            method=self,
+            reason=problem.reason,
+            ending=searched.reason,
+            evaluations=len(searched.rounds),
+            site_updates=int(state.steps),
+            site_change=0.0,
+            jitter=0.0,
+            trace_term=0.0,
+            seconds=problem.seconds,
+            warnings=tuple(warnings),
+            evidence_error=error,
+            notes=(
+                f"{model.depth} layers of {self.features} random features; predictions are a "
+                f"mixture of {self.components} draws of the hidden ones.",
+            ),
+        )
+        return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
+
+    def _posterior(
+        self,
+        inference: DeepInference,
+        key: Key[Array, ""],
+        state: DeepState,
+        evidence: Evidence | None = None,
+    ) -> Posterior:
+        number = self.components if inference.space.model.layers else 1
+        parts = _components(inference, state, jax.random.split(key, number))
+        return Posterior(jax.tree.map(np.asarray, parts), evidence)
+
+
+def _shallow(model: LatentGP) -> DeepGP:
+    """The same without hidden layers."""
+    return DeepGP(model.kernel, model.likelihood, model.mean)
+
+
+def _of_kernels(space: Any) -> Array:
+    """Which entries of the vector are of kernels."""
+    from latentgp.parameters.base import parameters
+
+    flags = [
+        np.full(np.size(parameters(space.model)[path].value), not path.startswith("likelihood"))
+        for path in space.paths
+    ]
+    return jnp.asarray(np.concatenate([np.zeros(0, bool), *flags]))
+
+
+@eqx.filter_jit
+def _components(
+    inference: DeepInference, state: DeepState, keys: Key[Array, "S"]
+) -> DeepComponents:
+    model, architecture = inference.space.to_model(state.vector), inference.architecture
+    hidden, features = jax.vmap(partial(architecture.layers_drawn, state.learned))(keys)
+    if architecture.frequencies != "resampled":  # all draws share them
+        hidden = tuple(
+            eqx.tree_at(lambda d: d.features, own, jax.tree.map(lambda a: a[:1], own.features))
+            for own in hidden
+        )
+        features = jax.tree.map(lambda a: a[:1], features)
+    mean, root = (part[None] for part in state.last)
+    layout: Layout = architecture.layout
+    return DeepComponents(model, layout, hidden, features, mean, root, len(keys))
+
+
+@eqx.filter_jit
+def _bound_of(inference: Any, state: Any, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
+    return inference.bound_of(state, block, key)
+
+
+@eqx.filter_jit
+def _kl(inference: Any, state: Any) -> Float[Array, ""]:
+    return state.learned.kl() + inference.kl_of_last(state)
+
+
+def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
+    """Mean log predictive density of held-out targets, in nats."""
+    predictive = posterior.predict(held_out.X, **held_out.side_information)
+    return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))

@@ -1,0 +1,535 @@
+"""The algebra of inducing variables, whatever they are: O(N M^2), streamed over the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PyTree
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.likelihoods.base import Marginals
+from latentgp.numerics.cholesky import Factor, jittered_cholesky
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.base import BatchUpdate, Pullback, Representation, SiteUpdate
+from latentgp.representations.inducing import coupled
+from latentgp.representations.inducing.coupled import CoupledInducingPosterior
+from latentgp.representations.inducing.derivatives import (
+    BlockRead,
+    pull_moved,
+    pull_rows,
+    slope_of_bound,
+    slope_of_held,
+    slope_of_precisions,
+    slope_of_trace,
+    without_prior,
+)
+from latentgp.representations.inducing.natural_parameters import Memory, Statistics, WhiteSites
+from latentgp.representations.inducing.posterior import (
+    Covariance,
+    InducingPosterior,
+    Prior,
+    kernel_blocks,
+    no_rows,
+    posterior_given,
+    residuals,
+    scales_of,
+)
+from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.latent_axis import over_sharing, vmap_latents
+from latentgp.representations.samplers import InducingSampler, inducing_sampler
+from latentgp.representations.variables import Centres, covariance_of
+from latentgp.representations.whitening import Whitening, whitening_from
+from latentgp.rows.data import Data
+from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.row_scan import in_chunks, scan_rows
+from latentgp.sites.coupled import CoupledSites, Sites
+from latentgp.sites.gaussian import Rows
+from latentgp.typing import Array
+
+# Kept of rows that are read many times: 16 MiB, of 20,000 rows at most. A pass takes as much again.
+_KEPT_NUMBERS, _LEAST_COLUMNS = 1 << 21, 100
+
+
+class KeptBlocks(NamedTuple):
+    """Kernel blocks of rows that are read many times.
+
+    Attributes:
+        blocks: k(Z, X).
+        variances: k(x, x).
+    """
+
+    blocks: Float[Array, "#Q M N"]
+    variances: Float[Array, "#Q N"]
+
+
+RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
+
+
+class Projected(NamedTuple):
+    """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
+
+    Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
+
+    Attributes:
+        linear: shape (Q, B).
+        precision: shape (Q, B).
+        loss: minus twice the log of the factor that does not depend on g, shape (Q, B).
+    """
+
+    linear: Float[Array, "Q B"]
+    precision: Float[Array, "Q B"]
+    loss: Float[Array, "Q B"]
+
+    @classmethod
+    def of(
+        cls,
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+        residual: Float[Array, "#Q B"],
+        power: float,
+    ) -> "Projected":
+        """For a power above zero."""
+        shrunk = power * precision * residual
+        loss = jnp.log1p(shrunk) / power - power * linear**2 * residual / (1 + shrunk)
+        return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
+
+
+class RowsRead(NamedTuple):
+    """Sums over a batch of rows.
+
+    Attributes:
+        white: the rows' Gaussian factor of the white inducing variables.
+        sums: of the update's other results over the rows.
+        kernel: derivative of the bound in the kernel.
+        representation: the same in the inducing points.
+    """
+
+    white: WhiteSites
+    sums: PyTree
+    kernel: LatentKernel | None
+    representation: PyTree
+
+
+class ByVariables(Representation):
+    """The latent functions given M inducing variables of each.
+
+    Attributes:
+        covariance: of the white inducing variables: "full", or "diagonal", the mean-field family,
+            which has the same mean given the sites and too small variances.
+        remembered: summary of the data seen so far; None without any.
+        signed: whether precisions of sites can be negative; a method sets it.
+        power: how the prior variance that the variables leave open counts; a method sets it.
+    """
+
+    covariance: Covariance = eqx.field(static=True, default="full", kw_only=True)
+    remembered: StreamingPrior | None = eqx.field(default=None, kw_only=True)
+    signed: bool = eqx.field(static=True, default=False, kw_only=True)
+    power: float = eqx.field(static=True, default=0.0, kw_only=True)
+
+    @property
+    @abstractmethod
+    def centres(self) -> Centres:
+        """The inducing variables.
+
+        Raises:
+            InputError: they have not been chosen yet.
+        """
+
+    @abstractmethod
+    def at(self, centres: Centres) -> "ByVariables":
+        """The same with other inducing variables of the same kind."""
+
+    def slope_in(self, centres: Centres) -> "ByVariables":
+        """Derivatives in the inducing variables, in the shape of this representation."""
+        return dataclasses.replace(self.at(centres), remembered=None)
+
+    @abstractmethod
+    def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
+        """What steps of inducing variables that are learned are relative to, by some rows."""
+
+    def extended(
+        self, number: int | None, selection: Selection, remembered: StreamingPrior | None
+    ) -> "ByVariables":
+        """The same for further rows, with a summary of those before.
+
+        Args:
+            number: at most so many inducing variables, where they can become more.
+            selection: how points are chosen.
+            remembered: the summary; None for none.
+        """
+        return dataclasses.replace(self, remembered=remembered)
+
+    def check_samples(self) -> None:
+        """Raise InputError where coefficients cannot be sampled."""
+
+    def kept(self, kernel: LatentKernel, X: Float[Array, "N D"], latents: int) -> RowsOrBlocks:
+        centres = self.centres
+        # In one chunk, which several latent functions would make too long for a core's cache.
+        numbers = max(len(centres), _LEAST_COLUMNS) * len(X)
+        many = latents > 1 or number_of_shards() > 1 or numbers > _KEPT_NUMBERS
+        if many:
+            return X
+        return KeptBlocks(*in_chunks(partial(kernel_blocks, kernel, centres), X, len(centres)))
+
+    def coupling(self) -> "ByVariables":
+        if self.remembered is not None or self.covariance == "diagonal":
+            raise InputError(
+                "Sites that couple the latents of a row take neither streaming updates nor a "
+                "diagonal covariance; use coupled=False."
+            )
+        return self
+
+    def condition(
+        self, kernel: LatentKernel, X: RowsOrBlocks, sites: Sites
+    ) -> InducingPosterior | CoupledInducingPosterior:
+        if isinstance(sites, CoupledSites):
+            known, settings = self.prior(kernel), {"power": self.power, "signed": self.signed}
+            return coupled.condition(kernel, self.centres, known, cast(Any, X), sites, **settings)
+        centres, prior = self.centres, self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
+
+        def step(statistics, rows, real):
+            x, linear, precision = rows
+            blocks, variances = _blocks_of(kernel, centres, x)
+            linear, precision = linear.T * real, precision.T * real
+            residuals = self._residuals(precision_of_prior, blocks, variances)
+            return statistics.add(blocks, *self._project(residuals, linear, precision)), None
+
+        start = no_rows(sites.linear.shape[1], centres)
+        statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(centres))
+        return self._posterior(kernel, prior, statistics)
+
+    def update_sites(
+        self,
+        posterior: InducingPosterior | CoupledInducingPosterior,
+        X: RowsOrBlocks,
+        rows: Rows,
+        sites: Sites,
+        offset: Float[Array, "N Q"],
+        update: SiteUpdate,
+    ) -> tuple[Sites, InducingPosterior | CoupledInducingPosterior, PyTree]:
+        if isinstance(posterior, CoupledInducingPosterior):
+            prior = Prior(posterior.factor, posterior.jitter)
+            of_rows = cast(Any, X), rows, cast(CoupledSites, sites), offset
+            return coupled.update_sites(posterior, prior, *of_rows, update, power=self.power)
+        kernel, centres = posterior.kernel, self.centres
+        prior = self._prior(kernel)
+        precision_of_prior = None if prior is None else prior.precision
+
+        def step(statistics, chunk, real):
+            x, rows, sites, offset = chunk
+            blocks, variances = _blocks_of(kernel, centres, x)
+            marginals = posterior.block_marginals(blocks, variances)
+            residuals = self._residuals(precision_of_prior, blocks, variances)
+            if self.power:
+                about = sites.about(offset)
+                marginals = self._row_marginals(residuals, marginals, about.linear, about.precision)
+            sites, other = update(rows, marginals, sites, offset)
+            about = sites.about(offset)
+            linear, precision = about.linear.T * real, about.precision.T * real
+            projected = self._project(residuals, linear, precision)
+            return statistics.add(blocks, *projected), (sites, other)
+
+        start = no_rows(sites.linear.shape[1], centres)
+        rest = rows, sites, offset
+        statistics, (sites, other) = _scan(step, start, X, rest, len(centres))
+        return sites, self._posterior(kernel, prior, statistics), other
+
+    def pull_back(
+        self,
+        posterior: InducingPosterior | CoupledInducingPosterior,
+        X: Float[Array, "N D"],
+        sites: Sites,
+    ) -> Pullback:
+        if isinstance(posterior, CoupledInducingPosterior):
+            prior, own = Prior(posterior.factor, posterior.jitter), cast(CoupledSites, sites)
+            pulled = coupled.pull_back(posterior, prior, X, own, power=self.power)
+            slopes = pulled.prior, pulled.evidence
+            in_kernel, in_centres = self._pull_prior(posterior, pulled.rows, *slopes)
+            return Pullback(in_kernel, self.slope_in(in_centres), pulled.marginals)
+        rows = (X, sites.linear, sites.precision)
+        if self.power:
+            (through_rows, in_prior), marginals = self._pull_rows_of_power(posterior, rows)
+            return self._pulled(posterior, through_rows, in_prior, marginals)
+        through_rows, marginals = pull_rows(posterior, rows)
+        if self.remembered is not None:
+            earlier = self._pull_remembered(posterior)
+            through_rows = jax.tree.map(jnp.add, through_rows, earlier)
+        precisions = vmap_latents(without_prior, posterior.white_lower)
+        through_prior = vmap_latents(slope_of_trace, posterior.factor, precisions)
+        slopes = self._slope_of_evidence(posterior), through_prior
+        in_kernel, in_centres = self._pull_prior(posterior, through_rows, *slopes)
+        return Pullback(in_kernel, self.slope_in(in_centres), marginals)
+
+    def _pulled(
+        self,
+        posterior: InducingPosterior,
+        through_rows: Any,
+        in_inverse: Float[Array, "#Q M M"],
+        marginals: Marginals,
+    ) -> Pullback:
+        """Derivatives, given those through rows and in K_mm^-1 through what they leave open."""
+        inverse = posterior.prior_precision
+        through_prior = vmap_latents(lambda i, s: -i @ s @ i, inverse, in_inverse)
+        slopes = self._slope_of_evidence(posterior), through_prior
+        in_kernel, in_centres = self._pull_prior(posterior, through_rows, *slopes)
+        return Pullback(in_kernel, self.slope_in(in_centres), marginals)
+
+    def read_batch(
+        self,
+        posterior: InducingPosterior,
+        held: WhiteSites,
+        data: Data,
+        update: BatchUpdate,
+        nothing: PyTree,
+        *,
+        learning: bool = True,
+        moving: bool = False,
+    ) -> RowsRead:
+        """White sites of a batch and derivatives of the bound: one pass, one reduction.
+
+        The posterior is the prior times a factor of u that is held fixed. Derivatives of its bound
+        are unbiased if rows are weighted to count as all. (With a diagonal covariance the rows'
+        sites are held fixed, which gives the same once they have converged.)
+
+        Args:
+            posterior: before this batch.
+            held: its factor of the white inducing variables.
+            data: rows with weights; a row of weight zero does not count.
+            update: gives sites of g, and sums over the rows, for a chunk of rows and the
+                marginals of g there.
+            nothing: such sums over no rows.
+            learning: whether derivatives are wanted at all; without, they are None.
+            moving: whether derivatives in the inducing variables are wanted, with the factor held
+                as a function of g instead of these.
+        """
+
+        def step(carry, chunk, real):
+            read = BlockRead.of(posterior, chunk.X)
+            chunk = chunk.reweighted(chunk.weights * real)
+            sites, here = update(chunk, Marginals(read.mean.T, read.variance.T))
+            linear, precision = sites.linear.T, sites.precision.T
+            said = WhiteSites.of_rows(read.blocks, linear, precision, posterior.factor)
+            pulled = read.pull(linear, precision) if learning else None
+            return jax.tree.map(jnp.add, carry, (said, pulled, here)), None
+
+        learned = (posterior.kernel, posterior.centres) if learning else None
+        still = jax.tree.map(jnp.zeros_like, learned)
+        start = jax.tree.map(jnp.zeros_like, held), still, nothing
+        (white, through_rows, sums), _ = scan_rows(
+            step, start, data, columns=len(posterior.centres)
+        )
+        memory = self.memory(posterior.kernel, posterior.factor)
+        if memory is not None:
+            white = white.plus(memory.white)
+        if not learning:
+            return RowsRead(white, sums, None, None)
+        if memory is not None:
+            through_rows = jax.tree.map(jnp.add, through_rows, self._pull_remembered(posterior))
+        known = posterior.white_mean, posterior.white_root, held, white
+        if self.covariance == "full":
+            inputs = posterior.mean_weights, *known
+            slopes = [vmap_latents(slope_of_bound, posterior.factor, *inputs)]
+        else:
+            through_prior = vmap_latents(slope_of_trace, posterior.factor, white.precision)
+            slopes = [self._slope_of_evidence(posterior), through_prior]
+        in_kernel, places = self._pull_prior(posterior, through_rows, *slopes)
+        if moving:
+            slope = vmap_latents(slope_of_held, posterior.factor, *known)
+            change = pull_moved(posterior, slope)
+            places = jax.tree.map(jnp.add, places, change)
+        return RowsRead(white, sums, in_kernel, self.slope_in(places))
+
+    def _slope_of_evidence(self, posterior: InducingPosterior) -> Float[Array, "Q M M"]:
+        """Derivative of the log evidence in K_mm, sums over raw blocks held fixed."""
+        if self.covariance == "full":
+            in_determinant = 0.5 * posterior.reduction
+        else:
+            white = posterior.factor, posterior.white_lower, posterior.white_root
+            in_determinant = vmap_latents(slope_of_precisions, *white)
+        return vmap_latents(
+            lambda slope, weights: slope - 0.5 * jnp.outer(weights, weights),
+            in_determinant,
+            posterior.mean_weights,
+        )
+
+    def _pull_prior(
+        self,
+        posterior: InducingPosterior | CoupledInducingPosterior,
+        through_rows: Any,
+        *slopes: Float[Array, "#Q M M"],
+    ) -> tuple[LatentKernel, Centres]:
+        """Derivatives in kernel and variables: those through rows, and parts of that in K_mm."""
+        grams, pull_grams = jax.vjp(covariance_of, posterior.kernel, self.centres)
+        slope = sum(over_sharing(part, grams) for part in slopes)
+        # The jitter is relative to the prior variance.
+        relative_jitter = posterior.jitter / jnp.max(scales_of(grams))
+        size = len(posterior.centres)
+        traces = jnp.trace(slope, axis1=1, axis2=2)[:, None, None] / size
+        through_grams = pull_grams(
+            slope + relative_jitter * traces * jnp.eye(size, dtype=grams.dtype)
+        )
+        return jax.tree.map(jnp.add, through_grams, through_rows)
+
+    def _pull_remembered(self, posterior: InducingPosterior) -> tuple[LatentKernel, Centres]:
+        """Derivatives of the log evidence through what is remembered, in kernel and variables."""
+        assert self.remembered is not None
+        remembered = self.remembered
+
+        def worth(kernel: LatentKernel, centres: Centres) -> Float[Array, ""]:
+            def of(turn, loss, reduction, weights, sites):
+                mean = weights @ turn
+                squares = jnp.sum((reduction @ turn) * (turn @ sites.precision))
+                squares = squares - mean @ sites.precision @ mean
+                return 0.5 * squares + sites.linear @ mean - 0.5 * loss
+
+            seen = remembered.seen(kernel, centres)
+            weights, reduction = posterior.mean_weights, posterior.reduction
+            return jnp.sum(vmap_latents(of, *seen, reduction, weights, remembered.white))
+
+        return jax.grad(worth, (0, 1))(posterior.kernel, posterior.centres)
+
+    def _pull_rows_of_power(
+        self, posterior: InducingPosterior, rows: tuple[Array, Array, Array]
+    ) -> tuple[Any, Marginals]:
+        """Derivatives through the rows' blocks in kernel, variables and K_mm^-1; marginals of f."""
+        precision_of_prior = posterior.prior_precision
+        in_sums = vmap_latents(
+            lambda inverse, weights, reduction: (
+                -0.5 * (jnp.outer(weights, weights) + inverse - reduction)
+            ),
+            precision_of_prior,
+            posterior.mean_weights,
+            posterior.reduction,
+        )
+
+        def step(slopes, chunk, real):
+            x, linear, precision = chunk
+
+            def value(kernel, centres, inverse):
+                blocks, variances = kernel_blocks(kernel, centres, x)
+                residuals = self._residuals(inverse, blocks, variances)
+                projected = self._project(residuals, linear.T * real, precision.T * real)
+
+                def worth(block, linear, precision, loss, in_products, weights):
+                    products = sum_over_first((in_products @ block) * block) @ precision
+                    return products + linear @ (weights @ block) - 0.5 * jnp.sum(loss)
+
+                return jnp.sum(
+                    vmap_latents(worth, blocks, *projected, in_sums, posterior.mean_weights)
+                )
+
+            *here, in_prior = jax.grad(value, (0, 1, 2))(
+                posterior.kernel, posterior.centres, precision_of_prior
+            )
+            blocks, variances = kernel_blocks(posterior.kernel, posterior.centres, x)
+            marginals = self._row_marginals(
+                self._residuals(precision_of_prior, blocks, variances),
+                posterior.block_marginals(blocks, variances),
+                linear,
+                precision,
+            )
+            return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
+
+        places = (posterior.kernel, posterior.centres)
+        start = jax.tree.map(jnp.zeros_like, (places, precision_of_prior))
+        return scan_rows(step, start, rows, columns=len(posterior.centres))
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
+        self.check_samples()
+        return whitening_from(kernel, self.centres, X)
+
+    def sampler(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
+    ) -> InducingSampler:
+        self.check_samples()
+        return inducing_sampler(kernel, self.centres, X, power)
+
+    def prior(self, kernel: LatentKernel) -> Prior:
+        """K_mm factorised and inverted, with as much jitter as makes that safe."""
+        jittered = vmap_latents(jittered_cholesky, covariance_of(kernel, self.centres))
+        return Prior(jittered.factor, jittered.jitter)
+
+    def memory(self, kernel: LatentKernel, prior: Factor) -> Memory | None:
+        """Factor of white inducing variables from earlier rows; None without a streaming prior."""
+        if self.remembered is None:
+            return None
+        return self.remembered.memory(self.remembered.seen(kernel, self.centres), prior)
+
+    def _prior(self, kernel: LatentKernel) -> Prior | None:
+        """The factor of K_mm, where sites cannot be projected without it."""
+        return self.prior(kernel) if self.power else None
+
+    def _residuals(
+        self,
+        precision: Float[Array, "#Q M M"] | None,
+        blocks: Float[Array, "#Q M B"],
+        variances: Float[Array, "#Q B"],
+    ) -> Float[Array, "#Q B"]:
+        """Rows' variance given u, K_mm^-1 known; the whole prior variance, see `Statistics`."""
+        return variances if precision is None else residuals(precision, blocks, variances)
+
+    def _project(
+        self,
+        residuals: Float[Array, "#Q B"],
+        linear: Float[Array, "Q B"],
+        precision: Float[Array, "Q B"],
+    ) -> Projected:
+        """Sites of some rows for k' K_mm^-1 u."""
+        if not self.power:
+            return Projected(linear, precision, precision * residuals)
+        return Projected.of(linear, precision, residuals, self.power)
+
+    def _row_marginals(
+        self,
+        residuals: Float[Array, "#Q B"],
+        marginals: Marginals,
+        linear: Float[Array, "B Q"],
+        precision: Float[Array, "B Q"],
+    ) -> Marginals:
+        """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
+        mean, variance = marginals
+        residual = residuals.T
+        shrunk = 1 + self.power * precision * residual
+        shift = self.power * residual * (linear - precision * mean) / shrunk
+        given = jnp.maximum(variance - residual, 0.0) / shrunk**2
+        return Marginals(mean + shift, given + residual / shrunk)
+
+    def _posterior(
+        self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics
+    ) -> InducingPosterior:
+        return posterior_given(
+            kernel,
+            self.centres,
+            prior,
+            statistics,
+            self.signed,
+            self.covariance,
+            self.remembered,
+        )
+
+
+def _blocks_of(
+    kernel: LatentKernel, centres: Centres, rows: RowsOrBlocks
+) -> tuple[Float[Array, "#Q M B"], Float[Array, "#Q B"]]:
+    """Kernel blocks of a chunk of rows; taken as they are if kept."""
+    return rows if isinstance(rows, KeptBlocks) else kernel_blocks(kernel, centres, rows)
+
+
+def _scan(
+    step: Callable[..., tuple[Any, Any]], start: Any, rows: RowsOrBlocks, rest: PyTree, columns: int
+) -> tuple[Any, Any]:
+    """`scan_rows` over rows and the rest of them, or one step if their blocks are kept."""
+    if isinstance(rows, KeptBlocks):
+        return step(start, (rows, *rest), jnp.ones(rows.variances.shape[1], bool))
+    return scan_rows(step, start, (rows, *rest), columns=columns)

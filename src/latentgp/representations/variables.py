@@ -1,0 +1,131 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Inducing variables u: values of the latent functions at points, or other functionals of them.
+
+Their covariances, those with the latent functions at rows, and the prior that a representation has
+by them. An array of points stands for the values there.
+"""
+
+from abc import abstractmethod
+from typing import Any, TypeAlias
+
+import equinox as eqx
+from jaxtyping import Float
+
+from latentgp.kernels import LatentKernel
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams
+from latentgp.typing import Array
+
+
+class InducingVariables(eqx.Module):
+    """Inducing variables other than values at points, such as weights of features.
+
+    Its leaves are what can be learned of it.
+    """
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Number of inducing variables of a latent function, and of input columns."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> Any:
+        """Of the numbers that it makes."""
+
+    @property
+    @abstractmethod
+    def places(self) -> Float[Array, "P D"]:
+        """Inputs that stand for where the variables tell of the latent functions."""
+
+    def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
+        """Sentences on what they approximate, for the user; none unless overridden. In NumPy."""
+        return ()
+
+    @property
+    def spans_prior(self) -> bool:
+        """Whether the latent functions are linear combinations of the variables: none is left."""
+        return False
+
+    @abstractmethod
+    def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
+        """Of the inducing variables, K_mm."""
+
+    @abstractmethod
+    def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q _ _"]:
+        """Covariances with other inducing variables of the same kind."""
+
+    @abstractmethod
+    def cross_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q M N"]:
+        """Covariances with the latent functions at rows, K_mn."""
+
+    def prior_variances(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+        """Of the latent functions at rows: those of the kernel unless overridden."""
+        return latent_diagonals(kernel, X)
+
+    def prior_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q N N"]:
+        """The same with all covariances between rows."""
+        return latent_grams(kernel, X)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+Centres: TypeAlias = Float[Array, "_ D"] | InducingVariables
+
+
+def covariance_of(kernel: LatentKernel, centres: Centres) -> Float[Array, "#Q M M"]:
+    """K_mm: at points, or of other inducing variables."""
+    if isinstance(centres, InducingVariables):
+        return centres.covariance(kernel)
+    return latent_grams(kernel, centres)
+
+
+def covariance_between(
+    kernel: LatentKernel, centres: Centres, others: Centres
+) -> Float[Array, "#Q _ _"]:
+    """Covariances between two sets of inducing variables of one kind."""
+    if isinstance(centres, InducingVariables):
+        return centres.between(kernel, others)
+    assert not isinstance(others, InducingVariables)
+    return latent_grams(kernel, centres, others)
+
+
+def cross_covariance(
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
+) -> Float[Array, "#Q M N"]:
+    """K_mn: of inducing variables with the latent functions at rows."""
+    if isinstance(centres, InducingVariables):
+        return centres.cross_covariance(kernel, X)
+    return latent_grams(kernel, centres, X)
+
+
+def prior_variances(
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
+) -> Float[Array, "#Q N"]:
+    """Variances at rows of the prior that a representation by inducing variables has."""
+    if isinstance(centres, InducingVariables):
+        return centres.prior_variances(kernel, X)
+    return latent_diagonals(kernel, X)
+
+
+def prior_covariance(
+    kernel: LatentKernel, centres: Centres, X: Float[Array, "N D"]
+) -> Float[Array, "#Q N N"]:
+    """Covariances between rows, likewise."""
+    if isinstance(centres, InducingVariables):
+        return centres.prior_covariance(kernel, X)
+    return latent_grams(kernel, X)
+
+
+def spans_prior(centres: Centres) -> bool:
+    """Whether inducing variables leave nothing of the latent functions open, wherever."""
+    return isinstance(centres, InducingVariables) and centres.spans_prior
+
+
+def places_of(centres: Centres) -> Float[Array, "P D"]:
+    """The points themselves, or inputs that stand for where other variables are."""
+    return centres.places if isinstance(centres, InducingVariables) else centres
