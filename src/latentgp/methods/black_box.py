@@ -45,7 +45,7 @@ class BlackBoxVI(Method):
     likelihood is its value, never a gradient in f, and of rows, components and draws each once a
     step. Components move by natural gradients. Without noise in the expectations
     (estimator="quadrature") hyper-parameters are searched with the mixture at its best; by draws,
-    or on batches, both move together along estimated slopes.
+    on batches, or where points are learned, all move together along estimated slopes.
 
     For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
     mixture pays where the posterior has several modes.
@@ -68,7 +68,8 @@ class BlackBoxVI(Method):
         rate: of Adam's steps in the hyper-parameters, times the root of that length.
         optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
-        learn_points: whether inducing points are learned too, which plain gradients can.
+        learn_points: whether inducing points are learned too, by natural gradients with Adam at the
+            rate of hyper-parameters, in units of the inputs' standard deviations.
         own_points: inducing points of each latent function, shape (Q, M, D), in place of those that
             all share.
         start_variance: of a component at the start, in prior variances.
@@ -144,12 +145,10 @@ class BlackBoxVI(Method):
                 "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
                 "coefficient of its own; use Inducing(...)."
             )
-        if self.learn_points and (
-            self.optimiser == "natural" or self.representation.one_coefficient_a_row
-        ):
+        if self.learn_points and self.representation.one_coefficient_a_row:
             raise InputError(
-                "BlackBoxVI(learn_points=True) moves inducing points by plain gradients; use "
-                'Inducing(...) and optimiser="adadelta" or "alternating".'
+                "BlackBoxVI(learn_points=True) moves inducing points, which Dense() has none of; "
+                "use Inducing(...)."
             )
         if self.own_points is not None and self.representation.one_coefficient_a_row:
             raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
@@ -167,7 +166,7 @@ class BlackBoxVI(Method):
 
     @property
     def _walks(self) -> bool:
-        return self.expectations.is_random or self.batch_size is not None
+        return self.expectations.is_random or self.batch_size is not None or self.learn_points
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
@@ -199,7 +198,7 @@ class BlackBoxVI(Method):
             bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
         elif self._walks:
             found.mixture = combined(first[: self.components])
-            self._walked(bound, found, control, key_run)
+            bound = self._walked(bound, found, control, key_run)
         else:
             search = ProfiledSearch(
                 bound,
@@ -221,20 +220,27 @@ class BlackBoxVI(Method):
 
     def _walked(
         self, bound: MixtureBound, found: Found, control: RunControl, key: Key[Array, ""]
-    ) -> None:
+    ) -> MixtureBound:
+        """Gives the bound through the points at the end."""
         # Optax takes long to import.
         from latentgp.inference.mixtures.walk import StepLengths, walk
 
-        lengths = StepLengths(*(jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate)))
-        walk(
+        numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
+        lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
+        return walk(
             bound,
             found,
             lengths,
+            self._points_of(bound),
             steps=self.steps,
             batch_size=self.batch_size,
             control=control,
             key=key,
         )
+
+    def _points_of(self, bound: MixtureBound) -> Array | None:
+        representation: Any = bound.representation
+        return jnp.asarray(representation.points) if self.learn_points else None
 
     def _by_plain_gradients(
         self,
@@ -250,7 +256,7 @@ class BlackBoxVI(Method):
         return ascend(
             bound,
             found,
-            freed(bound, found, self.covariance, self.learn_points),
+            freed(bound, found, self.covariance, self._points_of(bound)),
             by_groups=self.optimiser == "alternating",
             steps=self.steps,
             batch_size=self.batch_size,

@@ -1,7 +1,6 @@
 """Plain gradients in all parameters, as published: groups in turn by L-BFGS, or Adadelta.
 
-Natural-gradient steps are faster; these are here for what the source did, and to learn inducing
-points.
+Natural-gradient steps are faster; these are here for what the source did.
 """
 
 from __future__ import annotations
@@ -72,10 +71,11 @@ GROUPS = {
 }
 
 
-def freed(bound: MixtureBound, found: Found, covariance: Covariance, learn_points: bool) -> Free:
-    """The present mixture and hyper-parameters without constraints."""
+def freed(
+    bound: MixtureBound, found: Found, covariance: Covariance, points: Float[Array, "*Q M D"] | None
+) -> Free:
+    """The present mixture, hyper-parameters and points without constraints."""
     mixture = found.mixture
-    points = jnp.asarray(bound.representation.points) if learn_points else None  # pyright: ignore
     if covariance == "linear":
         rows = len(bound.data.X)
         spread = jnp.zeros((*mixture.mean.shape[:2], rows), mixture.mean.dtype)
@@ -120,16 +120,9 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def with_points(bound: MixtureBound, points: Float[Array, "*Q M D"] | None) -> MixtureBound:
-    """The bound through other inducing points."""
-    if points is None:
-        return bound
-    return eqx.tree_at(lambda b: b.representation.points, bound, points)
-
-
 def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Array, ""]:
     """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
-    bound, held = with_points(bound, free.points), jax.lax.stop_gradient
+    bound, held = bound.with_points(free.points), jax.lax.stop_gradient
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
@@ -145,9 +138,14 @@ def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Arr
 
 @Program
 def _value_and_gradient(
-    bound: MixtureBound, free: Free, key: Key[Array, ""]
-) -> tuple[Float[Array, ""], Free]:
-    return jax.value_and_grad(objective, argnums=1)(bound, free, key)
+    bound: MixtureBound, free: Free, part: dict[str, Array], key: Key[Array, ""]
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """With its derivatives in a part of what is free alone, which takes a part of the time."""
+
+    def of_part(part: dict[str, Array]) -> Float[Array, ""]:
+        return objective(bound, free._replace(**part), key)
+
+    return jax.value_and_grad(of_part)(part)
 
 
 @Program
@@ -238,7 +236,7 @@ def ascend(
     finally:
         run.close()
         save(found, run, state)
-    bound = with_points(bound, state.free.points)
+    bound = bound.with_points(state.free.points)
     found.vector = np.asarray(state.free.vector)
     found.mixture = mixture_of(bound, state.free)
     return bound
@@ -260,12 +258,11 @@ def _by_groups(
             start, whole = ravel_pytree(part)
 
             def slope(
-                vector: np.ndarray, free: Free = free, whole: Any = whole, names: Any = names
+                vector: np.ndarray, free: Free = free, whole: Any = whole
             ) -> tuple[float, np.ndarray]:
-                there = free._replace(**whole(jnp.asarray(vector)))
-                value, gradient = _value_and_gradient(bound, there, key)
+                value, gradient = _value_and_gradient(bound, free, whole(jnp.asarray(vector)), key)
                 found.steps += 1
-                own = ravel_pytree({name: getattr(gradient, name) for name in names})[0]
+                own = ravel_pytree(gradient)[0]
                 if not np.isfinite(value):
                     return 1e300, np.zeros_like(vector)
                 return -float(value), -np.asarray(own)

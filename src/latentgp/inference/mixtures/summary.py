@@ -111,13 +111,13 @@ def _terms(
     """The bound, and minus the log density of the mixture at draws of each component."""
     model = bound.space.to_model(vector)
     key_rows, key_draws = jax.random.split(key)
-    at = bound.evaluated(model.likelihood, bound.basis(model), mixture, key_rows)
+    terms = bound.terms(model, mixture, key_rows)
     if len(mixture.mean) == 1:
-        return at.terms, jnp.zeros((1, 2), mixture.mean.dtype)
+        return terms, jnp.zeros((1, 2), mixture.mean.dtype)
     known = mixture.factorised()
     logs = known.log_densities(known.draws(key_draws, _DRAWS))
     mixed = jax.scipy.special.logsumexp(logs + mixture.log_weights[None, :, None], axis=1)
-    return at.terms, -mixed
+    return terms, -mixed
 
 
 def posteriors_of(
