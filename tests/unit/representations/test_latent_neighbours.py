@@ -103,6 +103,7 @@ def test_the_evidence_comes_near_as_neighbours_are_added():
     assert errors[2] < errors[1] < errors[0]
 
 
+@pytest.mark.slow
 def test_estimates_are_within_their_errors():
     known = ready(number=10)
     estimated = dataclasses.replace(known, exact_up_to=0, probes=64)

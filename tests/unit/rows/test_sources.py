@@ -316,6 +316,7 @@ np.save(out, fit.posterior.predict_f(np.linspace(-3, 3, 20)[:, None] * [1, 0.5])
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_resumed_with_the_same_bits(tmp_path):
     folder = tmp_path / "rows"
     folder.mkdir()

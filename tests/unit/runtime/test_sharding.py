@@ -113,6 +113,7 @@ SENTENCE = "Another of the processes has ended or cannot be reached"
 
 
 @pytest.mark.parametrize("dying", [1, pytest.param(0, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_others_and_new_ones_go_on(alone, tmp_path, dying):
     folder, one, *_ = alone
     shutil.copy(folder / "rows.parquet", tmp_path)

@@ -15,6 +15,7 @@ from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.registry import method_from_name
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rules.variational import VariationalRule
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
@@ -136,7 +137,9 @@ def test_more_draws_have_the_same_mean_and_less_noise(x64):
     assert abs(np.mean(one) - np.mean(many)) < 4 * error
 
 
-@pytest.mark.parametrize("settings", [{}, {"last": "factorised"}, {"frequencies": "resampled"}])
+@pytest.mark.parametrize(
+    "settings", [{}, *slow_parameters({"last": "factorised"}, {"frequencies": "resampled"})]
+)
 def test_it_learns_a_step_better_than_it_began(settings):
     found = fitted(deep(), method(epochs=150, learning_rate=0.02, **settings))
     bounds = found.history.value
