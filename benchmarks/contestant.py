@@ -86,6 +86,13 @@ def gaussian_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Re
     return {"rmse": float(np.sqrt(squared_error.mean())), "nlpd": float(nlpd)}
 
 
+def mixture_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
+    """RMSE and NLPD of equal mixtures: S x N moments, of which `variance` includes noise."""
+    terms = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+    nlpd = np.log(len(mean)) - np.mean(logsumexp(terms, axis=0))
+    return {"rmse": float(np.sqrt(np.mean((y - mean.mean(axis=0)) ** 2))), "nlpd": float(nlpd)}
+
+
 def coverage(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
     """Share of targets inside their central 95 % intervals; `variance` includes noise."""
     return float(np.mean((y - mean) ** 2 <= 1.959964**2 * variance))

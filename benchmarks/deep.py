@@ -1,0 +1,97 @@
+"""Deep Gaussian processes of two layers: training time to the best peer's own held-out log density.
+
+Random 90/10 splits; of the binary set the log loss, logit link. latentgp by random features, the
+peers by inducing points (Salimbeni & Deisenroth 2017), as many: k-means points at first, learned as
+in their tutorials. The hidden layer has fixed means, the inputs' first principal components, and
+three functions; the last layer sees the inputs too. GPflux, which has no such layers, has its own
+architecture: as many functions as inputs, whose means are the inputs, and with `--all` three too.
+Predictions are equal mixtures over draws of the hidden layer. `step_ms` and the columns of times as
+in `sparse_binary.py`; latentgp has weak priors, and a number of epochs that lasts about as long as
+`--max-seconds`.
+"""
+
+import argparse
+from functools import partial
+
+import harness
+from data import binary, inducing_points, regression
+from harness import OURS, Contestant
+
+COLUMNS = (
+    "times_faster",
+    "times_first",
+    "to_lowest_seconds",
+    "start_seconds",
+    "compile_seconds",
+    "training_seconds",
+    "step_ms",
+)
+OF_REGRESSION = (*COLUMNS, "nlpd", "lowest_nlpd", "rmse", "peak_MiB")
+OF_CLASSES = (*COLUMNS, "log_loss", "lowest_log_loss", "error", "peak_MiB")
+SETS = ("kin8nm", "protein", "power", "eeg")
+COMPONENTS = 16  # draws of the hidden layer in a prediction
+
+
+def main() -> None:
+    parser = harness.parser(__doc__, peers=("gpytorch", "gpflux"), repeats=0)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--width", type=int, default=3)
+    parser.add_argument("--epochs", type=int, nargs="+", help="latentgp's, one a set")
+    parser.add_argument("--draws", type=int, default=1, help="GPyTorch's, in a step")
+    parser.add_argument("--deviation", type=float, default=0.01, help="of hidden q at the start")
+    parser.add_argument("--all", action="store_true", help="other settings of the peers too")
+    harness.add_training_arguments(
+        parser, inducing=100, batch_size=200, learning_rate=0.01, max_seconds=60.0
+    )
+    parser.set_defaults(evaluate_every=1.0)
+    arguments = parser.parse_args()
+    options = harness.training_options(arguments) | {
+        "components": COMPONENTS,
+        "hidden_deviation": arguments.deviation,
+    }
+    with harness.Session(arguments) as session:
+        for place, name in enumerate(arguments.sets):
+            classes = name == "eeg"
+            split = (binary if classes else regression)(arguments.data_dir, name)
+            arrays = split._asdict() | {"Z": inducing_points(split.X, arguments.inducing)}
+            score = "log_loss" if classes else "nlpd"
+            epochs = arguments.epochs[place] if arguments.epochs else None
+            session.compare(
+                f"{name}, {len(split.y)} x {split.X.shape[1]}, M = R = {arguments.inducing}: "
+                f"seconds to the best peer's {score}",
+                "deep_binary" if classes else "deep_regression",
+                arrays,
+                OF_CLASSES if classes else OF_REGRESSION,
+                options,
+                contestants(arguments, epochs),
+                finish=partial(harness.note_time_to_best_peer, score=score),
+                cold=False,
+            )
+
+
+def contestants(arguments: argparse.Namespace, epochs: int | None) -> list[Contestant]:
+    """Ours, and each peer in the precision of its own examples."""
+    own = {"features": arguments.inducing, "width": arguments.width}
+    own |= {"epochs": epochs} if epochs else {}
+    torch = {
+        "width": arguments.width,
+        "feed_inputs": True,
+        "draws": arguments.draws,
+        "precision": "single",
+    }
+    found = [
+        Contestant(OURS, own),
+        Contestant("gpytorch", torch),
+        Contestant("gpflux", {"width": 0}, "gpflux, as wide as the inputs"),
+    ]
+    if arguments.all:
+        found += [
+            Contestant("gpytorch", torch | {"precision": "double"}, "gpytorch, double"),
+            Contestant("gpytorch", torch | {"draws": 3}, "gpytorch, 3 draws"),
+            Contestant("gpflux", {"width": arguments.width}, f"gpflux, width {arguments.width}"),
+        ]
+    return [c for c in found if c.worker == OURS or c.worker in arguments.peers]
+
+
+if __name__ == "__main__":
+    main()
