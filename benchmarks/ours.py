@@ -525,9 +525,10 @@ def deep(
     kernel = lgp.RBF(np.full(seen, seen**0.5), problem.variance)
     hidden = lgp.Layer(model_of(problem, likelihood).kernel, width)
     model = lgp.DeepGP(kernel, likelihood, layers=[hidden])
-    names = "features", "batch_size", "epochs", "learning_rate", "last"
-    settings = {name: options[name] for name in names if name in options}
-    return by_rounds(problem, model, lgp.RandomFeatureVI(**settings), scores)
+    method = lgp.RandomFeatureVI(
+        options["features"], batch_size=options["batch_size"], epochs=options["epochs"]
+    )
+    return by_rounds(problem, model, method, scores)
 
 
 def sparse_multiclass(problem: Problem) -> Result:
