@@ -43,6 +43,7 @@ LEVELS = {
                 "inference.mixtures",
                 "inference.solves",
             ],
+            ["inference.deep"],
             ["diagnostics"],
             ["methods"],
             ["fit", "differentiable", "prior"],

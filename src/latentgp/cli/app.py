@@ -116,6 +116,7 @@ def fit(
         float | None, typer.Option(help="The search ends then, with the best so far.")
     ] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
+    depth: Annotated[int, typer.Option(help="Number of layers; above 1 a deep model.")] = 1,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
     batch_size: Annotated[
         int | None,
@@ -154,6 +155,11 @@ def fit(
         raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
+    if in_batches and depth != 1:
+        raise InputError(
+            "--depth learns from batches by itself: leave --batch-size out, and read a folder with "
+            "latentgp.fit and FileRows"
+        )
     if checkpoint is not None:
         if not in_batches:
             raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
@@ -172,7 +178,7 @@ def fit(
     }
     if prior:
         settings["priors"] = priors_from(prior)
-    more: dict[str, Any] = {"restarts": restarts}
+    more: dict[str, Any] = {"restarts": restarts, "depth": depth}
     if in_batches:
         more = {
             "batch_size": 1000 if batch_size is None else batch_size,

@@ -47,6 +47,8 @@ def lengthscales(model: "TableModel") -> str:
     names = model.encoder.feature_names
     spreads = model.spreads or np.ones(len(names))
     tables = []
+    if model.estimator.model_.depth > 1:  # in standard deviations of the inputs
+        return ""
     for info in parameters(model.estimator.model_).values():
         seen = range(len(names)) if info.dimensions is None else info.dimensions
         if info.role != "lengthscale" or np.shape(info.value) != (len(seen),):

@@ -30,7 +30,7 @@ from latentgp.estimators.precomputed import (
     with_points,
 )
 from latentgp.fit import fit
-from latentgp.inference.setup.initial_model import starting_model
+from latentgp.inference.setup.initial_model import deepened, starting_model
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
@@ -77,6 +77,7 @@ class GPEstimator(BaseEstimator):
         method: str | Method = "auto",
         n_inducing: int | None = None,
         representation: Representation | None = None,
+        depth: int = 1,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -93,6 +94,7 @@ class GPEstimator(BaseEstimator):
         self.method = method
         self.n_inducing = n_inducing
         self.representation = representation
+        self.depth = depth
         self.hyperparameters = hyperparameters
         self.learn_hyperparameters = learn_hyperparameters
         self.priors = priors
@@ -134,11 +136,18 @@ class GPEstimator(BaseEstimator):
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         model = starting_model(merged, likelihood, mean, kernel)
+        if self.depth != 1:
+            if kernel is not None or n_inducing is not None or self.representation is not None:
+                raise InputError(
+                    "depth has layers with kernels and features of their own; leave kernel, "
+                    "n_inducing and representation out, or call latentgp.fit with a DeepGP."
+                )
+            model = deepened(model, self.depth, merged)
         asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
             choice = method_from_name(method, model, merged.size, n_inducing, own)
             searched = self.learn_hyperparameters and not self.restarts
-            if self.method == "auto" and searched and asked == "optimise":
+            if self.method == "auto" and searched and asked == "optimise" and model.depth == 1:
                 choice = choice.within(self.max_seconds, model, merged.X.shape)
         else:
             choice = Choice(method, "asked for")
@@ -292,7 +301,8 @@ class GPEstimator(BaseEstimator):
         """Keep a fit's results as attributes, and issue its warnings."""
         self.posterior_ = result.posterior.shifted(centre) if centre else result.posterior
         self.model_ = self.posterior_.model
-        self.lengthscales_ = lengthscales(self.model_, self.posterior_.latent_inputs())
+        of_inputs = lengthscales(self.model_.of_inputs, self.posterior_.latent_inputs())
+        self.lengthscales_ = of_inputs * np.asarray(self.posterior_.components.units)
         self.history_ = result.history
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason

@@ -34,6 +34,7 @@ class GPOrdinalClassifier(LabelEstimator):
         n_inducing: number of inducing points; a number asks for a sparse method.
         representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
             the number of rows.
+        depth: number of layers; above one a deep model by random features (`DeepGP`).
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
@@ -75,6 +76,7 @@ class GPOrdinalClassifier(LabelEstimator):
         method: str | Method = "auto",
         n_inducing: int | None = None,
         representation: Representation | None = None,
+        depth: int = 1,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -93,6 +95,7 @@ class GPOrdinalClassifier(LabelEstimator):
             method=method,
             n_inducing=n_inducing,
             representation=representation,
+            depth=depth,
             hyperparameters=hyperparameters,
             learn_hyperparameters=learn_hyperparameters,
             priors=priors,

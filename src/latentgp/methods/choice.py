@@ -16,6 +16,7 @@ from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
 from latentgp.methods.integrated import NOTHING_TO_INTEGRATE, Integrated, check_integrable
 from latentgp.methods.mcmc import MCMC
+from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
@@ -155,12 +156,20 @@ def choose_for(
         searched: hyper-parameters are learned in one run.
         seconds: that the fit may take; None where nothing is said.
     """
+    if model.depth > 1:
+        return deep_choice(model)
     if source is None:
         choice = choose_method(model, shape[0])
         return choice.within(seconds, model, shape) if searched else choice
     choice = choose_method(model, source.size, usual_number_of_points(model))
     why = f"{choice.reason}; batches of rows that are read"
     return Choice(Stochastic.of(choice.method), why)
+
+
+def deep_choice(model: LatentGP) -> Choice:
+    """The method for a model with hidden layers."""
+    why = f"{model.depth} layers of functions, the hidden ones by random features"
+    return Choice(RandomFeatureVI(), why)
 
 
 def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:

@@ -16,6 +16,7 @@ from latentgp.methods.black_box import BlackBoxVI
 from latentgp.methods.choice import (
     Choice,
     choose_method,
+    deep_choice,
     inducing_points,
     method_through,
     usual_representation,
@@ -29,6 +30,7 @@ from latentgp.methods.hmc import HMC
 from latentgp.methods.laplace import Laplace
 from latentgp.methods.mcmc import MCMC
 from latentgp.methods.nuts import NUTS
+from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.sgld import SGLD
 from latentgp.methods.solves import SolvesGP
 from latentgp.methods.variational import VariationalInference
@@ -158,6 +160,12 @@ METHODS: dict[str, Entry] = {
         "all that are differentiable",
         _for_samplers,
     ),
+    "random-features": Entry(
+        RandomFeatureVI,
+        "gradients by batches through random features, of deep models too",
+        "all that are positive",
+        without_points,
+    ),
     "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),
 }
 
@@ -196,6 +204,8 @@ def method_from_name(
         InputError: no such name, or one that does not fit the model.
     """
     if name == "auto":
+        if model.depth > 1:
+            return deep_choice(model)
         if representation is not None:
             return method_through(representation, model)
         return choose_method(model, rows, n_inducing)

@@ -95,6 +95,11 @@ class Components(eqx.Module):
         """Number of input columns D."""
 
     @property
+    def units(self) -> Float[Array, "#D"]:
+        """Inputs' units of the length-scales of the kernel that sees them, one unless scaled."""
+        return np.ones(1)
+
+    @property
     @abstractmethod
     def columns(self) -> int:
         """Numbers needed a row to find `marginals`."""

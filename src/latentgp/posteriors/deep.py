@@ -63,6 +63,10 @@ class DeepComponents(Components):
         return self.layout.centre.shape[0]
 
     @property
+    def units(self) -> Float[Array, "D"]:
+        return self.layout.spread
+
+    @property
     def columns(self) -> int:
         return max(self.size * self.mean.shape[1], 2 * self.mean.shape[2])
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.errors import InputError
 from latentgp.inference.setup.priors import Scales, scales
 from latentgp.kernels import RBF, Kernel, LatentKernel, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
-from latentgp.models import LatentGP
+from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 
 _MEDIAN_ROWS = 1_000
+_HIDDEN_FUNCTIONS = 3  # of a layer
 
 
 def starting_model(
@@ -35,6 +37,33 @@ def starting_model(
     elif isinstance(kernel, Kernel) and not alike:
         kernel = PerLatent(*[kernel] * len(scale.latent))
     return LatentGP(kernel, likelihood, mean)
+
+
+def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
+    """A model with hidden layers in place of one without.
+
+    Hidden layers have as many functions as there are inputs, three at most; every kernel is an RBF
+    with one length-scale a column, started at the root of their number in standard deviations.
+
+    Raises:
+        InputError: a depth below one.
+    """
+    if not isinstance(depth, int | np.integer) or depth < 1:
+        raise InputError(f"depth must be a positive number of layers, got {depth!r}.")
+    if depth == 1:
+        return model
+    columns = data.X.shape[1]
+    width = min(columns, _HIDDEN_FUNCTIONS)
+
+    def rbf(columns: int, variance: float) -> Kernel:
+        return RBF(np.full(columns, np.sqrt(columns)), variance)
+
+    hidden = [Layer(rbf(columns + width * (place > 0), 1.0), width) for place in range(depth - 1)]
+    latent = scales(model, data).latent
+    last = [rbf(columns + width, float(scale) ** 2) for scale in latent]
+    alike = bool(np.all(latent == latent[0]))
+    kernel = last[0] if alike else PerLatent(*last)
+    return DeepGP(kernel, model.likelihood, model.mean, layers=hidden)
 
 
 def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
