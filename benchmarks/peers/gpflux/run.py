@@ -47,7 +47,11 @@ def deep(
     answer: Callable[..., tuple[tf.Tensor, ...]],
     scores: Callable[..., Result],
 ) -> Result:
-    """Adam on all, steps compiled by `tf.function`; one draw of the hidden layer a step."""
+    """Adam on all, steps compiled by `tf.function`; one draw of the hidden layer a step.
+
+    With the option `natural`, the last layer's q takes natural-gradient steps of that size instead,
+    as in `gpflux.optimization.NatGradModel`.
+    """
     tf.random.set_seed(0)
     options, n_rows = problem.options, len(problem.y)
     model = two_layers(problem, likelihood)
@@ -55,15 +59,22 @@ def deep(
     components, rows_held_out = options["components"], len(problem.X_test)
     model.predict_f(X_test[:2])  # makes the layers
     adam = tf.keras.optimizers.legacy.Adam(options["learning_rate"])
-    variables = model.trainable_variables
+    last, own = model.f_layers[-1], []
+    if options.get("natural"):
+        natural = gpflow.optimizers.NaturalGradient(options["natural"])
+        own = [last.q_mu.unconstrained_variable, last.q_sqrt.unconstrained_variable]
+    others = [v for v in model.trainable_variables if not any(v is part for part in own)]
 
     @tf.function
     def take(steps: tf.Tensor) -> None:
         for _ in tf.range(steps):
             rows = tf.random.uniform([options["batch_size"]], maxval=n_rows, dtype=tf.int32)
             with tf.GradientTape() as tape:
-                loss = -model.elbo((tf.gather(X, rows), tf.gather(y, rows))) / n_rows
-            adam.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+                loss = -model.elbo((tf.gather(X, rows), tf.gather(y, rows)))
+            in_own, in_others = tape.gradient(loss, (own, others))
+            if own:
+                natural._natgrad_apply_gradients(*in_own, last.q_mu, last.q_sqrt)
+            adam.apply_gradients(zip(in_others, others, strict=True))
 
     @tf.function
     def predict() -> tuple[tf.Tensor, ...]:
