@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -212,6 +212,7 @@ class ScoreTrace:
         self._points: list[Result] = []
         self._ticks = 0
         self._started = perf_counter()  # moves on by every evaluation
+        self._cpu_started = process_time()  # likewise
 
     def tick(self) -> bool:
         """Call before each step or few: evaluates where due; False once the time is up."""
@@ -225,9 +226,10 @@ class ScoreTrace:
 
     def record(self) -> None:
         """Evaluate now: what a method that stops by itself calls at its end."""
-        elapsed = perf_counter() - self._started
-        self._points.append({"training_seconds": elapsed} | self._scores())
-        self._started = perf_counter() - elapsed
+        elapsed, cpu = perf_counter() - self._started, process_time() - self._cpu_started
+        seconds = {"training_seconds": elapsed, "training_cpu_seconds": cpu}
+        self._points.append(seconds | self._scores())
+        self._started, self._cpu_started = perf_counter() - elapsed, process_time() - cpu
 
     def result(self, steps_a_tick: int | None = None) -> Result:
         """The last scores, and all of them: when a target was reached, the harness looks up.
