@@ -5,7 +5,8 @@ The target is N(mu, S) of D dimensions, S = U diag(l) U' with l from 0.1 to 1 (G
 JAX in float64, and runs compiled pieces until |C - S| / |S| (Frobenius) is below the error asked
 for, or `--limit` seconds are over. Seconds are of the pieces alone, after one that compiles them
 and does not count; the error is worked out between pieces. Learning rates of the others are the
-best of those listed in `RATES`, each tried; `--rates` shows all.
+best of those listed in `RATES`, each tried; `--rates` shows all. Batch and match makes 20 draws a
+step.
 
 SVI is NumPyro's `AutoMultivariateNormal` with Adam and ten particles of the bound; SVGD has the
 squared-exponential kernel with BlackJAX's median heuristic, D + 1 particles and Adam.
@@ -30,7 +31,8 @@ from numpyro.infer import SVI, Trace_ELBO
 from numpyro.infer.autoguide import AutoMultivariateNormal
 
 from latentgp import GaussianParticleFlow
-from latentgp.approximations.base import LogDensity, Start
+from latentgp.approximations import BatchAndMatch
+from latentgp.approximations.base import LogDensity, Start, Stepwise
 
 KEY = jax.random.key(0)
 RATES = {"SVI": (0.01, 0.003, 0.001), "SVGD": (0.1, 0.01)}
@@ -50,16 +52,22 @@ def target_of(size: int) -> tuple[Callable, np.ndarray, np.ndarray]:
     return log_density, mean, (turn * scale) @ turn.T
 
 
-def flow(log_density: Callable, size: int, piece: int) -> tuple[Any, Callable, Callable]:
-    method, target = GaussianParticleFlow(particles=size + 1), LogDensity(log_density)
-    start = Start(jnp.zeros(size), jnp.ones(size))
+def ours(
+    method: Stepwise, log_density: Callable, size: int, piece: int
+) -> tuple[Any, Callable, Callable]:
+    target, start = LogDensity(log_density), Start(jnp.zeros(size), jnp.ones(size))
     state = eqx.filter_jit(method.init)(target, start, KEY)
 
     @jax.jit
-    def run(state: Any) -> Any:
-        return jax.lax.fori_loop(0, piece, lambda _, s: method.step(target, s, KEY)[0], state)
+    def run(carry: Any) -> Any:
+        def step(_: Any, carry: Any) -> Any:
+            state, key = carry
+            key, own = jax.random.split(key)
+            return method.step(target, state, own)[0], key
 
-    return state, run, lambda s: method.gaussian(s).covariance.dense()
+        return jax.lax.fori_loop(0, piece, step, carry)
+
+    return (state, KEY), run, lambda carry: method.gaussian(carry[0]).covariance.dense()
 
 
 def stein(
@@ -140,10 +148,12 @@ def main() -> None:
         log_density, _, truth = target_of(size)
         for error in arguments.errors:
             print(f"D = {size}, to a covariance error of {error:g}")
-            first, spent, last = seconds_to(
-                flow(log_density, size, 1), truth, error, arguments.limit
-            )
-            row("  particle flow", first, spent, last)
+            for name, method in (
+                ("particle flow", GaussianParticleFlow(particles=size + 1)),
+                ("batch and match", BatchAndMatch()),
+            ):
+                made = ours(method, log_density, size, 1)
+                row(f"  {name}", *seconds_to(made, truth, error, arguments.limit))
             for name, make, piece in (("SVI", variational, 200), ("SVGD", stein, 50)):
                 found = []
                 for rate in RATES[name]:

@@ -32,8 +32,9 @@ METHODS = {
     "Gibbs": lgp.GibbsSampling(chains=4, warmup=64, draws=16, thin=4),
     "NUTS": lgp.NUTS(chains=4, warmup=100, draws=16, thin=3),
     "mixture": lgp.BlackBoxVI(components=2),
+    "flow": lgp.DensityApproximation(chains=4, draws=25),
 }
-FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 40}  # replications; 200 of all others
+FEWER = {"Gibbs": 50, "NUTS": 50, "mixture": 40, "flow": 40}  # replications; 200 of all others
 LIMIT = 4  # standard errors, beyond which a difference is named
 BINS = 10
 

@@ -115,6 +115,12 @@ def load(data_dir: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
         return file["X"].astype(float), file["y"].astype(float)
 
 
+def train_and_test(data_dir: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows held out, as the data set has them."""
+    with np.load(data_dir / f"{name}.npz", allow_pickle=False) as file:
+        return np.flatnonzero(file["train_mask"]), np.flatnonzero(~file["train_mask"])
+
+
 def standardised(train: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
     """Arrays with the training rows' mean and standard deviation taken out of all."""
     centre, spread = train.mean(axis=0), train.std(axis=0)

@@ -366,6 +366,7 @@ def network(report, quick, data_dir, rows_used, steps):
         scores = class_scores(y[test], p)
         cells = scores["log loss"], 1 - scores["error"], scores["ECE"]
         rows.append([label, *cells, time.perf_counter() - began])
+        print(f"  {rows[-1]}", flush=True)
     heads = ["method", "NLL", "accuracy", "ECE", "seconds"]
     report.table(f"4.6 Network on MNIST, {rows_used} rows, {steps} steps", heads, rows)
 

@@ -43,6 +43,7 @@ from common import (
     random_split,
     standardised,
     tidy,
+    train_and_test,
 )
 
 KEY = jax.random.key(0)
@@ -418,8 +419,7 @@ def robust_max(report, _, quick):
 
 def mnist(report, data_dir, quick):
     X, y = load(data_dir, "mnist")
-    with np.load(data_dir / "mnist.npz", allow_pickle=False) as file:
-        train, test = np.flatnonzero(file["train_mask"]), np.flatnonzero(~file["train_mask"])
+    train, test = train_and_test(data_dir, "mnist")
     every, rows, number, draws = (600, 300, 20, 50) if quick else (len(train), 4000, 500, 400)
     train = np.random.default_rng(0).permutation(train)[:every]
     test = test[:500] if quick else test

@@ -38,8 +38,9 @@ SCHEMA_VERSION = 1
 # not import:
 _INTERNAL = {
     "latentgp.approximations": (
-        "AdaGrad Adam BayesianLearningRule Descent EfficientLowRank FactorCovariance FullRank "
-        "LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG"
+        "AdaGrad Adam BatchAndMatch BayesianLearningRule Descent EfficientLowRank FactorCovariance "
+        "FullRank LaplaceApproximation MeanField Pathfinder RMSProp SteinVariational SWAG "
+        "VariationalOnlineNewton"
     ),
     "latentgp.augmentations.automatic": "Automatic",
     "latentgp.augmentations.conjugate": "Conjugate",
@@ -71,7 +72,7 @@ _INTERNAL = {
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
     "latentgp.representations.random_features": "FeatureWeights",
-    "latentgp.representations.layers": "LayerDraw Layout",
+    "latentgp.representations.layers": "LastLayer LayerDraw Layout",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",

@@ -11,6 +11,7 @@ from gaussian_targets import Quadratic, quadratic
 from latentgp.approximations import (
     SWAG,
     Approximation,
+    BatchAndMatch,
     BayesianLearningRule,
     Descent,
     EfficientLowRank,
@@ -23,6 +24,7 @@ from latentgp.approximations import (
     Pathfinder,
     RMSProp,
     SteinVariational,
+    VariationalOnlineNewton,
 )
 
 KEY = jax.random.key(0)
@@ -36,6 +38,8 @@ METHODS = {
     "factor covariance": FactorCovariance(steps=50),
     "efficient low rank": EfficientLowRank(steps=50),
     "Bayesian learning rule": BayesianLearningRule(steps=50),
+    "batch and match": BatchAndMatch(steps=50),
+    "online Newton": VariationalOnlineNewton(steps=50),
     "Stein": SteinVariational(particles=4, steps=50),
     "SWAG": SWAG(rank=3, every=2, steps=50),
     "Laplace": LaplaceApproximation(steps=50),
@@ -84,7 +88,7 @@ def test_an_approximation_conforms(name):
     np.testing.assert_array_equal(found.covariance.factor, again.covariance.factor)
 
 
-@pytest.mark.parametrize("name", ["particle flow", "mean field", "Stein", "SWAG"])
+@pytest.mark.parametrize("name", ["particle flow", "mean field", "online Newton", "Stein", "SWAG"])
 def test_what_estimates_a_log_density(name):
     def log_density(x, key):
         return TARGET(x) + 0.1 * jax.random.normal(key, x.shape) @ x
@@ -94,7 +98,7 @@ def test_what_estimates_a_log_density(name):
     assert np.isnan(found.change).all()
 
 
-@pytest.mark.parametrize("name", ["Laplace", "Pathfinder"])
+@pytest.mark.parametrize("name", ["Laplace", "Pathfinder", "batch and match"])
 def test_what_needs_the_log_density_itself_refuses_an_estimate(name):
     with pytest.raises(lgp.InputError, match="needs the log density itself"):
         lgp.gaussian_approximation(
@@ -157,6 +161,9 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(arguments, words):
         (lambda: SWAG(warmup=1.0), "warmup must be in"),
         (lambda: MeanField(steps=0), "steps must be at least 1"),
         (lambda: BayesianLearningRule(rate=2.0), "rate and final in"),
+        (lambda: BatchAndMatch(samples=1), "samples must be at least 2"),
+        (lambda: BatchAndMatch(rate=0.0), "rate must be above 0"),
+        (lambda: VariationalOnlineNewton(momentum=1.0), "momentum in"),
         (lambda: RMSProp(rate=0.0), "needs a rate above 0"),
     ],
 )

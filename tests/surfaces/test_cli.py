@@ -130,6 +130,24 @@ class TestTheWayItIsMeant:
         assert "log loss" in out
         assert (tmp_path / "picture.png").stat().st_size > 1000
 
+    @pytest.mark.parametrize(
+        ("name", "method"),
+        [
+            ("black-box", "BlackBoxVI"),
+            pytest.param("particle-flow", "DensityApproximation", marks=pytest.mark.slow),
+        ],
+    )
+    def test_methods_without_sites(self, run, house, tmp_path, name, method):
+        data, model, path = house / "classification.parquet", tmp_path / "m", tmp_path / "out.csv"
+        code, out, _ = run("fit", data, "--target", "price", "--method", name, "--out", model)
+        assert code == 0
+        assert f"with {method} (asked for)" in out
+        assert run("predict", model, data, "--out", path)[0] == 0
+        written = pd.read_csv(path)
+        probabilities = written[["probability_high", "probability_low"]]
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+        assert (written["prediction"] == pd.read_parquet(data)["price"]).mean() > 0.8
+
     def test_counts_with_exposure(self, run, house, tmp_path):
         frame = pd.read_csv(house / "regression.csv")
         frame["days"] = np.linspace(1, 4, ROWS)

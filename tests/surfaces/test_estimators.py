@@ -554,6 +554,22 @@ class TestMethod:
         assert "Converged after" in printed
 
     @pytest.mark.parametrize(
+        ("name", "method"),
+        [
+            ("black-box", lgp.BlackBoxVI),
+            pytest.param("particle-flow", lgp.DensityApproximation, marks=pytest.mark.slow),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore:.*:UserWarning")
+    def test_methods_without_sites_fit_ordered_classes(self, name, method):
+        X = inputs()
+        kinds = np.digitize(X[:, 0], [-0.5, 0.5])
+        ordinal = GPOrdinalClassifier(method=name, random_state=0).fit(X, kinds)
+        assert type(ordinal.method_) is method
+        np.testing.assert_allclose(ordinal.predict_proba(X).sum(axis=1), 1, rtol=1e-6)
+        assert np.mean(ordinal.predict(X) == kinds) > 0.85
+
+    @pytest.mark.parametrize(
         ("make", "targets_of", "method"),
         [
             (GPRegressor, targets, lgp.CollapsedVI),

@@ -288,7 +288,7 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
     lgp.fit(regression(), DATA, key=KEY, verbose=1, max_evaluations=2)
     lgp.fit(regression(), DATA, key=KEY, method=lgp.GibbsSampling(draws=10, warmup=0), verbose=1)
     told = capsys.readouterr().err.splitlines()
-    beginning = "learning hyper-parameters in a short first run: evaluation 1 of at most 8, bound -"
+    beginning = "learning hyper-parameters in a first run: evaluation 1 of at most 8, bound -"
     assert told[0].startswith(beginning)
     assert told[-1].startswith("sampling: getting ready")
 
@@ -397,7 +397,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(tmp_path):
     file = tmp_path / "checkpoint.safetensors"
     lgp.fit(regression(), DATA, key=KEY, checkpoint=file, max_evaluations=2)
     tensors = load_file(file)
-    del tensors["sites.linear"]
+    del tensors["kept.linear"]
     save_file(tensors, file)
     with pytest.raises(lgp.InputError, match="cannot be read"):
         lgp.fit(regression(), DATA, key=KEY, checkpoint=file)

@@ -2,6 +2,7 @@
 
 from latentgp.approximations.at_mode import LaplaceApproximation, Pathfinder
 from latentgp.approximations.base import Approximation, Stepwise
+from latentgp.approximations.batch_and_match import BatchAndMatch
 from latentgp.approximations.bayesian_learning_rule import BayesianLearningRule
 from latentgp.approximations.covariance import Covariance
 from latentgp.approximations.front import gaussian_approximation
@@ -9,6 +10,7 @@ from latentgp.approximations.full_rank import FullRank
 from latentgp.approximations.gaussian_flow import GaussianFlow
 from latentgp.approximations.low_rank import EfficientLowRank, FactorCovariance
 from latentgp.approximations.mean_field import MeanField
+from latentgp.approximations.online_newton import VariationalOnlineNewton
 from latentgp.approximations.optimisers import AdaGrad, Adam, Descent, Optimiser, RMSProp
 from latentgp.approximations.particle_flow import GaussianParticleFlow
 from latentgp.approximations.result import GaussianApproximation
@@ -20,6 +22,7 @@ __all__ = [
     "AdaGrad",
     "Adam",
     "Approximation",
+    "BatchAndMatch",
     "BayesianLearningRule",
     "Covariance",
     "Descent",
@@ -36,5 +39,6 @@ __all__ = [
     "RMSProp",
     "SteinVariational",
     "Stepwise",
+    "VariationalOnlineNewton",
     "gaussian_approximation",
 ]

@@ -1,5 +1,5 @@
 # ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
-"""What approximates a log density: the density, where it starts, and the compiled loop."""
+"""What approximates a log density: the density, where it starts, and the loop of steps."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -98,6 +98,29 @@ class Outcome(NamedTuple):
     finite: Bool[Array, ""]
 
 
+class Loop(NamedTuple):
+    """Where the steps of an approximation are.
+
+    Attributes:
+        state: the method's own.
+        traces: free energy and change of every step, NaN after the last one, shape (2, T).
+        steps: that were made.
+        settled: ended by itself.
+        finite: no step gave NaN or infinity.
+    """
+
+    state: Any
+    traces: Float[Array, "2 T"]
+    steps: Int[Array, ""]
+    settled: Bool[Array, ""]
+    finite: Bool[Array, ""]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no step follows, however many there may be."""
+        return bool(self.settled) or not bool(self.finite)
+
+
 class Approximation(Module):
     """A method that approximates a log density by a Gaussian: settings as a value.
 
@@ -130,7 +153,7 @@ class Approximation(Module):
 
 
 class Stepwise(Approximation):
-    """An approximation by steps, all in one compiled loop.
+    """An approximation by steps, in a compiled loop.
 
     Attributes:
         steps: at most.
@@ -159,31 +182,49 @@ class Stepwise(Approximation):
         """Evaluations of the gradient that a step makes."""
 
     def run(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Outcome:
-        key_init, key_steps = jax.random.split(key)
-        first = self.init(target, start, key_init)
-        traces = jnp.full((2, self.steps), jnp.nan, start.mean.dtype)
+        begun = self.begun(target, start, key)
+        return self.outcome(self.advanced(target, begun, key, self.steps))
 
-        def goes_on(carry: Any) -> Any:
-            _, _, number, settled, finite = carry
-            return (number < self.steps) & ~settled & finite
+    def begun(self, target: LogDensity, start: Start, key: Key[Array, ""]) -> Loop:
+        """The loop before its first step."""
+        return Loop(
+            self.init(target, start, jax.random.split(key)[0]),
+            jnp.full((2, self.steps), jnp.nan, start.mean.dtype),
+            steps=jnp.zeros((), int),
+            settled=jnp.zeros((), bool),
+            finite=jnp.ones((), bool),
+        )
 
-        def step(carry: Any) -> Any:
-            state, traces, number, _, _ = carry
-            after, told = self.step(target, state, jax.random.fold_in(key_steps, number))
+    def advanced(self, target: LogDensity, loop: Loop, key: Key[Array, ""], until: Any) -> Loop:
+        """The loop after so many steps in all, or where it ends before.
+
+        Where it is cut makes no difference to its bits.
+        """
+        key_steps = jax.random.split(key)[1]
+
+        def goes_on(loop: Loop) -> Any:
+            return (loop.steps < until) & ~loop.settled & loop.finite
+
+        def step(loop: Loop) -> Loop:
+            number = loop.steps
+            after, told = self.step(target, loop.state, jax.random.fold_in(key_steps, number))
             finite = all_finite(after) & jnp.isfinite(told.free_energy)
-            kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, state)
-            seen = traces.at[:, number].set(jnp.stack(told).astype(traces.dtype))
-            traces = jnp.where(finite, seen, traces)
+            kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), after, loop.state)
+            seen = loop.traces.at[:, number].set(jnp.stack(told).astype(loop.traces.dtype))
+            traces = jnp.where(finite, seen, loop.traces)
             settled = finite & self.has_settled(told.change)
-            return kept, traces, number + finite, settled, finite
+            return Loop(kept, traces, number + finite, settled, finite)
 
-        began = first, traces, jnp.zeros((), int), jnp.zeros((), bool), jnp.ones((), bool)
-        state, traces, number, settled, finite = jax.lax.while_loop(goes_on, step, began)
+        return jax.lax.while_loop(goes_on, step, loop)
+
+    def outcome(self, loop: Loop) -> Outcome:
+        """What comes of the loop if it ends here."""
+        gaussian = self.gaussian(loop.state)
         return Outcome(
-            self.gaussian(state),
-            *traces,
-            steps=number,
-            evaluations=number * self.gradients_a_step(len(start.mean)),
-            settled=settled,
-            finite=finite,
+            gaussian,
+            *loop.traces,
+            steps=loop.steps,
+            evaluations=loop.steps * self.gradients_a_step(len(gaussian.mean)),
+            settled=loop.settled,
+            finite=loop.finite,
         )

@@ -11,6 +11,7 @@ from jaxtyping import Float, Key
 
 from latentgp.approximations.base import Gaussian, LogDensity, Start, Stepwise, Told
 from latentgp.approximations.covariance import Covariance
+from latentgp.approximations.optimisers import falling_share
 from latentgp.errors import InputError
 from latentgp.numerics.cholesky import cholesky
 from latentgp.typing import Array
@@ -74,8 +75,7 @@ class BayesianLearningRule(Stepwise):
         else:
             estimate = precision @ deviations.T @ gradients / self.samples
             curvature = 0.5 * (estimate + estimate.T)
-        share = 0.5 * (1 + jnp.cos(jnp.pi * number / self.steps))
-        rate = self.rate * (self.final + (1 - self.final) * share)
+        rate = self.rate * falling_share(number.astype(mean.dtype), self.steps, self.final)
         excess = precision - curvature
         turned = factor.inverse @ excess
         after = precision - rate * excess + 0.5 * rate**2 * turned.T @ turned

@@ -93,8 +93,15 @@ def approximate(
     return method.run(target, start, key)
 
 
-def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
+def finished(
+    method: Approximation, outcome: Outcome, ended: str | None = None
+) -> GaussianApproximation:
     """The result in NumPy, with its verdict.
+
+    Args:
+        method: the method.
+        outcome: of its run.
+        ended: why it ended, in words, if something outside of it made it end.
 
     Raises:
         InputError: not one step was finite, or a search for a mode ended at none.
@@ -113,7 +120,7 @@ def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
             "start, or use MeanField or GaussianParticleFlow."
         )
     energies, change = outcome.free_energy[:steps], outcome.change[:steps]
-    converged, verdict = _verdict(name, outcome, energies, change)
+    converged, verdict = _verdict(name, outcome, energies, change, ended)
     return GaussianApproximation(
         *outcome.gaussian[:2],
         particles=outcome.gaussian.particles,
@@ -127,7 +134,11 @@ def finished(method: Approximation, outcome: Outcome) -> GaussianApproximation:
 
 
 def _verdict(
-    name: str, outcome: Outcome, energies: Float[np.ndarray, "T"], change: Float[np.ndarray, "T"]
+    name: str,
+    outcome: Outcome,
+    energies: Float[np.ndarray, "T"],
+    change: Float[np.ndarray, "T"],
+    ended: str | None,
 ) -> tuple[bool, str]:
     """Whether it has converged, and what happened in words."""
     mean, covariance, particles = outcome.gaussian
@@ -143,6 +154,8 @@ def _verdict(
         )
     if outcome.settled:
         return True, f"{work}, and settled.{low}"
+    if ended is not None:
+        return False, f"{work}, and ended early because {ended}.{low}"
     if np.isfinite(change).all():
         return False, (
             f"{work}, and was still moving, by {change[-1]:.1e} relative to the deviations; raise "

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
-from scipy.stats import norm, qmc
 
 from latentgp.errors import InputError
 from latentgp.typing import Array
@@ -115,10 +114,12 @@ def draw_directions(
     if kind not in get_args(DirectionKind):
         known = ", ".join(f'"{name}"' for name in get_args(DirectionKind))
         raise InputError(f"The kind of random features must be one of {known}, got {kind!r}.")
-    key, key_lengths = jax.random.split(key)
     if kind == "fourier":
         return DirectionMatrix(jax.random.normal(key, (number, coordinates)))
+    key, key_lengths = jax.random.split(key)
     if kind == "quasi-monte-carlo":
+        from scipy.stats import norm, qmc  # takes long to import
+
         seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))
         sobol = qmc.Sobol(coordinates, rng=np.random.default_rng(seed))
         # In an order of its own: directions of several parts are put together one by one.

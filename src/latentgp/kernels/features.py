@@ -246,8 +246,9 @@ def draw_spectra(
     if number < 2:
         raise InputError(f"features must be at least 2, a cosine and a sine, got {number}.")
     parts = random_parts(kernel, inputs)
+    keys = [key] if len(parts) < 2 else jax.random.split(key, len(parts))
     drawn = []
-    for part, own in zip(parts, jax.random.split(key, max(len(parts), 1)), strict=False):
+    for part, own in zip(parts, keys, strict=False):
         key_directions, key_mixing = jax.random.split(own)
         count = number // part.features_each
         directions = draw_directions(key_directions, part.coordinates, count, kind)

@@ -15,7 +15,8 @@ from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
 from latentgp.inference.mixtures.family import Coordinates, Covariance
-from latentgp.inference.mixtures.search import Found, search_profiled
+from latentgp.inference.mixtures.own_points import OwnPoints
+from latentgp.inference.mixtures.search import Found, ProfiledSearch
 from latentgp.inference.mixtures.starts import best_of, combined, several, started
 from latentgp.inference.mixtures.summary import MixtureTerms, posteriors_of, terms_of
 from latentgp.inference.setup.priors import search_bounds
@@ -28,9 +29,11 @@ from latentgp.posteriors.components import Gaussians
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Dense, Representation
+from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 _FEW_FAILED = 0.05
+_OF_ONE = -1  # the run with one component, before that with several
 
 Optimiser = Literal["natural", "alternating", "adadelta"]
 
@@ -42,7 +45,7 @@ class BlackBoxVI(Method):
     likelihood is its value, never a gradient in f, and of rows, components and draws each once a
     step. Components move by natural gradients. Without noise in the expectations
     (estimator="quadrature") hyper-parameters are searched with the mixture at its best; by draws,
-    or on batches, both move together along estimated slopes.
+    on batches, or where points are learned, all move together along estimated slopes.
 
     For differentiable likelihoods and one component `VariationalInference` finds the same faster; a
     mixture pays where the posterior has several modes.
@@ -65,7 +68,10 @@ class BlackBoxVI(Method):
         rate: of Adam's steps in the hyper-parameters, times the root of that length.
         optimiser: "natural"; or, with plain gradients as published, "alternating", which moves
             mixture, hyper-parameters and points in turn by L-BFGS, or "adadelta", all at once.
-        learn_points: whether inducing points are learned too, which plain gradients can.
+        learn_points: whether inducing points are learned too, by natural gradients with Adam at the
+            rate of hyper-parameters, in units of the inputs' standard deviations.
+        own_points: inducing points of each latent function, shape (Q, M, D), in place of those that
+            all share.
         start_variance: of a component at the start, in prior variances.
         start_means: f at the centres where components start, shape (K, M, Q); the prior mean, and
             draws of the prior, if None.
@@ -99,6 +105,7 @@ class BlackBoxVI(Method):
     learn_points: bool = eqx.field(static=True, default=False)
     start_variance: float = eqx.field(static=True, default=1.0)
     start_means: Float[Any, "K M Q"] | None = None
+    own_points: Float[Any, "Q M D"] | None = None
 
     def __check_init__(self) -> None:
         check_choices(
@@ -138,13 +145,13 @@ class BlackBoxVI(Method):
                 "BlackBoxVI(batch_size=...) takes rows apart, but with Dense() each has a "
                 "coefficient of its own; use Inducing(...)."
             )
-        if self.learn_points and (
-            self.optimiser == "natural" or self.representation.one_coefficient_a_row
-        ):
+        if self.learn_points and self.representation.one_coefficient_a_row:
             raise InputError(
-                "BlackBoxVI(learn_points=True) moves inducing points by plain gradients; use "
-                'Inducing(...) and optimiser="adadelta" or "alternating".'
+                "BlackBoxVI(learn_points=True) moves inducing points, which Dense() has none of; "
+                "use Inducing(...)."
             )
+        if self.own_points is not None and self.representation.one_coefficient_a_row:
+            raise InputError("BlackBoxVI.own_points are inducing points; use Inducing(...).")
         if self.optimiser == "alternating" and self.batch_size is not None:
             raise InputError(
                 'BlackBoxVI(optimiser="alternating") looks at all rows; use "adadelta" for batches.'
@@ -159,7 +166,7 @@ class BlackBoxVI(Method):
 
     @property
     def _walks(self) -> bool:
-        return self.expectations.is_random or self.batch_size is not None
+        return self.expectations.is_random or self.batch_size is not None or self.learn_points
 
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters at their most probable values, and a mixture."""
@@ -169,7 +176,11 @@ class BlackBoxVI(Method):
         scale = problem.scales(data)
         space = problem.space(scale)
         key_start, key_run, key_end, key_points = jax.random.split(problem.key, 4)
-        ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        if self.own_points is None:
+            ready = self.representation.initialise(data.X, data.weights, model.kernel, key_points)
+        else:
+            latents, columns = model.likelihood.latent_size, data.X.shape[1]
+            ready = OwnPoints.checked(self.own_points, columns, latents)
         bound = MixtureBound(
             space,
             ready,
@@ -180,57 +191,78 @@ class BlackBoxVI(Method):
         )
         first = started(self, bound, model, key_start)
         found = Found(np.asarray(space.to_vector()), first[0])
-        if self.optimiser != "natural" or self._walks:
-            bound = self._ascended(
-                problem, bound, found, combined(first[: self.components]), key_run
-            )
+        control = problem.control_with(self, self, space, tolerance=problem.tolerance)
+        tolerance = problem.tolerance * data.total_weight
+        if self.optimiser != "natural":
+            found.mixture = combined(first[: self.components])
+            bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
+        elif self._walks:
+            found.mixture = combined(first[: self.components])
+            bound = self._walked(bound, found, control, key_run)
         else:
-            settings: dict[str, Any] = {
-                "limits": search_bounds(space, scale),
-                "tolerance": problem.tolerance * data.total_weight,
-                "at_most": problem.max_evaluations,
-                "control": problem.control,
-                "key": key_run,
-            }
-            if len(first) > self.components:
+            search = ProfiledSearch(
+                bound,
+                found,
+                search_bounds(space, scale),
+                tolerance=tolerance,
+                at_most=problem.max_evaluations,
+                control=control,
+                key=key_run,
+            )
+            alone = self.components == 1
+            if len(first) > self.components and not search.has_reached(_OF_ONE):
                 best_of(bound, found, first, key_run)
-            search_profiled(bound, found, **settings)
-            if self.components > 1:
-                several(bound, found, first[1:], self.components, key_start)
-                search_profiled(bound, found, **settings)
+            if search.run(0 if alone else _OF_ONE) and not alone:
+                if not search.has_reached(0):
+                    several(bound, found, first[1:], self.components, key_start)
+                search.run(0)
         return self._result(problem, bound, found, key_end)
 
-    def _ascended(
-        self,
-        problem: Problem,
-        bound: MixtureBound,
-        found: Found,
-        start: GaussianMixture,
-        key: Key[Array, ""],
+    def _walked(
+        self, bound: MixtureBound, found: Found, control: RunControl, key: Key[Array, ""]
     ) -> MixtureBound:
-        """By slopes or plain gradients; gives the bound through the points at the end."""
+        """Gives the bound through the points at the end."""
         # Optax takes long to import.
-        from latentgp.inference.mixtures.gradient import ascend, freed
         from latentgp.inference.mixtures.walk import StepLengths, walk
 
-        found.mixture = start
-        settings: dict[str, Any] = {
-            "steps": self.steps,
-            "batch_size": self.batch_size,
-            "control": problem.control,
-            "key": key,
-        }
-        if self.optimiser == "natural":
-            lengths = (jnp.asarray(float(a)) for a in (self.delay, self.power, self.rate))
-            walk(bound, found, StepLengths(*lengths), **settings)
-            return bound
+        numbers = self.delay, self.power, self.rate, jnp.std(bound.data.X, axis=0)
+        lengths = StepLengths(*(jnp.asarray(a, float) for a in numbers))
+        return walk(
+            bound,
+            found,
+            lengths,
+            self._points_of(bound),
+            steps=self.steps,
+            batch_size=self.batch_size,
+            control=control,
+            key=key,
+        )
+
+    def _points_of(self, bound: MixtureBound) -> Array | None:
+        representation: Any = bound.representation
+        return jnp.asarray(representation.points) if self.learn_points else None
+
+    def _by_plain_gradients(
+        self,
+        bound: MixtureBound,
+        found: Found,
+        tolerance: float,
+        control: RunControl,
+        key: Key[Array, ""],
+    ) -> MixtureBound:
+        """Gives the bound through the points at the end."""
+        from latentgp.inference.mixtures.gradient import ascend, freed
+
         return ascend(
             bound,
             found,
-            freed(bound, found, self.covariance, self.learn_points),
+            freed(bound, found, self.covariance, self._points_of(bound)),
             by_groups=self.optimiser == "alternating",
-            tolerance=problem.tolerance * problem.data.total_weight,
-            **settings,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            tolerance=tolerance,
+            control=control,
+            key=key,
         )
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
@@ -269,7 +301,7 @@ class BlackBoxVI(Method):
             kind, found.converged = "approximation", False
             found.reason = "values of log p(y | f) failed, so that the bound is the last estimate"
         evidence = Evidence(terms.bound, kind)
-        if self.components == 1:
+        if len(latents) == 1:  # also of several, if the search was ended before they were there
             posterior = Posterior.gaussian(model, latents[0], evidence)
         else:
             weights = np.exp(np.asarray(found.mixture.log_weights))
@@ -324,7 +356,5 @@ class BlackBoxVI(Method):
 
 def _check_problem(problem: Problem) -> None:
     """Raise InputError for what no mixture is made of."""
-    if problem.checkpoint is not None:
-        raise InputError("BlackBoxVI keeps no checkpoint; leave it out.")
     if problem.streaming_prior is not None:
         raise InputError("BlackBoxVI cannot start from what is remembered; use Stochastic.")

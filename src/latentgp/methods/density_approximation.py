@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import equinox as eqx
 import jax
@@ -17,7 +17,8 @@ from latentgp.approximations import (
     GaussianParticleFlow,
 )
 from latentgp.approximations.base import LogDensity, Start
-from latentgp.approximations.front import approximate, finished
+from latentgp.approximations.front import finished
+from latentgp.approximations.pieces import approximate_in_pieces
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.coordinates import Kind
 from latentgp.inference.mcmc.joint import JointDensity, JointPosition
@@ -41,6 +42,7 @@ _FULL = 256  # numbers, up to which the usual covariance couples all
 _PARTICLES = 128  # of the usual flow beyond
 _EXACT = 1e-6  # deviation of log weights below which all are one
 _CLOSE = 1e-3  # deviations, well below the noise of the draws
+_ATTEMPTS = 5  # to make draws at which the log density is finite
 _FAR = 0.7  # Pareto shape of importance weights above which they mean nothing
 
 
@@ -51,7 +53,8 @@ class DensityApproximation(SamplingMethod):
     which they are nearly N(0, I) ("sites"), or white ones; the posterior is independent draws of
     it, as of chains. How far it is from the density is told by the Pareto shape of importance
     weights (Vehtari et al. 2024). `lgp.fit(..., method=lgp.GaussianParticleFlow(...))` is this with
-    that approximation. The loop is one compiled call, which a callback does not end.
+    that approximation. A callback is told every 20 steps; where it or `max_seconds` ends the steps,
+    the draws are those of the Gaussian so far.
 
     With `Inducing` the target is the free-form variational posterior of the inducing variables.
 
@@ -121,22 +124,21 @@ class DensityApproximation(SamplingMethod):
         )
         method = self.approximation or _usual(space.size, size)
         method.check(len(start.mean), False)
-        found = finished(method, approximate(method, LogDensity(flat), start, key_fit))
-        points = found.sample(key_draws, self.chains * self.draws)
-        grouped = points.reshape(self.chains, self.draws, -1)
-        keys = jax.random.split(key_f, grouped.shape[:2])
-        drawn, log_density = _drawn(flat, grouped, keys, watched)
+        outcome, ended = approximate_in_pieces(method, LogDensity(flat), start, key_fit, control)
+        found = finished(method, outcome, ended)
+        sizes = self.chains, self.draws
+        made = _draws(found, flat, sizes, watched, key_draws, key_f)
         whitening = _whitening(target)
-        shape = _pareto_shape(found, points, np.asarray(log_density).ravel())
-        notes, complaints = _told(found, shape)
-        ones = np.ones(grouped.shape[:2])
+        shape = _pareto_shape(found, made.points, made.log_density)
+        notes, complaints = _told(found, shape, made.outside)
+        ones = np.ones(sizes)
         return Chains(
-            *(np.asarray(field) for field in drawn),
+            *made.draw,
             centres=jax.tree.map(np.asarray, whitening.centres),
             statistics={
                 "acceptance_rate": ones,
                 "diverging": ones < 0,
-                "lp": np.asarray(log_density),
+                "lp": made.log_density,
             },
             jitter=float(whitening.jitter),
             seconds=time.perf_counter() - started,
@@ -185,6 +187,50 @@ def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:
     return GaussianParticleFlow(particles=_PARTICLES, structure=structure, tolerance=_CLOSE)
 
 
+class Drawn(NamedTuple):
+    """Draws of a Gaussian.
+
+    Attributes:
+        draw: what is kept of each.
+        points: the vectors, shape (C, S, D).
+        log_density: there.
+        outside: the share of them that were made again.
+    """
+
+    draw: Draw
+    points: Float[np.ndarray, "C S D"]
+    log_density: Float[np.ndarray, "C S"]
+    outside: float
+
+
+def _draws(
+    found: GaussianApproximation,
+    flat: FlatDensity,
+    sizes: tuple[int, int],
+    watched: Int[np.ndarray, "W"],
+    key_points: Key[Array, ""],
+    key_f: Key[Array, ""],
+) -> Drawn:
+    """Draws, again and again until the log density is finite at each, as it is not far out."""
+
+    def made(keys: tuple[Any, Any]) -> tuple[Draw, Any, Any]:
+        points = found.sample(keys[0], sizes[0] * sizes[1]).reshape(*sizes, -1)
+        drawn = _drawn(flat, points, jax.random.split(keys[1], sizes), watched)
+        draw, log_density = jax.tree.map(np.array, drawn)
+        return draw, points, log_density
+
+    whole = made((key_points, key_f))
+    outside = np.count_nonzero(~np.isfinite(whole[2])) / whole[2].size
+    for attempt in range(_ATTEMPTS):
+        wrong = ~np.isfinite(whole[2])
+        if not wrong.any():
+            break
+        again = made((jax.random.fold_in(key_points, attempt), jax.random.fold_in(key_f, attempt)))
+        for old, new in zip(jax.tree.leaves(whole), jax.tree.leaves(again), strict=True):
+            old[wrong] = new[wrong]
+    return Drawn(*whole, outside)
+
+
 @Program
 def _drawn(
     flat: FlatDensity,
@@ -211,12 +257,13 @@ def _whitening(target: WhiteTarget) -> Any:
 
 def _pareto_shape(
     found: GaussianApproximation,
-    points: Float[np.ndarray, "S D"],
-    log_density: Float[np.ndarray, "S"],
+    points: Float[np.ndarray, "C S D"],
+    log_density: Float[np.ndarray, "C S"],
 ) -> float:
     """Of importance weights of the draws; NaN where the Gaussian has no density."""
     try:
-        log_weights = log_density - found.log_prob(points)
+        flat = points.reshape(-1, points.shape[-1])
+        log_weights = log_density.ravel() - found.log_prob(flat)
     except InputError:
         return float("nan")
     if not np.isfinite(log_weights).all():
@@ -226,9 +273,16 @@ def _pareto_shape(
     return float(import_arviz().psislw(log_weights)[1])
 
 
-def _told(found: GaussianApproximation, shape: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _told(
+    found: GaussianApproximation, shape: float, outside: float
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Notes and complaints."""
-    notes = found.verdict, f"Pareto shape of importance weights {shape:.2f}."
+    notes = [found.verdict, f"Pareto shape of importance weights {shape:.2f}."]
+    if outside:
+        notes.append(
+            f"{outside:.2%} of the draws were where the log density is no finite number, and were "
+            "made again."
+        )
     complaints = [] if found.converged else ["The approximation has not converged: see above."]
     if np.isnan(shape):
         complaints.append(
@@ -240,4 +294,4 @@ def _told(found: GaussianApproximation, shape: float) -> tuple[tuple[str, ...], 
             f"The Gaussian is far from the posterior (Pareto shape {shape:.2f}, above {_FAR}): "
             "use NUTS or MCMC, or look at means alone."
         )
-    return notes, tuple(complaints)
+    return tuple(notes), tuple(complaints)

@@ -20,11 +20,11 @@ from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
+from latentgp.methods.stochastic import mean_log_density
 from latentgp.models import DeepGP, LatentGP
 from latentgp.posteriors.deep import DeepComponents
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
@@ -60,7 +60,8 @@ class RandomFeatureVI(Method):
             "factorised" and by Adam, as published.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
-        learning_rate: of Adam, at the start.
+        learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
+            the bound ends higher and held-out density lower.
         decay: steps after which it has halved.
         draws: of the hidden layers in a step, or two numbers: at first, and in the second half.
         warmup: share of the steps in which hyper-parameters of kernels are held.
@@ -77,7 +78,7 @@ class RandomFeatureVI(Method):
         >>> import jax, latentgp as lgp, numpy as np
         >>> X = np.random.default_rng(0).uniform(-2, 2, 500)
         >>> model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 1)])
-        >>> method = lgp.RandomFeatureVI(features=20, batch_size=100, epochs=20, components=4)
+        >>> method = lgp.RandomFeatureVI(features=20, batch_size=100, learning_rate=0.02, epochs=20)
         >>> fit = lgp.fit(model, lgp.Data(X, np.sign(X)), key=jax.random.key(0), method=method)
         >>> bool(fit.posterior.mean_f([[1.0]])[0] > 0.5)
         True
@@ -86,14 +87,14 @@ class RandomFeatureVI(Method):
     reads_batches: ClassVar[bool] = True
     takes_layers: ClassVar[bool] = True
 
-    features: int = eqx.field(static=True, default=100)
+    features: int = eqx.field(static=True, default=200)
     kind: DirectionKind | None = eqx.field(static=True, default=None)
     frequencies: Frequencies = eqx.field(static=True, default="variational")
     last: LastLayer = eqx.field(static=True, default="natural")
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=200)
-    learning_rate: float = eqx.field(static=True, default=0.01)
-    decay: float = eqx.field(static=True, default=2000.0)
+    learning_rate: float = eqx.field(static=True, default=0.003)
+    decay: float = eqx.field(static=True, default=4000.0)
     draws: int | tuple[int, int] = eqx.field(static=True, default=1)
     warmup: float = eqx.field(static=True, default=0.05)
     schedule: Schedule | None = None
@@ -189,7 +190,7 @@ class RandomFeatureVI(Method):
             key=key_run,
             control=control,
             view=view,
-            held_out=None if held_out is None else partial(_mean_log_density, held_out),
+            held_out=None if held_out is None else partial(mean_log_density, held_out),
         )
         natural = self.last == "natural"
         learned = architecture.start(model, space.to_vector(), key_start, natural=natural)
@@ -274,9 +275,8 @@ def _components(
             for own in hidden
         )
         features = jax.tree.map(lambda a: a[:1], features)
-    mean, root = (part[None] for part in state.last)
-    layout: Layout = architecture.layout
-    return DeepComponents(model, layout, hidden, features, mean, root, len(keys))
+    last = jax.tree.map(lambda a: a[None], state.last)
+    return DeepComponents(model, architecture.layout, hidden, features, last, len(keys))
 
 
 @eqx.filter_jit
@@ -287,9 +287,3 @@ def _bound_of(inference: Any, state: Any, block: Data, key: Key[Array, ""]) -> F
 @eqx.filter_jit
 def _kl(inference: Any, state: Any) -> Float[Array, ""]:
     return state.learned.kl() + inference.kl_of_last(state)
-
-
-def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
-    """Mean log predictive density of held-out targets, in nats."""
-    predictive = posterior.predict(held_out.X, **held_out.side_information)
-    return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))

@@ -21,7 +21,7 @@ class History(NamedTuple):
         bound: in nats, shape (E,).
         value: bound plus log prior, what was maximised, in nats, shape (E,).
         seconds: since the start of the search, shape (E,).
-        restart: 0 for the first run, below for those on a part of the rows before it, shape (E,).
+        restart: 0 for the first run, below for those before it, shape (E,).
     """
 
     bound: Float[np.ndarray, "E"]

@@ -301,7 +301,7 @@ class Stochastic(Method):
             key=key,
             control=control,
             view=view,
-            held_out=None if held_out is None else partial(_mean_log_density, held_out),
+            held_out=None if held_out is None else partial(mean_log_density, held_out),
         )
         vector = jnp.asarray(space.to_vector())
         searched = search.run(begun(inference, vector, latent))
@@ -371,7 +371,7 @@ def posterior_of_search(
     return posterior if np.isfinite(posterior.kl) else None
 
 
-def _mean_log_density(held_out: Data, posterior: Posterior) -> float:
+def mean_log_density(held_out: Data, posterior: Posterior) -> float:
     """Mean log predictive density of held-out targets, in nats."""
     predictive = posterior.predict(held_out.X, **held_out.side_information)
     return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))

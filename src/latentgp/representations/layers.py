@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
+from latentgp.likelihoods.base import Marginals
 from latentgp.models import DeepGP
+from latentgp.numerics.sums import sum_over_first
+from latentgp.representations.latent_axis import vmap_latents
 from latentgp.representations.random_features import FeatureWeights
 from latentgp.typing import Array
+
+_COMPILED_EACH = 3  # layers of one structure
 
 
 class LayerDraw(eqx.Module):
@@ -26,6 +32,41 @@ class LayerDraw(eqx.Module):
 
     features: FeatureWeights
     weights: Float[Array, "R W"]
+
+
+class LastLayer(NamedTuple):
+    """Posterior of the last layer's weights.
+
+    Attributes:
+        mean: shape (Q, R).
+        root: R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R).
+    """
+
+    mean: Float[Array, "*S Q R"]
+    root: Float[Array, "*S Q R *R"]
+
+    def means(self, blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
+        """Of the latent functions at rows with these features."""
+        return vmap_latents(lambda block, mean: mean @ block, blocks, self.mean).T
+
+    def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
+        """Means and variances there."""
+
+        def variance(block: Array, root: Array) -> Array:
+            half = root[:, None] * block if root.ndim == 1 else root @ block
+            return sum_over_first(half**2)
+
+        return Marginals(self.means(blocks), vmap_latents(variance, blocks, self.root).T)
+
+    def draw(self, key: Key[Array, ""], blocks: Float[Array, "#Q R B"]) -> Float[Array, "B Q"]:
+        """Latent functions by a draw of the weights."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+        def weights(mean: Array, root: Array, noise: Array) -> Array:
+            return mean + (noise * root if root.ndim == 1 else noise @ root)
+
+        drawn = vmap_latents(weights, self.mean, self.root, noise)
+        return vmap_latents(lambda block, w: w @ block, blocks, drawn).T
 
 
 class Layout(eqx.Module):
@@ -72,12 +113,39 @@ class Layout(eqx.Module):
     ) -> Float[Array, "N E"]:
         """What the last layer sees, given draws of the hidden ones."""
         inputs = self.standardised(X)
-        below = seen = inputs
-        for layer, draw, skip in zip(model.layers, draws, self.skips, strict=True):
-            features = features_at(layer.kernel, draw.features, seen)
-            below = features @ draw.weights + below @ skip
-            seen = self.seen(below, inputs)
-        return seen
+
+        def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
+            below, seen = state
+            kernel, draw, skip = layer
+            below = features_at(kernel, draw.features, seen) @ draw.weights + below @ skip
+            return below, self.seen(below, inputs)
+
+        kernels = [layer.kernel for layer in model.layers]
+        parts = tuple(zip(kernels, draws, self.skips, strict=True))
+        return through_layers(step, (inputs, inputs), parts)[1]
+
+
+def through_layers(step: Callable[[Any, Any], Any], start: Any, layers: Sequence[Any]) -> Any:
+    """A state taken through layers by a step; those of one structure are compiled once.
+
+    Args:
+        step: gives the state above a layer from that below and the layer.
+        start: the state below the first layer.
+        layers: trees of arrays.
+    """
+    if len(layers) < _COMPILED_EACH + 1 or not _are_alike(layers[1:]):
+        return reduce(step, layers, start)
+    state = step(start, layers[0])
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers[1:])
+    return jax.lax.scan(lambda state, layer: (step(state, layer), None), state, stacked)[0]
+
+
+def _are_alike(layers: Sequence[Any]) -> bool:
+    kinds = {
+        (jax.tree.structure(layer), tuple(jnp.shape(leaf) for leaf in jax.tree.leaves(layer)))
+        for layer in layers
+    }
+    return len(kinds) == 1
 
 
 def features_at(kernel: Any, features: FeatureWeights, seen: Float[Array, "N E"]) -> Array:

@@ -81,9 +81,10 @@ class ProgressLine:
         self._status.update(_words(text))
 
     def close(self) -> None:
-        """Clear the line."""
+        """Clear the line; what is shown later is a new one."""
         if self._status is not None:
             self._status.stop()
+            self._status = None
 
 
 class Run:

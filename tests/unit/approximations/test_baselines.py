@@ -10,6 +10,7 @@ from gaussian_targets import NoisyQuadratic, logistic_regression, quadratic
 from latentgp.approximations import (
     SWAG,
     Adam,
+    BatchAndMatch,
     BayesianLearningRule,
     Covariance,
     Descent,
@@ -21,7 +22,9 @@ from latentgp.approximations import (
     MeanField,
     Pathfinder,
     SteinVariational,
+    VariationalOnlineNewton,
 )
+from latentgp.approximations.batch_and_match import MatchState
 
 KEY = jax.random.key(0)
 D = 4
@@ -45,6 +48,9 @@ def fitted(method, target=TARGET, **settings):
         (EfficientLowRank(rank=D, optimiser=Adam(0.02), steps=4000), COVARIANCE, 0.05),
         (BayesianLearningRule(steps=500), COVARIANCE, 1e-8),
         (BayesianLearningRule(hessian=False, rate=0.03), COVARIANCE, 0.1),
+        (BatchAndMatch(samples=3), COVARIANCE, 1e-8),
+        (BatchAndMatch(falling=False), COVARIANCE, 1e-8),
+        (VariationalOnlineNewton(), MEAN_FIELD, 0.05),
         (SteinVariational(kernel="linear", particles=D + 1), COVARIANCE, 1e-4),
         (LaplaceApproximation(), COVARIANCE, 1e-8),
     ],
@@ -78,6 +84,59 @@ def test_gaussian_flow_steps_are_those_of_the_source():
     A = gradients.T @ (normal @ root.T) / 3 - np.eye(D)
     np.testing.assert_allclose(found.mean, -0.1 * gradients.mean(axis=0), rtol=1e-10)
     np.testing.assert_allclose(found.covariance.factor, root - 0.1 * A @ root, rtol=1e-10)
+
+
+def test_batch_and_match_is_the_closed_form_of_the_source():
+    """Cai et al. (2024): the solution of S U S + S = V, with the root of a matrix."""
+    from scipy.linalg import sqrtm
+
+    rng = np.random.default_rng(2)
+    root, mean, rate = rng.normal(size=(D, D)), rng.normal(size=D), 1.7
+    points, scores = mean + rng.normal(size=(6, D)) @ root.T, rng.normal(size=(6, D))
+    state = MatchState(*map(jnp.asarray, (mean, root, 0.0, 0)))
+    after = BatchAndMatch().matched(
+        state, jnp.asarray(points), jnp.asarray(scores), jnp.asarray(rate)
+    )
+    share, centre, score = rate / (1 + rate), points.mean(axis=0), scores.mean(axis=0)
+    U = rate * np.cov(scores.T, bias=True) + share * np.outer(score, score)
+    V = root @ root.T + rate * np.cov(points.T, bias=True)
+    V = V + share * np.outer(mean - centre, mean - centre)
+    S = 2 * V @ np.linalg.inv(np.eye(D) + np.real(sqrtm(np.eye(D) + 4 * U @ V)))
+    np.testing.assert_allclose(S @ U @ S + S, V, rtol=1e-8)
+    np.testing.assert_allclose(after.root @ after.root.T, S, rtol=1e-8)
+    np.testing.assert_allclose(after.mean, mean / (1 + rate) + share * (S @ score + centre))
+    half = 0.5 * np.linalg.slogdet(S)[1]
+    assert float(after.half_log_determinant) == pytest.approx(half, rel=1e-10)
+
+
+def test_batch_and_match_settles_near_the_best_gaussian_of_another_density():
+    """The falling rate averages the noise of draws out."""
+    target = logistic_regression()
+    found = lgp.gaussian_approximation(target, 2, BatchAndMatch(samples=50), key=KEY)
+    flow = lgp.gaussian_approximation(target, 2, key=KEY)
+    assert found.converged, found.verdict
+    np.testing.assert_allclose(found.mean, flow.mean, atol=0.3 * flow.std.min())
+    np.testing.assert_allclose(found.std, flow.std, rtol=0.2)
+
+
+def test_online_newton_steps_are_those_of_the_source():
+    """Shen et al. (2024), algorithm 1, with a weight of one and no weight decay."""
+    method = VariationalOnlineNewton(
+        samples=1, rate=0.2, momentum=0.8, curvature_rate=0.3, final=1.0, steps=3
+    )
+    found = fitted(method, start_std=0.7)
+    m, h, g = np.zeros(D), np.full(D, 0.7**-2), np.zeros(D)
+    for t in range(3):
+        key = jax.random.fold_in(jax.random.split(KEY)[1], t)
+        noise = np.asarray(jax.random.normal(jax.random.split(key)[0], (1, D)))[0]
+        theta = m + noise / np.sqrt(h)
+        slope = (theta - MEAN) @ TARGET.precision
+        estimate = slope * (theta - m) * h
+        g = 0.8 * g + 0.2 * slope
+        h = 0.7 * h + 0.3 * estimate + 0.5 * 0.3**2 * (h - estimate) ** 2 / h
+        m = m - 0.2 * (g / (1 - 0.8 ** (t + 1))) / h
+    np.testing.assert_allclose(found.mean, m, rtol=1e-10)
+    np.testing.assert_allclose(found.covariance.variances, 1 / h, rtol=1e-10)
 
 
 def test_laplace_has_the_curvature_at_the_mode():

@@ -6,6 +6,7 @@ that the family is one whatever the hyper-parameters are (Cutajar et al. 2017, 3
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -22,6 +23,7 @@ from latentgp.representations.layers import (
     Layout,
     drawn_features,
     features_at,
+    through_layers,
 )
 from latentgp.representations.random_features import FeatureWeights, RandomFeatures
 from latentgp.typing import Array
@@ -129,6 +131,10 @@ class Architecture(eqx.Module):
             own = RandomFeatures(number, kind=kind)
             drawn = own.initialise(origin, None, kernel, jax.random.fold_in(key, place))
             features.append(drawn.centres)
+        if len(features) > 2:  # layers with the same seeds are one program
+            seeds = features[1].seeds
+            alike = [dataclasses.replace(own, seeds=seeds) for own in features[1:-1]]
+            features = [features[0], *alike, features[-1]]
         return cls(layout, tuple(features), frequencies)
 
     def start(self, model: DeepGP, vector: Any, key: Key[Array, ""], *, natural: bool) -> Learned:
@@ -180,17 +186,21 @@ class Architecture(eqx.Module):
         """
         layout = self.layout
         inputs = layout.standardised(X)
-        below = seen = inputs
-        for place, (layer, own, skip) in enumerate(
-            zip(model.layers, learned.hidden, layout.skips, strict=True)
-        ):
-            phi = features_at(layer.kernel, features[place], seen)
+
+        def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
+            below, seen = state
+            kernel, features, own, skip, place = layer
+            phi = features_at(kernel, features, seen)
             mean = phi @ own.mean + below @ skip
             variance = phi**2 @ jnp.exp(2 * own.log_deviation)
             noise = jax.random.normal(jax.random.fold_in(key, place), mean.shape, mean.dtype)
             below = mean + jnp.sqrt(variance) * noise
-            seen = layout.seen(below, inputs)
-        return seen
+            return below, layout.seen(below, inputs)
+
+        kernels = [layer.kernel for layer in model.layers]
+        places = jnp.arange(len(kernels))
+        parts = zip(kernels, features[:-1], learned.hidden, layout.skips, places, strict=True)
+        return through_layers(step, (inputs, inputs), tuple(parts))[1]
 
     def layers_drawn(
         self, learned: Learned, key: Key[Array, ""]

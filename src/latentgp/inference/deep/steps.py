@@ -19,37 +19,15 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.models import DeepGP
 from latentgp.numerics.cholesky import Factor
 from latentgp.numerics.finite import all_finite
-from latentgp.numerics.sums import sum_over_first
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.layers import LastLayer
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 _ADAM = optax.scale_by_adam()
-
-
-class LastLayer(NamedTuple):
-    """Posterior of the last layer's weights.
-
-    Attributes:
-        mean: shape (Q, R).
-        root: R with covariance R' R, shape (Q, R, R), or deviations, shape (Q, R).
-    """
-
-    mean: Float[Array, "Q R"]
-    root: Float[Array, "Q R *R"]
-
-    def marginals(self, blocks: Float[Array, "#Q R B"]) -> Marginals:
-        """Of the latent functions at rows with these features."""
-
-        def of(block: Array, mean: Array, root: Array) -> tuple[Array, Array]:
-            half = root[:, None] * block if root.ndim == 1 else root @ block
-            return mean @ block, sum_over_first(half**2)
-
-        mean, variance = vmap_latents(of, blocks, self.mean, self.root)
-        return Marginals(mean.T, variance.T)
 
 
 class DeepState(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
+from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.sites.algorithm import rows_of
 from latentgp.likelihoods.base import Likelihood, Marginals
 from latentgp.models import LatentGP
@@ -25,6 +26,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.rows.data import Data
+from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
@@ -81,7 +83,7 @@ class MixtureBound(Module):
 
     Attributes:
         space: the hyper-parameters; none are free if they are fixed.
-        representation: made ready for the rows.
+        representation: made ready for the rows, or the points of each latent function.
         data: the rows, on the device.
         expectations: how expected log likelihoods are found.
         coordinates: of the coefficients.
@@ -89,7 +91,7 @@ class MixtureBound(Module):
     """
 
     space: ParameterSpace
-    representation: Representation
+    representation: Representation | OwnPoints
     data: Data
     expectations: Expectations
     coordinates: Coordinates = eqx.field(static=True)
@@ -105,6 +107,12 @@ class MixtureBound(Module):
         """How many rows each one counts for."""
         weights = self.data.weights
         return jnp.ones_like(self.data.X[:, 0]) if weights is None else weights
+
+    def with_points(self, points: Float[Array, "*Q M D"] | None) -> "MixtureBound":
+        """The bound through other inducing points; itself without any."""
+        if points is None:
+            return self
+        return eqx.tree_at(lambda bound: bound.representation.points, self, points)
 
     def basis(self, model: LatentGP) -> Basis:
         """The coefficients' map to the rows."""
@@ -141,7 +149,6 @@ class MixtureBound(Module):
     def of(self, known: Factorised, basis: Basis, expected: Expected) -> tuple[Terms, Slopes]:
         """The bound from expected log likelihoods."""
         mixture, weights = known.mixture, known.mixture.weights
-        likely = expected.value @ self.counts
         own = mixture.log_weights, mixture.mean, known.covariance
 
         def entropy_of(log_weights: Array, mean: Array, covariance: Array) -> Float[Array, ""]:
@@ -156,19 +163,48 @@ class MixtureBound(Module):
             value, slopes = jax.value_and_grad(entropy_of, argnums=(0, 1, 2))(*own)
             by_weights, by_mean, by_covariance = slopes
             by_weights = by_weights / weights
-        cross = known.cross_entropies(basis)
-        terms = Terms(
-            value,
-            weights @ cross,
-            weights @ likely,
-            jnp.sqrt(weights**2 @ (expected.error @ self.counts**2)),
-            jnp.sum(expected.failed),
-        )
+        cross, likely = known.cross_entropies(basis), expected.value @ self.counts
         in_mean, in_covariance = self._by_rows(mixture, basis, expected)
         slopes = Slopes(
             by_weights + cross + likely, by_mean + in_mean, by_covariance + in_covariance
         )
-        return terms, slopes
+        return self._terms(value, cross, weights, expected), slopes
+
+    def terms(self, model: LatentGP, mixture: GaussianMixture, key: Key[Array, ""]) -> Terms:
+        """The bound's terms alone: with fewer points than rows, of a chunk of rows at a time."""
+        known = mixture.factorised()
+
+        def chunk(key: Any, part: Data, _: Any) -> tuple[Any, Expected]:
+            own = eqx.tree_at(lambda bound: bound.data, self, part)
+            means, variances = known.marginals(own.basis(model))
+            found = own.expected(model.likelihood, means, variances, key)
+            return jax.random.fold_in(key, 1), jax.tree.map(lambda a: jnp.moveaxis(a, 1, 0), found)
+
+        if self.representation.one_coefficient_a_row:
+            found = chunk(key, self.data, None)[1]
+        else:
+            found = scan_rows(chunk, key, self.data, columns=mixture.mean[0].size)[1]
+        expected = jax.tree.map(lambda a: jnp.moveaxis(a, 0, 1), found)
+        spread = entropy(
+            mixture.log_weights, mixture.mean, known.covariance, known.half_log_determinant
+        )
+        cross = known.cross_entropies(self.basis(model))
+        return self._terms(spread, cross, mixture.weights, expected)
+
+    def _terms(
+        self,
+        spread: Float[Array, ""],
+        cross: Float[Array, "K"],
+        weights: Float[Array, "K"],
+        expected: Expected,
+    ) -> Terms:
+        return Terms(
+            spread,
+            weights @ cross,
+            weights @ (expected.value @ self.counts),
+            jnp.sqrt(weights**2 @ (expected.error @ self.counts**2)),
+            jnp.sum(expected.failed),
+        )
 
     def _by_rows(
         self,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor, cholesky, lower_cholesky
@@ -48,14 +49,14 @@ class Basis(NamedTuple):
     @classmethod
     def of(
         cls,
-        representation: Representation,
+        representation: Representation | OwnPoints,
         model: LatentGP,
         data: Data,
         coordinates: Coordinates,
     ) -> "Basis":
         """Those of a model at some rows; differentiable in the model."""
-        whitening = representation.whitening(model.kernel, data.X)
-        lower, features = whitening.lower, whitening.features  # pyright: ignore
+        whitening: Any = representation.whitening(model.kernel, data.X)
+        lower, features = whitening.lower, whitening.features
         identity = jnp.broadcast_to(jnp.eye(lower.shape[1], dtype=lower.dtype), lower.shape)
         precision, logs = identity, jnp.zeros(len(lower), lower.dtype)
         if coordinates == "values":

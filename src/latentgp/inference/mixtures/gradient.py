@@ -1,7 +1,6 @@
 """Plain gradients in all parameters, as published: groups in turn by L-BFGS, or Adadelta.
 
-Natural-gradient steps are faster; these are here for what the source did, and to learn inducing
-points.
+Natural-gradient steps are faster; these are here for what the source did.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from latentgp.inference.mixtures.family import (
     GaussianMixture,
     entropy,
 )
-from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, recalled, save
 from latentgp.inference.mixtures.walk import batch_of, batches
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.finite import all_finite
@@ -47,14 +46,22 @@ class Free(NamedTuple):
         spread: of full covariances C C' the factor C with the logarithm of its diagonal, shape (K,
             Q, M, M); the logarithms of diagonal ones; of "linear" ones a number a row and latent.
         vector: hyper-parameters, shape (P,).
-        points: inducing points, shape (M, D); None if they are held.
+        points: inducing points, shape (M, D), or (Q, M, D) of each latent function; None if they
+            are held.
     """
 
     logits: Float[Array, "K"]
     mean: Float[Array, "K Q M"]
     spread: Float[Array, "K Q *M"]
     vector: Float[Array, "P"]
-    points: Float[Array, "M D"] | None
+    points: Float[Array, "*Q M D"] | None
+
+
+class Ascent(NamedTuple):
+    """Where an ascent is, and what its optimiser remembers; None of groups in turn."""
+
+    free: Free
+    memory: Any
 
 
 GROUPS = {
@@ -64,10 +71,11 @@ GROUPS = {
 }
 
 
-def freed(bound: MixtureBound, found: Found, covariance: Covariance, learn_points: bool) -> Free:
-    """The present mixture and hyper-parameters without constraints."""
+def freed(
+    bound: MixtureBound, found: Found, covariance: Covariance, points: Float[Array, "*Q M D"] | None
+) -> Free:
+    """The present mixture, hyper-parameters and points without constraints."""
     mixture = found.mixture
-    points = jnp.asarray(bound.representation.points) if learn_points else None  # pyright: ignore
     if covariance == "linear":
         rows = len(bound.data.X)
         spread = jnp.zeros((*mixture.mean.shape[:2], rows), mixture.mean.dtype)
@@ -112,16 +120,9 @@ def _of_sites(sites: Float[Array, "Q N"], basis: Basis) -> tuple[Array, Array]:
     return vmap_latents(one, basis.features, basis.precision, sites)
 
 
-def with_points(bound: MixtureBound, points: Float[Array, "M D"] | None) -> MixtureBound:
-    """The bound through other inducing points."""
-    if points is None:
-        return bound
-    return eqx.tree_at(lambda b: b.representation.points, bound, points)
-
-
 def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Array, ""]:
     """Bound plus log prior, whose derivatives need values of log p(y | f) alone."""
-    bound, held = with_points(bound, free.points), jax.lax.stop_gradient
+    bound, held = bound.with_points(free.points), jax.lax.stop_gradient
     model = bound.space.to_model(free.vector)
     basis = bound.basis(model)
     known = factorised(free, basis)
@@ -137,35 +138,37 @@ def objective(bound: MixtureBound, free: Free, key: Key[Array, ""]) -> Float[Arr
 
 @Program
 def _value_and_gradient(
-    bound: MixtureBound, free: Free, key: Key[Array, ""]
-) -> tuple[Float[Array, ""], Free]:
-    return jax.value_and_grad(objective, argnums=1)(bound, free, key)
+    bound: MixtureBound, free: Free, part: dict[str, Array], key: Key[Array, ""]
+) -> tuple[Float[Array, ""], dict[str, Array]]:
+    """With its derivatives in a part of what is free alone, which takes a part of the time."""
+
+    def of_part(part: dict[str, Array]) -> Float[Array, ""]:
+        return objective(bound, free._replace(**part), key)
+
+    return jax.value_and_grad(of_part)(part)
 
 
 @Program
 def _adadelta(
     bound: MixtureBound,
-    free: Free,
-    state: Any,
+    state: Ascent,
     places: Int[Array, "T B"] | None,
     keys: Key[Array, "T"],
-) -> tuple[Free, Any, Float[Array, "T"]]:
+) -> tuple[Ascent, Float[Array, "T"]]:
     """Steps of Adadelta (Zeiler 2012)."""
 
-    def step(carry: tuple[Free, Any], part: tuple[Any, Any]) -> tuple[tuple[Free, Any], Array]:
-        free, state = carry
-        rows, key = part
+    def step(state: Ascent, part: tuple[Any, Any]) -> tuple[Ascent, Array]:
+        free, (rows, key) = state.free, part
         own = bound
         if rows is not None:
             own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
         value, slope = jax.value_and_grad(objective, argnums=1)(own, free, key)
         sound = all_finite(slope)
         downhill = jax.tree.map(lambda a: jnp.where(sound, -a, 0.0), slope)
-        move, state = _ADADELTA.update(downhill, state, free)
-        return (jax.tree.map(jnp.add, free, move), state), value
+        move, memory = _ADADELTA.update(downhill, state.memory, free)
+        return Ascent(jax.tree.map(jnp.add, free, move), memory), value
 
-    (free, state), values = jax.lax.scan(step, (free, state), (places, keys))
-    return free, state, values
+    return jax.lax.scan(step, state, (places, keys))
 
 
 @Program
@@ -210,49 +213,56 @@ def ascend(
         key: random key.
     """
     run = Run(control)
+    state = recalled(found, run, Ascent(free, None if by_groups else _ADADELTA.init(free)))
 
-    def looked(free: Free, value: float, made: int, what: str) -> bool:
+    def looked(after: Ascent, value: float, made: int, what: str) -> bool:
+        nonlocal state
+        state = after
         found.records.append(Looked(value, value, run.seconds, 0))
         run.show(f"learning: {what} {made}, bound about {value:,.2f} nats, {run.seconds:.0f} s")
-        reason = run.ending(MixtureProgress(made, value, run.seconds), lambda: None)
+        progress = MixtureProgress(made, value, run.seconds)
+        reason = run.ending(progress, lambda: save(found, run, after))
         found.reason = reason or found.reason
         return reason is not None
 
     found.converged = False
     try:
         if by_groups:
-            free = _by_groups(bound, free, tolerance, looked, found, key)
+            _by_groups(bound, state.free, tolerance, looked, found, key)
         else:
-            free = _at_once(bound, free, steps, batch_size, looked, found, key)
+            _at_once(bound, state, steps, batch_size, looked, found, key)
     except KeyboardInterrupt:
         found.reason = INTERRUPTED
     finally:
         run.close()
-    bound = with_points(bound, free.points)
-    found.vector, found.mixture = np.asarray(free.vector), mixture_of(bound, free)
+        save(found, run, state)
+    bound = bound.with_points(state.free.points)
+    found.vector = np.asarray(state.free.vector)
+    found.mixture = mixture_of(bound, state.free)
     return bound
 
 
 def _by_groups(
     bound: MixtureBound, free: Free, tolerance: float, looked: Any, found: Found, key: Any
-) -> Free:
+) -> None:
     from scipy.optimize import minimize  # takes long to import
 
     groups = [names for names in GROUPS.values() if _has(free, names)]
-    before = -np.inf
-    for turn in range(_ROUNDS):
-        value = before
+    while len(values := [record.value for record in found.records]) < _ROUNDS:
+        if len(values) > 1 and values[-1] - values[-2] < tolerance:
+            found.converged, found.reason = True, f"a round gained less than {tolerance:.1e} nats"
+            return
+        value = -np.inf
         for names in groups:
             part = {name: getattr(free, name) for name in names}
             start, whole = ravel_pytree(part)
 
             def slope(
-                vector: np.ndarray, free: Free = free, whole: Any = whole, names: Any = names
+                vector: np.ndarray, free: Free = free, whole: Any = whole
             ) -> tuple[float, np.ndarray]:
-                there = free._replace(**whole(jnp.asarray(vector)))
-                value, gradient = _value_and_gradient(bound, there, key)
+                value, gradient = _value_and_gradient(bound, free, whole(jnp.asarray(vector)), key)
                 found.steps += 1
-                own = ravel_pytree({name: getattr(gradient, name) for name in names})[0]
+                own = ravel_pytree(gradient)[0]
                 if not np.isfinite(value):
                     return 1e300, np.zeros_like(vector)
                 return -float(value), -np.asarray(own)
@@ -260,38 +270,30 @@ def _by_groups(
             options = {"maxiter": _ITERATIONS}
             end = minimize(slope, np.asarray(start), jac=True, method="L-BFGS-B", options=options)
             free, value = free._replace(**whole(jnp.asarray(end.x))), -float(end.fun)
-        if looked(free, value, turn + 1, "round"):
-            return free
-        if value - before < tolerance:
-            found.converged, found.reason = True, f"a round gained less than {tolerance:.1e} nats"
-            return free
-        before = value
+        if looked(Ascent(free, None), value, len(values) + 1, "round"):
+            return
     found.reason = f"{_ROUNDS} rounds were made"
-    return free
 
 
 def _at_once(
     bound: MixtureBound,
-    free: Free,
+    state: Ascent,
     steps: int,
     batch_size: int | None,
     looked: Any,
     found: Found,
     key: Any,
-) -> Free:
-    state, made = _ADADELTA.init(free), 0
-    draw = batches(len(bound.data.X), batch_size, key)
-    while made < steps:
+) -> None:
+    draw = batches(len(bound.data.X), batch_size, key, found.steps)
+    while (made := found.steps) < steps:
         number = min(_PIECE, steps - made)
         keys = jax.random.split(jax.random.fold_in(key, made), number)
         places = None if draw is None else jnp.asarray(draw(number))
-        free, state, values = _adadelta(bound, free, state, places, keys)
-        made += number
-        found.steps = made
-        if looked(free, float(np.mean(values)), made, "step"):
-            return free
+        state, values = _adadelta(bound, state, places, keys)
+        found.steps += number
+        if looked(state, float(np.mean(values)), found.steps, "step") and found.steps < steps:
+            return
     found.converged, found.reason = True, f"all {steps} steps were made"
-    return free
 
 
 def _has(free: Free, names: tuple[str, ...]) -> bool:

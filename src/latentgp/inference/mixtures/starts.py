@@ -12,7 +12,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.inference.mixtures.bound import MixtureBound
-from latentgp.inference.mixtures.family import Basis, GaussianMixture
+from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import profiled
 from latentgp.inference.mixtures.search import Found
 from latentgp.models import LatentGP
@@ -39,9 +39,8 @@ def started(
     not concave: the prior mean can be a saddle there, from which no step leads away, and an ascent
     from a draw ends in the next mode.
     """
-    basis = _basis(bound, model)
-    latents, size = model.likelihood.latent_size, basis.lower.shape[1]
-    dtype = basis.lower.dtype
+    lower, prior_precision = _prior(bound, model)
+    latents, size, dtype = model.likelihood.latent_size, lower.shape[1], lower.dtype
     number = method.components
     concave = model.likelihood.is_log_concave and latents == 1
     spare = 0 if concave or model.likelihood.is_jointly_log_concave else _SPARE
@@ -49,19 +48,19 @@ def started(
     both = jnp.stack([draws, -draws], axis=1).reshape(-1, latents, size)
     white = jnp.concatenate([jnp.zeros((1, latents, size), dtype), both])[: number + spare]
     if method.start_means is not None:
-        white = _white_of(method, bound, model, basis, (number, size, latents))
+        white = _white_of(method, bound, model, lower, (number, size, latents))
     means, precision = white, jnp.ones((latents, size), dtype)
     if bound.coordinates == "values":
-        means = jnp.stack([vmap_latents(lambda L, v: L @ v, basis.lower, own) for own in white])
-        precision = jnp.broadcast_to(vmap_latents(jnp.diagonal, basis.precision), (latents, size))
+        means = jnp.stack([vmap_latents(lambda L, v: L @ v, lower, own) for own in white])
+        precision = jnp.broadcast_to(vmap_latents(jnp.diagonal, prior_precision), (latents, size))
     if method.covariance != "diagonal":
-        precision = jnp.broadcast_to(basis.precision, (latents, size, size))
+        precision = jnp.broadcast_to(prior_precision, (latents, size, size))
     precision = precision / method.start_variance
     parts = [GaussianMixture(jnp.zeros(1, dtype), m[None], precision[None]) for m in means]
     data = bound.data
     likely = model.likelihood.latent_start(data.y, dict(data.side_information))
     if likely is not None and method.start_means is None:
-        parts[0] = _opened(bound, model, basis, parts[0], jnp.asarray(likely))
+        parts[0] = _opened(bound, model, parts[0], jnp.asarray(likely))
     return parts
 
 
@@ -69,7 +68,6 @@ def started(
 def _opened(
     bound: MixtureBound,
     model: LatentGP,
-    basis: Basis,
     start: GaussianMixture,
     likely: Float[Array, "N"],
 ) -> GaussianMixture:
@@ -77,6 +75,7 @@ def _opened(
 
     From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
     """
+    basis = bound.basis(model)
     means, variances = start.factorised().marginals(basis)
     means = means.at[0, :, 0].set(likely)
     rows = bound.expected(model.likelihood, means, variances, jax.random.key(0))
@@ -94,7 +93,11 @@ def _opened(
 
 
 def _white_of(
-    method: Any, bound: MixtureBound, model: LatentGP, basis: Any, shape: tuple[int, ...]
+    method: Any,
+    bound: MixtureBound,
+    model: LatentGP,
+    lower: Float[Array, "#Q M M"],
+    shape: tuple[int, ...],
 ) -> Float[Array, "K Q M"]:
     given = np.asarray(method.start_means, float)
     if given.shape != shape:
@@ -102,14 +105,20 @@ def _white_of(
             f"BlackBoxVI.start_means must have shape {shape}, components, centres and latents, got "
             f"{given.shape}."
         )
-    centres = bound.representation.whitening(model.kernel, bound.data.X).centres
-    offset = jnp.broadcast_to(model.mean(centres), shape[1:])
-    return jnp.stack([vmap_latents(solve_lower, basis.lower, (f - offset).T) for f in given])
+    centres: Any = bound.representation.whitening(model.kernel, bound.data.X).centres
+    if centres.ndim == 2:
+        offset = jnp.broadcast_to(model.mean(centres), shape[1:])
+    else:
+        means = [jnp.broadcast_to(model.mean(own), shape[1:]) for own in centres]
+        offset = jnp.stack([own[:, latent] for latent, own in enumerate(means)], axis=1)
+    return jnp.stack([vmap_latents(solve_lower, lower, (f - offset).T) for f in given])
 
 
 @Program
-def _basis(bound: MixtureBound, model: LatentGP) -> Any:
-    return bound.basis(model)
+def _prior(bound: MixtureBound, model: LatentGP) -> tuple[Array, Array]:
+    """The factor of K at the centres, and the coefficients' prior precision."""
+    basis = bound.basis(model)
+    return basis.lower, basis.precision
 
 
 def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianMixture:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Int, Key
 
 from latentgp.inference.mixtures.bound import MixtureBound, Terms
 from latentgp.inference.mixtures.family import GaussianMixture
+from latentgp.inference.mixtures.own_points import OwnPoints, among_all
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.triangular import inverse_of_lower, solve_lower
@@ -21,6 +22,7 @@ from latentgp.representations.inducing.posterior import (
     posterior_of_white,
 )
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.whitening import whitening_from
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
@@ -109,21 +111,23 @@ def _terms(
     """The bound, and minus the log density of the mixture at draws of each component."""
     model = bound.space.to_model(vector)
     key_rows, key_draws = jax.random.split(key)
-    at = bound.evaluated(model.likelihood, bound.basis(model), mixture, key_rows)
+    terms = bound.terms(model, mixture, key_rows)
     if len(mixture.mean) == 1:
-        return at.terms, jnp.zeros((1, 2), mixture.mean.dtype)
+        return terms, jnp.zeros((1, 2), mixture.mean.dtype)
     known = mixture.factorised()
     logs = known.log_densities(known.draws(key_draws, _DRAWS))
     mixed = jax.scipy.special.logsumexp(logs + mixture.log_weights[None, :, None], axis=1)
-    return at.terms, -mixed
+    return terms, -mixed
 
 
 def posteriors_of(
     bound: MixtureBound, model: LatentGP, mixture: GaussianMixture
 ) -> list[InducingPosterior]:
     """Posteriors of the components."""
+    given = bound.representation
+    united = given.united() if isinstance(given, OwnPoints) else None
     return [
-        _posterior(bound, model, mixture.mean[k], mixture.precision[k])
+        _posterior(bound, model, mixture.mean[k], mixture.precision[k], united)
         for k in range(len(mixture.mean))
     ]
 
@@ -134,6 +138,7 @@ def _posterior(
     model: LatentGP,
     mean: Float[Array, "Q M"],
     precision: Float[Array, "Q M *M"],
+    united: tuple[Float[Array, "P D"], Int[Array, "Q M"]] | None,
 ) -> InducingPosterior:
     whitening: Any = bound.representation.whitening(model.kernel, bound.data.X[:1])
     if bound.representation.one_coefficient_a_row:
@@ -144,9 +149,13 @@ def _posterior(
     if bound.coordinates == "values":
         mean = vmap_latents(lambda L, m: solve_lower(L, m[:, None])[:, 0], lower, mean)
         precision = vmap_latents(lambda L, P: L.T @ P @ L, lower, precision)
+    linear = jnp.einsum("qij,qj->qi", precision, mean)
+    if united is not None:
+        whitening = whitening_from(model.kernel, united[0], bound.data.X[:1])
+        linear, precision = among_all(lower, whitening.lower, united[1], mean, precision)
+        lower = whitening.lower
     inverse = vmap_latents(inverse_of_lower, lower)
     prior = Prior(Factor(lower, inverse), jnp.broadcast_to(whitening.jitter, (len(lower),)))
-    linear = jnp.einsum("qij,qj->qi", precision, mean)
     factor = jax.vmap(cholesky)(precision)
     return posterior_of_white(
         model.kernel,

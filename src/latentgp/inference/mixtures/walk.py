@@ -1,8 +1,9 @@
-"""Steps of mixture and hyper-parameters together along estimated slopes, on batches or all rows."""
+"""Steps of mixture, hyper-parameters and points along estimated slopes, on batches or all rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import stepped
-from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress
+from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, recalled, save
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -26,11 +27,19 @@ _PIECE = 20  # steps in a compiled call
 
 
 class StepLengths(NamedTuple):
-    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root."""
+    """Of step t (t + delay)^-power (Robbins & Monro 1951), of Adam's steps rate times its root.
+
+    Attributes:
+        delay: in steps.
+        power: in (0.5, 1].
+        rate: of Adam, for hyper-parameters, and for points in units.
+        unit: in which points move, one an input.
+    """
 
     delay: Float[Array, ""]
     power: Float[Array, ""]
     rate: Float[Array, ""]
+    unit: Float[Array, "D"]
 
 
 class Walk(NamedTuple):
@@ -38,23 +47,32 @@ class Walk(NamedTuple):
 
     Attributes:
         vector: hyper-parameters, shape (P,).
+        points: inducing points, shape (M, D) or (Q, M, D); None if they are held.
         mixture: the mixture.
-        adam: state of the optimiser of hyper-parameters.
+        adam: state of the optimiser of hyper-parameters and points.
         made: number of steps.
         passed_over: those that changed nothing, as they were not finite.
     """
 
     vector: Float[Array, "P"]
+    points: Float[Array, "*Q M D"] | None
     mixture: GaussianMixture
     adam: Any
     made: Int[Array, ""]
     passed_over: Int[Array, ""]
 
     @classmethod
-    def begun(cls, vector: Float[Array, "P"], mixture: GaussianMixture) -> "Walk":
+    def begun(
+        cls,
+        vector: Float[Array, "P"],
+        points: Float[Array, "*Q M D"] | None,
+        mixture: GaussianMixture,
+    ) -> "Walk":
         """Before the first step."""
         nothing = jnp.zeros((), jnp.int32)
-        return cls(vector, mixture, optax.scale_by_adam().init(vector), nothing, nothing)
+        learned: Any = vector, points
+        adam = optax.scale_by_adam().init(learned)
+        return cls(vector, points, mixture, adam, nothing, nothing)
 
 
 class Told(NamedTuple):
@@ -87,25 +105,29 @@ def walked(
 
     def step(state: Walk, part: tuple[Any, Key[Array, ""]]) -> tuple[Walk, Told]:
         rows, key = part
-        own = bound
+        own = bound.with_points(state.points)
         if rows is not None:
-            own = eqx.tree_at(lambda b: b.data, bound, batch_of(bound.data, rows))
+            own = eqx.tree_at(lambda b: b.data, own, batch_of(bound.data, rows))
         model = space.to_model(state.vector)
         basis = own.basis(model)
         at = own.evaluated(model.likelihood, basis, state.mixture, key)
         share = (state.made + lengths.delay) ** -lengths.power
         mixture = stepped(at, share, safely=True)
-        vector, adam = state.vector, state.adam
-        if space.size:
+        vector, points, adam = state.vector, state.points, state.adam
+        if space.size or points is not None:
             known = state.mixture.factorised()
 
-            def worth(vector: Float[Array, "P"]) -> Float[Array, ""]:
-                return own.worth(vector, known, at.expected, key) + space.log_prior(vector)
+            def worth(free: tuple[Array, Array | None]) -> Float[Array, ""]:
+                moved = own.with_points(free[1]).worth(free[0], known, at.expected, key)
+                return moved + space.log_prior(free[0])
 
-            gradient = jax.grad(worth)(vector)
-            move, adam = optax.scale_by_adam().update(gradient, adam)
-            vector = vector + lengths.rate * share**0.5 * move
-        after = Walk(vector, mixture, adam, state.made, state.passed_over)
+            gradient: Any = jax.grad(worth)((vector, points))
+            updated: Any = optax.scale_by_adam().update(gradient, adam)
+            (move, move_points), adam = updated
+            rate = lengths.rate * share**0.5
+            vector = vector + rate * move
+            points = None if points is None else points + rate * lengths.unit * move_points
+        after = Walk(vector, points, mixture, adam, state.made, state.passed_over)
         most = 0.5 * own.expectations.samples
         sound = all_finite(after) & (jnp.mean(at.expected.failed) < most)
         after = jax.tree.map(lambda new, old: jnp.where(sound, new, old), after, state)
@@ -121,26 +143,30 @@ def walk(
     bound: MixtureBound,
     found: Found,
     lengths: StepLengths,
+    points: Float[Array, "*Q M D"] | None,
     *,
     steps: int,
     batch_size: int | None,
     control: RunControl,
     key: Key[Array, ""],
-) -> None:
-    """Steps along estimated slopes, of mixture and hyper-parameters together.
+) -> MixtureBound:
+    """Steps along estimated slopes, of all that is learned together; gives the bound at their end.
 
     Args:
         bound: the bound.
         found: where it starts, and what is brought up to date.
         lengths: of the steps.
+        points: inducing points to start from; None if they are held.
         steps: how many.
         batch_size: rows of a step; None for all.
         control: limits and callback.
         key: random key.
     """
     run, rows = Run(control), len(bound.data.X)
-    state = Walk.begun(jnp.asarray(found.vector), found.mixture)
-    draw = batches(rows, batch_size, key)
+    first = Walk.begun(jnp.asarray(found.vector), points, found.mixture)
+    state = recalled(found, run, first)
+    draw = batches(rows, batch_size, key, found.steps)
+    found.vector, found.mixture = np.asarray(state.vector), state.mixture
     found.converged, found.reason = True, f"all {steps} steps were made"
     try:
         while (made := int(state.made)) < steps:
@@ -158,18 +184,29 @@ def walk(
                 f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
                 f"{run.seconds:.0f} s"
             )
-            reason = run.ending(progress, lambda: None)
-            if reason is not None:
+            reason = run.ending(progress, partial(save, found, run, state))
+            if reason is not None and found.steps < steps:
                 found.converged, found.reason = False, reason
                 break
     except KeyboardInterrupt:
         found.converged, found.reason = False, INTERRUPTED
     finally:
         run.close()
+        save(found, run, state)
+    return bound.with_points(state.points)
 
 
-def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int], np.ndarray] | None:
-    """Places of the rows of so many batches, shuffled anew every pass; None for all rows."""
+def batches(
+    rows: int, size: int | None, key: Key[Array, ""], drawn: int
+) -> Callable[[int], np.ndarray] | None:
+    """Places of the rows of so many batches, shuffled anew every pass; None for all rows.
+
+    Args:
+        rows: how many there are.
+        size: rows of a batch; None for all.
+        key: random key.
+        drawn: batches of a search that is resumed, which are passed over.
+    """
     if size is None or size >= rows:
         return None
     random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
@@ -183,4 +220,6 @@ def batches(rows: int, size: int | None, key: Key[Array, ""]) -> Callable[[int],
         del waiting[:number]
         return taken
 
+    for _ in range(drawn):
+        draw(1)
     return draw

@@ -1,4 +1,4 @@
-"""The loop around an algorithm: progress, stopping, callbacks, checkpoints, resumption.
+"""The loop around evaluations: progress, stopping, callbacks, checkpoints, resumption.
 
 Hyper-parameters are searched by SciPy's L-BFGS-B, which is deterministic: given the values and
 gradients of past evaluations it asks for the same next point. So a checkpoint is the list of
@@ -8,7 +8,8 @@ exactly as it would have done.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.progress import Run, RunControl
-from latentgp.sites.coupled import Sites, sites_of
+from latentgp.sites.coupled import sites_of
 from latentgp.sites.gaussian import GaussianSites
 
 
@@ -40,7 +41,8 @@ class Progress(NamedTuple):
         best: the bound at the best hyper-parameters of this run so far (those of the greatest
             bound plus log prior), in nats.
         seconds: since the start of the fit.
-        restart: 0 for the first run, below for those on a part of the rows that go before it.
+        restart: 0 for the first run, below for those that go before it, on a part of the rows or
+            with one component.
     """
 
     evaluations: int
@@ -61,6 +63,9 @@ class EndFit(Exception):
 class Search:
     """Keeps the history of evaluations; shows it, saves it, and stops the search.
 
+    With it is saved where the next evaluation starts, a named tuple of arrays: sites, or what else
+    is profiled out.
+
     Args:
         max_evaluations: of each run on all rows.
         control: limits, callback, progress line, checkpoint.
@@ -74,26 +79,35 @@ class Search:
         self._since: dict[int, int] = {}  # from which record on those of a run can be compared
         self._limit = max_evaluations  # of the run that is on
 
-    def recall(self) -> Sites | None:
-        """Read the checkpoint, if there is one; gives its last sites."""
+    def recall(
+        self,
+        fields: tuple[str, ...] = GaussianSites._fields,
+        make: Callable[..., Any] = sites_of,
+    ) -> Any:
+        """Read the checkpoint, if there is one; gives what was saved last, the sites.
 
-        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], Sites]:
+        Args:
+            fields: of what is saved.
+            make: makes it of them.
+        """
+
+        def understand(stored: dict[str, np.ndarray]) -> tuple[list[Record], Any]:
             columns = [stored[name] for name in Record._fields]
-            sites = sites_of(*(stored[f"sites.{name}"] for name in GaussianSites._fields))
+            kept = make(*(stored[f"kept.{name}"] for name in fields))
             records = [
                 Record(v, float(f), float(b), g, float(s), int(r))
                 for v, f, b, g, s, r in zip(*columns, strict=True)
             ]
-            return records, sites
+            return records, kept
 
         found = self.control.checkpoint.read(understand)
         if found is None:
             return None
-        self.records, sites = found
+        self.records, kept = found
         self._recalled = len(self.records)
         if self.records:
             self._run.went_on_after(self.records[-1].seconds)
-        return sites
+        return kept
 
     def has_reached(self, run: int) -> bool:
         """Whether evaluations of this run, or of a later one, are known."""
@@ -133,8 +147,8 @@ class Search:
     def _made(self, run: int) -> int:
         return sum(record.restart == run for record in self.records)
 
-    def report(self, record: Record, sites: Sites) -> Record:
-        """Keep an evaluation; raises EndFit if the search is to end here."""
+    def report(self, record: Record, kept: Any) -> Record:
+        """Keep an evaluation, and what to save with it; raises EndFit if the search ends here."""
         record = record._replace(seconds=self._run.seconds)
         self.records.append(record)
         self._replayed += 1
@@ -146,7 +160,7 @@ class Search:
             record.restart,
         )
         self._show(progress)
-        reason = self._run.ending(progress, lambda: self.save(sites))
+        reason = self._run.ending(progress, lambda: self.save(kept))
         if reason is not None:
             raise EndFit(reason)
         return record
@@ -174,11 +188,11 @@ class Search:
             candidates = [record for record in known if record.restart >= 0]
         return max(candidates or known, key=lambda record: record.value)
 
-    def save(self, sites: Sites | None) -> None:
+    def save(self, kept: Any) -> None:
         """Write the checkpoint, whole or not at all, if there is anything new."""
         if (
             self.control.checkpoint.path is None
-            or sites is None
+            or kept is None
             or len(self.records) == self._recalled
         ):
             return
@@ -186,7 +200,7 @@ class Search:
             name: np.stack([np.asarray(getattr(r, name), np.float64) for r in self.records])
             for name in Record._fields
         }
-        tensors = {f"sites.{name}": a for name, a in gather(sites)._asdict().items()}
+        tensors = {f"kept.{name}": a for name, a in gather(kept)._asdict().items()}
         self.control.checkpoint.write({**columns, **tensors})
 
     def close(self) -> None:
@@ -194,7 +208,7 @@ class Search:
         self._run.close()
 
     def _show(self, progress: Progress) -> None:
-        stage = " in a short first run" if progress.restart < 0 else ""
+        stage = " in a first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
         self._run.show(
             f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "

@@ -169,6 +169,29 @@ class ByVariables(Representation):
         """
         return dataclasses.replace(self, remembered=remembered)
 
+    def configured_for(self, *, signed: bool, power: float) -> "ByVariables":
+        if power and self.remembered is not None:
+            raise InputError(
+                "Laplace and ExpectationPropagation have no streaming updates; use "
+                "VariationalInference, AugmentedVI or CollapsedVI."
+            )
+        if power and self.covariance == "diagonal":
+            raise InputError(
+                f'{type(self).__name__}(covariance="diagonal") is a variational family, which '
+                "Laplace and ExpectationPropagation have no use for; leave covariance out, or use "
+                "VariationalInference."
+            )
+        signed = signed or (self.remembered is not None and self.remembered.signed)
+        return dataclasses.replace(self, signed=signed, power=power)
+
+    @property
+    def evidence_is_exact(self) -> bool:
+        return False
+
+    @property
+    def streaming_prior(self) -> StreamingPrior | None:
+        return self.remembered
+
     def check_samples(self) -> None:
         """Raise InputError where coefficients cannot be sampled."""
 

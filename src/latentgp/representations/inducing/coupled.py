@@ -22,10 +22,8 @@ from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
-from latentgp.representations.latent_axis import (
-    block_means,
-    vmap_latents,
-)
+from latentgp.representations.latent_axis import block_means, vmap_latents
+from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows

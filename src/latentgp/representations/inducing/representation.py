@@ -156,19 +156,7 @@ class Inducing(ByVariables):
                     "them out."
                 )
             power = 1.0
-        if power and self.remembered is not None:
-            raise InputError(
-                "Laplace and ExpectationPropagation have no streaming updates; use "
-                "VariationalInference, AugmentedVI or CollapsedVI."
-            )
-        if power and self.covariance == "diagonal":
-            raise InputError(
-                'Inducing(covariance="diagonal") is a variational family, which Laplace and '
-                "ExpectationPropagation have no use for; leave covariance out, or use "
-                "VariationalInference."
-            )
-        signed = signed or (self.remembered is not None and self.remembered.signed)
-        return dataclasses.replace(self, signed=signed, power=power)
+        return cast(Inducing, super().configured_for(signed=signed, power=power))
 
     def products_a_row(self, inputs: int) -> float | None:
         number = self.number or len(self.centres)
@@ -220,10 +208,6 @@ class Inducing(ByVariables):
         through_rows, in_prior, marginals = pitc.pull_back(posterior, X, own, self._blocks())
         return self._pulled(posterior, through_rows, in_prior, marginals)
 
-    @property
-    def evidence_is_exact(self) -> bool:
-        return False
-
     def of_latents(self) -> "Inducing":
         """The same, for sites that updates move; refused of FITC and PITC."""
         if not self.is_one_gaussian:
@@ -242,10 +226,6 @@ class Inducing(ByVariables):
     @property
     def evidence_is_bound(self) -> bool:
         return self.is_one_gaussian
-
-    @property
-    def streaming_prior(self) -> StreamingPrior | None:
-        return self.remembered
 
     @property
     def spreads_rows(self) -> bool:

@@ -12,6 +12,7 @@ from latentgp.inference.batches.step_sizes import RobbinsMonro
 from latentgp.inference.deep.family import Architecture, Factors
 from latentgp.inference.deep.steps import DeepInference
 from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.methods.registry import method_from_name
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rules.variational import VariationalRule
 
@@ -29,7 +30,7 @@ def deep(likelihood=None, layers=1, width=2, **settings):
 
 
 def method(**settings):
-    usual = {"features": 20, "batch_size": 40, "epochs": 40, "components": 4}
+    usual = {"features": 20, "batch_size": 40, "epochs": 40, "components": 4, "learning_rate": 0.01}
     return lgp.RandomFeatureVI(**(usual | settings))
 
 
@@ -247,12 +248,14 @@ def test_what_cannot_be_is_refused_in_a_sentence(call, sentence):
 
 def test_estimators_of_some_depth():
     labels = STEP > 0
-    usual = {"depth": 2, "random_state": 0, "max_seconds": 2.0}
+    usual = {"depth": 2, "random_state": 0, "method": method(epochs=60, learning_rate=0.02)}
     classifier = lgp.GPClassifier(**usual).fit(X, labels)
     assert np.mean(classifier.predict(X) == labels) > 0.85
     assert classifier.model_.depth == 2
     assert classifier.lengthscales_.shape == (2,)
     regressor = lgp.GPRegressor(**usual).fit(1e3 * X, 1e3 + STEP)
     assert np.corrcoef(regressor.predict(1e3 * X), STEP)[0, 1] > 0.8
+    chosen = method_from_name("auto", classifier.model_, len(X))
+    assert isinstance(chosen.method, lgp.RandomFeatureVI)
     with pytest.raises(lgp.InputError, match="leave kernel"):
         lgp.GPRegressor(lgp.RBF(), depth=2).fit(X, STEP)

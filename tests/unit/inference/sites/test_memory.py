@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 
 import latentgp as lgp
+from latentgp.inference.mixtures.bound import MixtureBound
+from latentgp.inference.mixtures.expectations import Expectations
+from latentgp.inference.mixtures.family import GaussianMixture
+from latentgp.inference.mixtures.starts import _prior
+from latentgp.inference.mixtures.summary import _terms
 from latentgp.inference.sites.fixed_point import ascend
 from latentgp.inference.sites.profiled_bound import _evaluate_ascended, _evaluate_exact
 from latentgp.parameters.space import ParameterSpace
@@ -86,6 +91,18 @@ class Turned(lgp.Kernel):
 
     def __call__(self, x, z):
         return jnp.exp(-0.5 * jnp.sum((self.turn @ (x - z)) ** 2))
+
+
+def test_the_start_and_the_end_of_a_mixture_need_no_array_of_rows_by_points(x64):
+    model, data = classification(), lgp.Data(np.zeros((N, D)), np.zeros(N)).to_device()
+    draws = Expectations("score", 100)
+    bound = MixtureBound(ParameterSpace(model), POINTS, data, draws, "white", False)
+    assert bytes_needed(_prior, bound, model) < 0.1 * BLOCK
+    white = jnp.zeros((1, 1, M)), jnp.broadcast_to(jnp.eye(M), (1, 1, M, M))
+    mixture, vector = GaussianMixture(jnp.zeros(1), *white), bound.space.to_vector()
+    assert (
+        bytes_needed(_terms, bound, jnp.asarray(vector), mixture, jax.random.key(0)) < 0.2 * BLOCK
+    )
 
 
 def test_own_kernels_need_no_array_of_rows_by_points(x64):

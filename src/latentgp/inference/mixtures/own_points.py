@@ -1,0 +1,115 @@
+"""Inducing inputs of each latent function, as a mixture's coefficients see them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.modules import Module
+from latentgp.numerics.triangular import solve_lower
+from latentgp.representations.latent_axis import distinct_kernels, vmap_latents
+from latentgp.representations.whitening import whitening_from
+from latentgp.typing import Array
+
+
+class OwnWhitening(NamedTuple):
+    """The map from white coefficients to f, with centres of each latent function.
+
+    Attributes:
+        centres: shape (Q, M, D).
+        lower: factors of K at them, shape (Q, M, M).
+        features: their products with kernel blocks, shape (Q, M, N).
+        residual: prior variances given the coefficients, shape (Q, N).
+        jitter: the largest that was added to K.
+    """
+
+    centres: Float[Array, "Q M D"]
+    lower: Float[Array, "Q M M"]
+    features: Float[Array, "Q M N"]
+    residual: Float[Array, "Q N"]
+    jitter: Float[Array, ""]
+
+
+class OwnPoints(Module):
+    """Inducing inputs of each latent function: what a bound asks of a representation.
+
+    Attributes:
+        points: shape (Q, M, D).
+    """
+
+    points: Float[Array, "Q M D"]
+
+    @property
+    def one_coefficient_a_row(self) -> bool:
+        """Never."""
+        return False
+
+    @classmethod
+    def checked(cls, given: Any, columns: int, latents: int) -> "OwnPoints":
+        """Of points that a user gave.
+
+        Raises:
+            InputError: they are not of the shape (Q, M, D).
+        """
+        points = np.asarray(given, float)
+        if points.ndim != 3 or points.shape[::2] != (latents, columns):
+            raise InputError(
+                f"BlackBoxVI.own_points must have shape ({latents}, M, {columns}), latent "
+                f"functions, points and inputs, got {points.shape}."
+            )
+        return cls(points)
+
+    def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> OwnWhitening:
+        """The map to f at some rows, latent function by latent function."""
+        kernels = distinct_kernels(kernel)
+        kernels = kernels * (len(self.points) // len(kernels))
+        parts = [whitening_from(own, Z, X) for own, Z in zip(kernels, self.points, strict=True)]
+
+        lower, features, residual = (
+            jnp.concatenate([getattr(part, name) for part in parts])
+            for name in ("lower", "features", "residual")
+        )
+        jitter = jnp.max(jnp.stack([part.jitter for part in parts]))
+        return OwnWhitening(jnp.asarray(self.points), lower, features, residual, jitter)
+
+    def united(self) -> tuple[Float[np.ndarray, "P D"], Int[np.ndarray, "Q M"]]:
+        """The points of all latent functions, and where those of each are among them."""
+        points = np.asarray(self.points)
+        flat = points.reshape(-1, points.shape[2])
+        union, places = np.unique(flat, axis=0, return_inverse=True)
+        return union, places.reshape(points.shape[:2])
+
+
+def among_all(
+    own: Float[Array, "Q M M"],
+    lower: Float[Array, "#Q P P"],
+    places: Int[Array, "Q M"],
+    mean: Float[Array, "Q M"],
+    precision: Float[Array, "Q M M"],
+) -> tuple[Float[Array, "Q P"], Float[Array, "Q P P"]]:
+    """Natural parameters of white coefficients at all points: v' S^-1, and S^-1.
+
+    Those at other points than a latent function's own follow the prior given these, so that
+    neither the posterior nor its divergence from the prior is another.
+
+    Args:
+        own: factors of K at the own points.
+        lower: factors of K at all.
+        places: of the own points among all.
+        mean: of white coefficients at the own points.
+        precision: of them.
+    """
+
+    def one(own: Array, lower: Array, places: Array, mean: Array, precision: Array) -> Any:
+        turn = solve_lower(own, lower[places])
+        excess = precision - jnp.eye(len(own), dtype=own.dtype)
+        inner = turn.T @ excess @ turn
+        whole = jnp.eye(len(lower), dtype=own.dtype) + 0.5 * (inner + inner.T)
+        return turn.T @ (precision @ mean), whole
+
+    return vmap_latents(one, own, lower, places, mean, precision)
