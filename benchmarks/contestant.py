@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -84,6 +84,13 @@ def gaussian_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Re
     squared_error = (y - mean) ** 2
     nlpd = 0.5 * np.mean(np.log(2 * np.pi * variance) + squared_error / variance)
     return {"rmse": float(np.sqrt(squared_error.mean())), "nlpd": float(nlpd)}
+
+
+def mixture_scores(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Result:
+    """RMSE and NLPD of equal mixtures: S x N moments, of which `variance` includes noise."""
+    terms = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+    nlpd = np.log(len(mean)) - np.mean(logsumexp(terms, axis=0))
+    return {"rmse": float(np.sqrt(np.mean((y - mean.mean(axis=0)) ** 2))), "nlpd": float(nlpd)}
 
 
 def coverage(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
@@ -205,6 +212,7 @@ class ScoreTrace:
         self._points: list[Result] = []
         self._ticks = 0
         self._started = perf_counter()  # moves on by every evaluation
+        self._cpu_started = process_time()  # likewise
 
     def tick(self) -> bool:
         """Call before each step or few: evaluates where due; False once the time is up."""
@@ -218,9 +226,10 @@ class ScoreTrace:
 
     def record(self) -> None:
         """Evaluate now: what a method that stops by itself calls at its end."""
-        elapsed = perf_counter() - self._started
-        self._points.append({"training_seconds": elapsed} | self._scores())
-        self._started = perf_counter() - elapsed
+        elapsed, cpu = perf_counter() - self._started, process_time() - self._cpu_started
+        seconds = {"training_seconds": elapsed, "training_cpu_seconds": cpu}
+        self._points.append(seconds | self._scores())
+        self._started, self._cpu_started = perf_counter() - elapsed, process_time() - cpu
 
     def result(self, steps_a_tick: int | None = None) -> Result:
         """The last scores, and all of them: when a target was reached, the harness looks up.

@@ -27,7 +27,17 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 OURS = "latentgp"
 OWN = {"augmented": "AugmentedVI", "variational": "VariationalInference"}
-PEERS = ("scikit_learn", "gpytorch", "gpflow", "gpjax", "gpy", "numpyro", "blackjax", "gpboost")
+PEERS = (
+    "scikit_learn",
+    "gpytorch",
+    "gpflow",
+    "gpflux",
+    "gpjax",
+    "gpy",
+    "numpyro",
+    "blackjax",
+    "gpboost",
+)
 ENVIRONMENTS = HERE / ".environments"
 MOST_OWN_SECONDS = 300.0
 

@@ -449,14 +449,24 @@ def sparse_regression(problem: Problem) -> Result:
 def by_batches(
     problem: Problem, model: lgp.LatentGP, scores: Callable[[lgp.Posterior], Result]
 ) -> Result:
-    """`Stochastic` from a user's point of view: the thinned start, then batches; weak priors.
+    """`Stochastic` from a user's point of view: the thinned start, then batches; weak priors."""
+    options = problem.options
+    site_method = getattr(lgp, options["method"])(lgp.Inducing(points=problem.Z))
+    method = lgp.Stochastic(site_method, batch_size=options["batch_size"], epochs=options["epochs"])
+    return by_rounds(problem, model, method, scores)
+
+
+def by_rounds(
+    problem: Problem,
+    model: lgp.LatentGP,
+    method: lgp.Method,
+    scores: Callable[[lgp.Posterior], Result],
+) -> Result:
+    """A method that shows its posterior after every round of batches.
 
     A first fit, of two rounds of batches and more until there were twenty steps between, nothing
     scored, compiles and gives the time of a step; its seconds are those of compiling and computing.
     """
-    options = problem.options
-    site_method = getattr(lgp, options["method"])(lgp.Inducing(points=problem.Z))
-    method = lgp.Stochastic(site_method, batch_size=options["batch_size"], epochs=options["epochs"])
     data = lgp.Data(problem.X, problem.y)
 
     def fit(callback: Callable[[Any], bool]) -> lgp.Fit:
@@ -485,6 +495,40 @@ def by_batches(
     latest = partial(getattr, fit(look), "posterior")
     trace.record()
     return trace.result() | {"compile_seconds": compile_seconds, "step_ms": step_ms}
+
+
+def deep_regression(problem: Problem) -> Result:
+    """Gaussian noise."""
+
+    def scores(posterior: lgp.Posterior) -> Result:
+        predictive = posterior.predict(problem.X_test)
+        error = predictive.mean - problem.y_test
+        nlpd = -predictive.log_prob(problem.y_test).mean()
+        return {"rmse": float(np.sqrt(np.mean(error**2))), "nlpd": float(nlpd)}
+
+    return deep(problem, lgp.Gaussian(problem.noise_variance), scores)
+
+
+def deep_binary(problem: Problem) -> Result:
+    def scores(posterior: lgp.Posterior) -> Result:
+        return bernoulli_scores(problem.y_test, posterior.predict(problem.X_test).mean)
+
+    return deep(problem, lgp.Bernoulli(), scores)
+
+
+def deep(
+    problem: Problem, likelihood: lgp.Likelihood, scores: Callable[[lgp.Posterior], Result]
+) -> Result:
+    """`RandomFeatureVI`; every layer sees the inputs, and weak priors."""
+    options, width = problem.options, problem.options["width"]
+    seen = width + problem.X.shape[1]
+    kernel = lgp.RBF(np.full(seen, seen**0.5), problem.variance)
+    hidden = lgp.Layer(model_of(problem, likelihood).kernel, width)
+    model = lgp.DeepGP(kernel, likelihood, layers=[hidden])
+    method = lgp.RandomFeatureVI(
+        options["features"], batch_size=options["batch_size"], epochs=options["epochs"]
+    )
+    return by_rounds(problem, model, method, scores)
 
 
 def sparse_multiclass(problem: Problem) -> Result:
@@ -676,6 +720,8 @@ if __name__ == "__main__":
                 sparse_regression,
                 sparse_multiclass,
                 sparse_student,
+                deep_regression,
+                deep_binary,
                 black_box,
                 sampling,
                 chains,

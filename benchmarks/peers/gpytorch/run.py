@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gpytorch.kernels import InducingPointKernel, Kernel, RBFKernel, ScaleKernel
 from gpytorch.likelihoods import GaussianLikelihood
+from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import (
     CholeskyVariationalDistribution,
     IndependentMultitaskVariationalStrategy,
@@ -30,6 +31,7 @@ from contestant import (
     class_scores,
     gaussian_scores,
     lbfgs,
+    mixture_scores,
     serve,
     student_scores,
 )
@@ -424,6 +426,128 @@ def sparse_bound(problem: Problem) -> Result:
     return trace.result() | scores(problem.y_test, *moments.T)
 
 
+class DeepLayer(DeepGPLayer):
+    """As in its tutorial: inducing points and a kernel of its own for each function, all learned.
+
+    The functions' means are fixed projections of the inputs, zero for the last layer.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        Z: torch.Tensor,
+        projection: torch.Tensor | None,
+        deviation: float,
+    ) -> None:
+        width = None if projection is None else projection.shape[1]
+        batch = torch.Size([] if width is None else [width])
+        distribution = CholeskyVariationalDistribution(len(Z), batch)
+        distribution.chol_variational_covar.data.mul_(deviation)
+        strategy = VariationalStrategy(
+            self, Z.expand(*batch, *Z.shape).clone(), distribution, learn_inducing_locations=True
+        )
+        strategy.variational_params_initialized.fill_(1)
+        super().__init__(strategy, Z.shape[1], width)
+        self.projection = projection
+        inputs = Z.shape[1]
+        self.kernel = ScaleKernel(
+            RBFKernel(ard_num_dims=inputs, batch_shape=batch), batch_shape=batch
+        )
+        self.kernel.base_kernel.lengthscale = inputs**0.5
+        self.kernel.outputscale = problem.variance
+
+    def forward(self, X: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
+        mean = X.new_zeros(X.shape[:-1])
+        if self.projection is not None:  # X: ... x width x rows x inputs, or without width
+            each = self.projection.T[:, None, :]
+            mean = (X * each).sum(-1)
+        return gpytorch.distributions.MultivariateNormal(mean, self.kernel(X))
+
+
+class TwoLayers(DeepGP):
+    """The last layer sees the inputs too where they are fed to it."""
+
+    def __init__(self, problem: Problem, dtype: torch.dtype) -> None:
+        super().__init__()
+        options = problem.options
+        Z, X = (torch.tensor(rows, dtype=dtype) for rows in (problem.Z, problem.X))
+        width, self.feeds_inputs = options["width"], options["feed_inputs"]
+        projection = torch.linalg.svd(X, full_matrices=False)[2][:width].T
+        seen = Z @ projection
+        seen = torch.cat([seen, Z], dim=1) if self.feeds_inputs else seen
+        self.hidden = DeepLayer(problem, Z, projection, options["hidden_deviation"])
+        self.last = DeepLayer(problem, seen, None, 1.0)
+
+    def forward(self, X: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
+        h = self.hidden(X)
+        if not self.feeds_inputs:
+            return self.last(h)
+        draws = torch.distributions.Normal(h.mean, h.variance.sqrt()).rsample()
+        seen = torch.cat([draws, X.expand(*draws.shape[:-1], X.shape[-1])], dim=-1)
+        return self.last(seen, are_samples=True)
+
+
+def deep(
+    problem: Problem,
+    likelihood: gpytorch.likelihoods.Likelihood,
+    scores: Callable[[np.ndarray], Result],
+    answer: Callable[[gpytorch.distributions.MultivariateNormal], torch.Tensor],
+) -> Result:
+    """Doubly stochastic variational inference of two layers, Adam on all."""
+    torch.manual_seed(0)
+    options, n_rows = problem.options, len(problem.y)
+    dtype = torch.float64 if options["precision"] == "double" else torch.float32
+    X, y, X_test = (
+        torch.tensor(rows, dtype=dtype) for rows in (problem.X, problem.y, problem.X_test)
+    )
+    model, likelihood = TwoLayers(problem, dtype).to(dtype), likelihood.to(dtype)
+    elbo = gpytorch.mlls.DeepApproximateMLL(
+        gpytorch.mlls.VariationalELBO(likelihood, model, num_data=n_rows)
+    )
+    adam = torch.optim.Adam(
+        [*model.parameters(), *likelihood.parameters()], options["learning_rate"]
+    )
+
+    def evaluate() -> Result:
+        model.eval()
+        with torch.no_grad(), gpytorch.settings.num_likelihood_samples(options["components"]):
+            answers = [answer(model(rows)) for rows in X_test.split(PREDICTION_ROWS)]
+        model.train()
+        return scores(torch.cat(answers, dim=-1).double().numpy())
+
+    trace = ScoreTrace(problem, evaluate)
+    with gpytorch.settings.num_likelihood_samples(options["draws"]):
+        while trace.tick():
+            rows = torch.randint(n_rows, (options["batch_size"],))
+            adam.zero_grad()
+            (-elbo(model(X[rows]), y[rows])).backward()
+            adam.step()
+    return trace.result(steps_a_tick=1)
+
+
+def deep_regression(problem: Problem) -> Result:
+    """Moments under each draw of the hidden layer."""
+    likelihood = gaussian_likelihood(problem)
+
+    def scores(moments: np.ndarray) -> Result:
+        mean, variance = moments
+        return mixture_scores(problem.y_test, mean, variance + likelihood.noise.item())
+
+    return deep(problem, likelihood, scores, lambda law: torch.stack([law.mean, law.variance]))
+
+
+def deep_binary(problem: Problem) -> Result:
+    """Logit link."""
+    likelihood = LogitLikelihood()
+    probability = class_one(likelihood)
+    return deep(
+        problem,
+        likelihood,
+        lambda of_draws: bernoulli_scores(problem.y_test, of_draws.mean(axis=0)),
+        probability,
+    )
+
+
 if __name__ == "__main__":
     serve(
         {
@@ -437,6 +561,8 @@ if __name__ == "__main__":
             "sparse_multiclass": sparse_multiclass,
             "sparse_student": sparse_student,
             "sparse_bound": sparse_bound,
+            "deep_regression": deep_regression,
+            "deep_binary": deep_binary,
         },
         packages=("gpytorch", "linear_operator", "torch", "numpy"),
     )
