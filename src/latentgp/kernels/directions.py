@@ -7,7 +7,7 @@ those of a low-discrepancy sequence, have the same law one by one and less error
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax
@@ -100,7 +100,7 @@ def draw_directions(
     """Directions whose law, one by one, is N(0, I).
 
     Args:
-        key: random key; not traced for "quasi-monte-carlo".
+        key: random key; traced for "fourier" alone.
         coordinates: E.
         number: F.
         kind: "fourier" draws them independently (Rahimi & Recht 2007), "orthogonal" makes those of
@@ -116,28 +116,30 @@ def draw_directions(
         raise InputError(f"The kind of random features must be one of {known}, got {kind!r}.")
     if kind == "fourier":
         return DirectionMatrix(jax.random.normal(key, (number, coordinates)))
-    key, key_lengths = jax.random.split(key)
+    # In NumPy: each of JAX's operations would be compiled for a few numbers.
+    dtype, generator = jnp.result_type(float), np.random.default_rng(_bits(key))
     if kind == "quasi-monte-carlo":
         from scipy.stats import norm, qmc  # takes long to import
 
-        seed = int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))
-        sobol = qmc.Sobol(coordinates, rng=np.random.default_rng(seed))
+        sobol = qmc.Sobol(coordinates, rng=generator)
         # In an order of its own: directions of several parts are put together one by one.
-        order = np.asarray(jax.random.permutation(key_lengths, number))
+        order = generator.permutation(number)
         uniform = sobol.random_base2(max(number - 1, 1).bit_length())[:number][order]
         tiny = np.finfo(np.float64).eps
-        normal = norm.ppf(np.clip(uniform, tiny, 1 - tiny))
-        return DirectionMatrix(jnp.asarray(normal, dtype=jnp.result_type(float)))
+        return DirectionMatrix(norm.ppf(np.clip(uniform, tiny, 1 - tiny)).astype(dtype))
     least = max(coordinates, _LEAST_SIZE)
     size = 1 << (least - 1).bit_length() if kind == "structured" else coordinates
-    lengths = jnp.sqrt(jax.random.chisquare(key_lengths, size, shape=(number,)))
+    lengths = np.sqrt(generator.chisquare(size, number)).astype(dtype)
+    blocks = -(-number // size)
     if kind == "structured":
-        signs = jax.random.rademacher(key, (-(-number // size), 3, size), lengths.dtype)
+        signs = generator.choice([-1.0, 1.0], (blocks, 3, size)).astype(dtype)
         return HadamardDirections(signs, lengths)
-    blocks = -(-number // coordinates)
-    normal = jax.random.normal(key, (blocks, coordinates, coordinates))
-    turns, triangle = jnp.linalg.qr(normal)
+    turns, triangle = np.linalg.qr(generator.normal(size=(blocks, size, size)))
     # With these signs the turns have the uniform law.
-    turns = turns * jnp.sign(jnp.diagonal(triangle, axis1=1, axis2=2))[:, None, :]
-    rows: Any = turns.reshape(-1, coordinates)[:number]
-    return DirectionMatrix(rows * lengths[:, None])
+    turns = turns * np.sign(np.diagonal(triangle, axis1=1, axis2=2))[:, None, :]
+    rows = turns.reshape(-1, size)[:number]
+    return DirectionMatrix((rows * lengths[:, None]).astype(dtype))
+
+
+def _bits(key: Key[Array, ""]) -> list[int]:
+    return [int(word) for word in np.ravel(jax.random.key_data(key))]

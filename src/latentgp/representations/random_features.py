@@ -192,8 +192,7 @@ class RandomFeatures(ByVariables):
             own = draw_spectra(one, jax.random.fold_in(key, index), columns, self.number, kind)
             drawn = tuple(spectrum.directions for spectrum in own)
             directions.append(jax.tree.map(lambda leaf: np.asarray(leaf, X.dtype), drawn))
-            most = np.iinfo(np.int32).max
-            seeds.append(tuple(int(jax.random.randint(s.key, (), 0, most)) for s in own))
+            seeds.append(tuple(int(np.ravel(jax.random.key_data(s.key))[-1]) for s in own))
             features = features_of(one, own)
             sizes.append(jax.eval_shape(features, jnp.zeros((1, columns))).shape[1])
         real = np.arange(len(X)) if weights is None else np.flatnonzero(np.asarray(weights) > 0)

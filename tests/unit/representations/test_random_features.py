@@ -171,8 +171,10 @@ def test_hyperparameters_are_learned_as_by_all_rows():
     settings = {"learn_hyperparameters": True}
     exact = fitted(lgp.ExactGP(), **settings)
     found = fitted(lgp.CollapsedVI(lgp.RandomFeatures(1000)), **settings)
+    ours, theirs = (fit.posterior.mean_f(NEW) for fit in (found, exact))
+    np.testing.assert_allclose(ours, theirs, atol=0.15)
     ratio = found.model.kernel.lengthscale / exact.model.kernel.lengthscale
-    np.testing.assert_allclose(ratio, 1.0, atol=0.15)
+    np.testing.assert_allclose(ratio, 1.0, atol=0.4)
 
 
 def test_far_inputs_change_nothing():
@@ -191,7 +193,6 @@ def test_far_inputs_change_nothing():
     ("call", "sentence"),
     [
         (lambda: lgp.RandomFeatures(7), "positive even number"),
-        (lambda: lgp.RandomFeatures(10, kind="dense"), "kind"),
         (
             lambda: fitted(
                 lgp.CollapsedVI(FEATURES), lgp.LatentGP(lgp.Polynomial(2), lgp.Gaussian(0.1))
