@@ -244,9 +244,10 @@ class RandomFeatures(ByVariables):
         return jnp.zeros_like(variances)
 
     def check_samples(self) -> None:
-        if self.remembered is not None or self.covariance == "diagonal":
+        if self.remembered is not None:
             raise InputError(
-                "Samplers take neither streaming updates nor covariance='diagonal'; leave them out."
+                "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
+                "CollapsedVI, or give all rows."
             )
 
     @property

@@ -476,6 +476,11 @@ class ByVariables(Representation):
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> InducingSampler:
         self.check_samples()
+        if self.covariance == "diagonal":
+            raise InputError(
+                f'{type(self).__name__}(covariance="diagonal") is no family to sample from; leave '
+                "covariance out."
+            )
         return inducing_sampler(kernel, self.centres, X, power)
 
     def prior(self, kernel: LatentKernel) -> Prior:

@@ -246,10 +246,6 @@ class Inducing(ByVariables):
                 "Samplers have no streaming updates; use VariationalInference, AugmentedVI or "
                 "CollapsedVI, or give all rows."
             )
-        if self.covariance == "diagonal":
-            raise InputError(
-                'Inducing(covariance="diagonal") is no family to sample from; leave covariance out.'
-            )
 
     def _blocks(self) -> Int[Array, "K B"]:
         if self.blocks is None:

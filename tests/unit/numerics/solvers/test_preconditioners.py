@@ -46,7 +46,8 @@ def of_features(K):
     features = random_features(cases.kernel(), jax.random.key(KEY), 2, 16)
     scaled = cases.X / cases.LENGTHSCALE
     shift = scaled[:, None] - scaled[None]
-    angle = shift @ np.asarray(features.frequencies).T
+    waves = features.waves
+    angle = shift @ np.asarray(waves.directions.matrix * waves.stretch[:, None]).T
     return cases.VARIANCE * np.mean(np.cos(angle), axis=-1)
 
 
