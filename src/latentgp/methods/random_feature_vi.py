@@ -15,6 +15,7 @@ from jaxtyping import Float, Key
 from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
+from latentgp.inference.deep.family import Architecture, Frequencies
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method
@@ -22,6 +23,7 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.methods.stochastic import mean_log_density
 from latentgp.models import DeepGP, LatentGP
+from latentgp.parameters.base import parameters
 from latentgp.posteriors.deep import DeepComponents
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
@@ -34,7 +36,6 @@ from latentgp.typing import Array
 if TYPE_CHECKING:
     from latentgp.inference.deep.steps import DeepInference, DeepState
 
-Frequencies = Literal["fixed", "variational", "resampled"]
 LastLayer = Literal["natural", "factorised"]
 _SAMPLED_ROWS = 4_096
 _AT_THE_END = 8  # draws of the hidden layers for the bound
@@ -133,7 +134,6 @@ class RandomFeatureVI(Method):
         """Gradients by batches, and draws of the hidden layers."""
         # Optax takes long to import.
         from latentgp.inference.batches.loop import BatchSearch, Plan
-        from latentgp.inference.deep.family import Architecture
         from latentgp.inference.deep.steps import DeepInference
 
         if problem.streaming_prior is not None:
@@ -254,8 +254,6 @@ def _shallow(model: LatentGP) -> DeepGP:
 
 def _of_kernels(space: Any) -> Array:
     """Which entries of the vector are of kernels."""
-    from latentgp.parameters.base import parameters
-
     flags = [
         np.full(np.size(parameters(space.model)[path].value), not path.startswith("likelihood"))
         for path in space.paths

@@ -19,10 +19,10 @@ from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.algebra import ByVariables
 from latentgp.representations.inducing.posterior import Covariance, Prior
+from latentgp.representations.latent_axis import latent_diagonals, latent_grams
 from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.typing import Array
 
-_COARSE_FEATURES = 128
 _PLACES = 64  # rows at which the covariances of features are compared with the kernel's
 _STRUCTURED_FROM = 256  # input columns
 
@@ -100,24 +100,14 @@ class FeatureWeights(InducingVariables):
         return jnp.swapaxes(features, 1, 2) @ features
 
     def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
-        worst = 0.0
-        for own in kernel.each if not isinstance(kernel, Kernel) else (kernel,):
-            gram = np.asarray(own.gram(jnp.asarray(self.places), jnp.asarray(self.places)))
-            group = self._group_of(kernel, own)
-            phi = np.asarray(self.features(own, group)(jnp.asarray(self.places)))
-            error = np.sqrt(np.mean((phi @ phi.T - gram) ** 2)) / np.mean(np.diagonal(gram))
-            worst = max(worst, float(error))
+        places = jnp.asarray(self.sample)
+        grams = latent_grams(kernel, places)
+        off = jnp.sqrt(jnp.mean((self.prior_covariance(kernel, places) - grams) ** 2, axis=(1, 2)))
+        error = float(jnp.max(off / jnp.mean(latent_diagonals(kernel, places), axis=1)))
         return (
             f"Covariances are those of {self.number} random features, which are off by "
-            f"{worst:.2g} prior variances (root mean square between {len(self.places)} rows).",
+            f"{error:.2g} prior variances (root mean square between {len(places)} rows).",
         )
-
-    def _group_of(self, kernel: LatentKernel, own: Kernel) -> int:
-        if isinstance(kernel, Kernel):
-            return 0
-        place = next(index for index, each in enumerate(kernel.each) if each is own)
-        groups = kernel_groups(kernel, len(kernel.each))
-        return next(index for index, group in enumerate(groups) if place in group.latents)
 
 
 class RandomFeatures(ByVariables):
@@ -204,9 +194,6 @@ class RandomFeatures(ByVariables):
     def configured_for(self, *, signed: bool, power: float) -> "RandomFeatures":
         checked = super().configured_for(signed=signed, power=power)
         return dataclasses.replace(cast(RandomFeatures, checked), power=0.0)  # nothing is open
-
-    def coarse(self) -> "RandomFeatures":
-        return self
 
     def products_a_row(self, inputs: int) -> float | None:
         return self.number * (self.number + inputs)
