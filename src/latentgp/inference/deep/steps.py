@@ -66,6 +66,22 @@ class DeepState(NamedTuple):
         return LastLayer(mean, inverse)
 
 
+class DeepRead(NamedTuple):
+    """Estimates from a batch weighted as all rows.
+
+    Attributes:
+        bound: in nats.
+        slopes: of it in what is learned.
+        white: natural parameters of the last layer's weights, if it has them.
+        part: weight of the batch, one on average.
+    """
+
+    bound: Float[Array, ""]
+    slopes: Learned
+    white: WhiteSites | None
+    part: Float[Array, ""]
+
+
 class DeepInference(BatchInference):
     """The algorithm for batches.
 
@@ -113,19 +129,27 @@ class DeepInference(BatchInference):
     def step(
         self, state: DeepState, batch: Data, weight: Float[Array, ""]
     ) -> tuple[DeepState, BatchInfo]:
+        return self.moved(state, self.estimate(state, batch, weight))
+
+    def estimate(self, state: DeepState, batch: Data, weight: Float[Array, ""]) -> DeepRead:
+        """What a step needs of a batch of some weight."""
         assert batch.weights is not None
         part = weight * self.batches / self.total_weight
         whole = batch.reweighted(batch.weights * (self.total_weight / weight))
         key = jax.random.fold_in(self.key, state.steps)
         few, many = self.draws
         if few == many:
-            bound, slopes, white = self.read(state, whole, key, few)
-        else:
-            bound, slopes, white = jax.lax.cond(
-                state.steps < self.late,
-                lambda: self.read(state, whole, key, few),
-                lambda: self.read(state, whole, key, many),
-            )
+            return DeepRead(*self.read(state, whole, key, few), part)
+        read = jax.lax.cond(
+            state.steps < self.late,
+            lambda: self.read(state, whole, key, few),
+            lambda: self.read(state, whole, key, many),
+        )
+        return DeepRead(*read, part)
+
+    def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
+        """The state after a step along what a batch said, of this state or of one before it."""
+        bound, slopes, white, part = read
         sound = all_finite((bound, slopes, white))
         slopes = jax.tree.map(lambda slope: part * slope, slopes)
         ways: Any
