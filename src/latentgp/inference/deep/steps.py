@@ -140,12 +140,12 @@ class DeepInference(BatchInference):
         few, many = self.draws
         if few == many:
             return DeepRead(*self.read(state, whole, key, few), part)
-        read = jax.lax.cond(
+        bound, slopes, white = jax.lax.cond(
             state.steps < self.late,
             lambda: self.read(state, whole, key, few),
             lambda: self.read(state, whole, key, many),
         )
-        return DeepRead(*read, part)
+        return DeepRead(bound, slopes, white, part)
 
     def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
         """The state after a step along what a batch said, of this state or of one before it."""
