@@ -9,8 +9,9 @@ import pytest
 
 import latentgp as lgp
 from latentgp.inference.batches.step_sizes import RobbinsMonro
-from latentgp.inference.deep.family import Architecture, Factors
+from latentgp.inference.deep.family import Architecture
 from latentgp.inference.deep.steps import DeepInference
+from latentgp.inference.deep.weights import Factors
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.methods.registry import method_from_name
 from latentgp.parameters.space import ParameterSpace
