@@ -5,12 +5,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
 from latentgp import GPCountRegressor
+from latentgp.cli.app import app
 from latentgp.cli.report import comparison_picture, print_comparison
 from latentgp.errors import InputError
 from latentgp.evaluation import comparison
 from latentgp.evaluation.comparison import LEVELS, Compared, Comparison, compare, interval_coverages
+from latentgp.evaluation.depth import verdict
 
 pytestmark = pytest.mark.quick
 
@@ -142,3 +145,39 @@ def test_the_picture_holds_its_label(tmp_path):
 def test_without_a_fit_there_is_no_picture(tmp_path):
     with pytest.raises(InputError, match="no contender could be fitted"):
         comparison_picture(found("poisson", nlpd=NAN), tmp_path / "a.png")
+
+
+class TestDepth:
+    def scored(self, name, nlpd, bound=NAN):
+        return Compared(name, float(np.mean(nlpd)), NAN, bound=bound), np.asarray(nlpd)
+
+    def test_verdict(self):
+        flat = self.scored("one", [1.0, 1.0, 1.0, 1.0], bound=-1.2)
+        ahead = self.scored("two", [0.8, 0.9, 0.8, 0.9], bound=-1.0)
+        told = verdict([flat], [ahead, self.scored("three", [0.9] * 4, bound=-1.1)])
+        assert told.startswith("Depth pays here: two is ahead of one by 0.150 ± 0.029 nats a row.")
+        assert told.endswith("two has the highest bound, -1.000.")
+        assert verdict([ahead], [flat]).startswith("Depth does not pay here: one is behind two")
+        assert "highest bound" not in verdict([flat], [self.scored("two", [0.5] * 4)])
+        assert verdict([flat], [self.scored("two", [NAN] * 4)]).startswith("There is no verdict")
+
+    @pytest.mark.slow
+    def test_it_pays_where_functions_jump(self, tmp_path):
+        rng = np.random.default_rng(0)
+        x = rng.uniform(-3, 3, 400)
+        y = np.sign(np.sin(3 * x)) + 0.05 * rng.normal(size=400)
+        pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "jumps.csv", index=False)
+        line = ["compare", str(tmp_path / "jumps.csv"), "--target", "y", "--method", "auto"]
+        told = CliRunner().invoke(
+            app, [*line, "--likelihood", "gaussian", "--depth", "1", "--depth", "2"]
+        )
+        assert told.exit_code == 0, told.output
+        said = " ".join(told.output.split())
+        assert "Depth pays here: gaussian, 2 layers is ahead of gaussian" in said
+        assert "bound" in said
+
+    def test_representations_have_one(self):
+        with pytest.raises(InputError, match="leave depths out"):
+            compare(
+                pd.DataFrame({"x": [1.0], "y": [1.0]}), "y", depths=[2], representations="usual"
+            )

@@ -302,6 +302,10 @@ def compare(
             help="Compare dense, inducing points and neighbours instead, by time and memory too.",
         ),
     ] = False,
+    depth: Annotated[
+        list[int] | None,
+        typer.Option(help="A number of layers; again for more, such as 1 and 2: does depth pay?"),
+    ] = None,
     budget: Annotated[float, typer.Option(help="Seconds for --representations.")] = 120.0,
     order: Order = None,
     leave_out: LeaveOut = None,
@@ -329,6 +333,7 @@ def compare(
         likelihoods=likelihood or (),
         methods=method or (),
         representations="usual" if representations else (),
+        depths=depth or (),
         budget=budget,
         test_share=test_share,
         seed=seed,

@@ -101,6 +101,8 @@ def print_comparison(found: "Comparison", target: str) -> None:
     }
     if found.advice:
         shown["memory"] = lambda row: in_megabytes(row.memory)
+    if found.verdict:
+        shown["bound"] = lambda row: f"{row.bound:.3f}"
     for heading in shown:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in found.rows:
@@ -115,8 +117,9 @@ def print_comparison(found: "Comparison", target: str) -> None:
             console.print(f"- {row.name}: {row.note}", markup=False)
     for note in found.notes:
         console.print(f"- {note}", markup=False)
-    if found.advice:
-        console.print(found.advice, markup=False)
+    for said in (found.advice, found.verdict):
+        if said:
+            console.print(said, markup=False)
 
 
 def in_megabytes(memory: float) -> str:

@@ -18,6 +18,7 @@ from latentgp.estimators import (
     GPRegressor,
 )
 from latentgp.evaluation import metrics, pilot
+from latentgp.evaluation.depth import verdict
 from latentgp.methods.registry import METHODS
 from latentgp.runtime.apart import apart
 from latentgp.tables import split_target
@@ -61,6 +62,7 @@ class Compared(NamedTuple):
         seconds: of the fit, compilation included.
         memory: bytes that the fit and the predictions took at their peak, compilation included, as
             `apart` measures them; NaN but of representations.
+        bound: log evidence, or its bound, nats a row to learn from; NaN of methods without one.
         note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
             coverage and calibration leave censored rows out, which it says.
     """
@@ -76,6 +78,7 @@ class Compared(NamedTuple):
     calibration_error: float = _NAN
     seconds: float = _NAN
     memory: float = _NAN
+    bound: float = _NAN
     note: str = ""
 
 
@@ -89,6 +92,7 @@ class Comparison(NamedTuple):
         held_out: rows to score on.
         notes: what was left out of a pilot.
         advice: of a pilot, which representation to take, and how.
+        verdict: of depths, whether hidden layers pay.
     """
 
     task: Task
@@ -97,15 +101,18 @@ class Comparison(NamedTuple):
     held_out: int
     notes: tuple[str, ...] = ()
     advice: str = ""
+    verdict: str = ""
 
 
 class _Contender(NamedTuple):
     likelihood: str
     method: str
     representation: str = "auto"
+    depth: int = 1
 
     def __str__(self) -> str:
-        return ", ".join(part for part in self if part != "auto") or "auto"
+        layers = f"{self.depth} layers" if self.depth > 1 else "auto"
+        return ", ".join(part for part in (*self[:3], layers) if part != "auto") or "auto"
 
 
 def compare(
@@ -116,6 +123,7 @@ def compare(
     likelihoods: Sequence[str] = (),
     methods: Sequence[str] = (),
     representations: Sequence[str] | Literal["usual"] = (),
+    depths: Sequence[int] = (),
     budget: float = 120.0,
     test_share: float = 0.3,
     seed: int = 0,
@@ -125,7 +133,8 @@ def compare(
     """Fit every pair of likelihood and method to the same rows, and score them on the others.
 
     With representations it is a pilot: each is fitted with the same likelihood and method, in a
-    process of its own, to as many rows, drawn at random, as the budget is enough for.
+    process of its own, to as many rows, drawn at random, as the budget is enough for. With depths
+    the verdict says whether hidden layers pay, by two standard errors of held-out rows.
 
     Args:
         frame: inputs and target; rows without a target are left out.
@@ -134,6 +143,7 @@ def compare(
         likelihoods: names; none are the usual ones of the task.
         methods: names; none are the usual ones of the task, or of the likelihood in a pilot.
         representations: names, keys of `REPRESENTATIONS`; "usual" are all of them.
+        depths: numbers of layers; of several layers the method is "auto" unless methods are given.
         budget: seconds for a pilot.
         test_share: of the rows that are held out, in (0, 1).
         seed: of the split and of the fits.
@@ -145,7 +155,7 @@ def compare(
 
     Raises:
         InputError: no such column or representation, a share outside (0, 1), a class that only
-            held-out rows have.
+            held-out rows have, depths and representations together.
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share must be strictly between 0 and 1, got {test_share}: try 0.3")
@@ -158,6 +168,8 @@ def compare(
     tried, notes = {}, []
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
     order = np.random.default_rng(seed).permutation(known)
+    if representations and depths:
+        raise InputError("a pilot of representations has one depth: leave depths out")
     if representations:
         if settings.get("n_inducing") is not None:
             raise InputError(
@@ -181,26 +193,34 @@ def compare(
                 "another seed"
             )
     fits = []
-    contenders = [
-        *starmap(
-            _Contender, product(likelihoods, methods or _methods_for(chosen), tried or ["auto"])
+    contenders = []
+    for depth in depths or [1]:
+        of_depth = methods or (_methods_for(chosen) if depth == 1 else ["auto"])
+        contenders += starmap(
+            _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
         )
-    ]
     began = time.monotonic()
     for number, contender in enumerate(contenders):
         if progress is not None:
             progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
         given = train, test, target, chosen, contender, seed
+        own = settings
+        if contender.depth != 1:
+            own = own | {"depth": contender.depth}
         if tried:
             left = budget - (time.monotonic() - began)
-            own = settings | {"representation": tried[contender.representation]}
+            own = own | {"representation": tried[contender.representation]}
             fits.append(_apart(*given, own, pilot.share(left, len(contenders) - number)))
         else:
-            fits.append(_one(*given, settings))
+            fits.append(_one(*given, own))
+    said = ""
+    if depths:
+        scored = list(zip(contenders, fits, strict=True))
+        said = verdict(*([fit for c, fit in scored if (c.depth > 1) == deep] for deep in (0, 1)))
     fits.sort(key=lambda fit: (np.isnan(fit[0].nlpd), fit[0].nlpd))
     best = fits[0][1]
     rows = [row._replace(standard_error=_standard_error(nlpd - best)) for row, nlpd in fits]
-    compared = Comparison(chosen, tuple(rows), len(train), len(test))
+    compared = Comparison(chosen, tuple(rows), len(train), len(test), verdict=said)
     if not tried:
         return compared
     code = {
@@ -274,9 +294,15 @@ def _one(
         coverage=scores.coverage,
         calibration_error=scores.calibration_error,
         seconds=seconds,
+        bound=_bound(model, len(train)),
         note=" ".join(notes),
     )
     return row, scores.nlpd
+
+
+def _bound(model: TableModel, rows: int) -> float:
+    evidence = model.estimator.posterior_.log_evidence
+    return _NAN if evidence is None else evidence.value / rows
 
 
 def _methods_for(task: Task) -> list[str]:

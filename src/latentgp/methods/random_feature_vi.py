@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
@@ -19,6 +20,7 @@ from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method
+from latentgp.methods.deep_start import from_shallow
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.methods.stochastic import check_processes, mean_log_density
@@ -27,6 +29,7 @@ from latentgp.parameters.base import parameters
 from latentgp.posteriors.deep import DeepComponents
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
 
 LastLayer = Literal["natural", "factorised"]
 Values = Literal["learned", "variational"]
+Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
+_EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _AT_THE_END = 8  # draws of the hidden layers for the bound
 
 
@@ -67,8 +72,10 @@ class RandomFeatureVI(Method):
             their unconstrained scale under their priors (future work of the source).
         importance: joint draws of all weights in the bound (Burda et al. 2016), one for the usual
             bound; more need all rows in a batch and last="factorised".
+        start: "shallow" begins at hyper-parameters that a short search of the last layer alone
+            has found on some rows, hidden functions at their prior means; "given" at the model's.
         batch_size: rows of a batch.
-        epochs: at most so many passes over the rows.
+        epochs: at most so many passes over the rows; None is 200, or 4,000 steps if that is more.
         learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
             the bound ends higher and held-out density lower.
         decay: steps after which it has halved.
@@ -103,8 +110,9 @@ class RandomFeatureVI(Method):
     hidden: Hidden = eqx.field(static=True, default="factorised")
     hyperparameters: Values = eqx.field(static=True, default="learned")
     importance: int = eqx.field(static=True, default=1)
+    start: Start = eqx.field(static=True, default="shallow")
     batch_size: int = eqx.field(static=True, default=1000)
-    epochs: int = eqx.field(static=True, default=200)
+    epochs: int | None = eqx.field(static=True, default=None)
     learning_rate: float = eqx.field(static=True, default=0.006)
     decay: float = eqx.field(static=True, default=3000.0)
     draws: int | tuple[int, int] = eqx.field(static=True, default=1)
@@ -118,6 +126,7 @@ class RandomFeatureVI(Method):
     def __check_init__(self) -> None:
         check_choices(
             self,
+            start=get_args(Start),
             frequencies=get_args(Frequencies),
             last=get_args(LastLayer),
             hidden=get_args(Hidden),
@@ -125,8 +134,9 @@ class RandomFeatureVI(Method):
         )
         RandomFeatures(self.features, kind=self.kind)
         numbers = (
-            *(self.batch_size, self.epochs, self.patience, self.components, self.importance),
+            *(self.batch_size, self.patience, self.components, self.importance),
             *self.draws_by_half,
+            *([] if self.epochs is None else [self.epochs]),
         )
         if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
             raise InputError(
@@ -190,16 +200,21 @@ class RandomFeatureVI(Method):
         source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
-        space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
+        space = problem.space(scale)
+        if self.start == "shallow":
+            seen = np.asarray(_seen(architecture.layout, sample.X))
+            model = from_shallow(problem, model, sample, seen, architecture.features[-1])
+        space = eqx.tree_at(lambda s: s.model, space, model)
+        batches = math.ceil(source.size / self.batch_size)
         plan = Plan.of(
             source.size,
             self.batch_size,
-            self.epochs,
+            self.epochs or max(_EPOCHS, math.ceil(_STEPS / batches)),
             self.tolerance,
             self.patience,
             columns=max(sample.X.shape[1], self.features * max(self.draws_by_half)),
         )
-        steps = plan.batches * self.epochs
+        steps = plan.batches * plan.epochs
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
         rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
         kind = DeepInference
@@ -328,6 +343,11 @@ def _components(
         features = jax.tree.map(lambda a: a[:1], features)
     last = jax.tree.map(lambda a: a[None], state.last)
     return DeepComponents(model, architecture.layout, hidden, features, last, len(keys))
+
+
+@eqx.filter_jit
+def _seen(layout: Layout, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+    return layout.at_prior_mean(X)
 
 
 @eqx.filter_jit

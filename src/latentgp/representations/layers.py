@@ -108,6 +108,13 @@ class Layout(eqx.Module):
         """What the layer above sees of a layer's functions and the standardised inputs."""
         return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
 
+    def at_prior_mean(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+        """What the last layer sees if all hidden functions are their prior means."""
+        inputs = self.standardised(X)
+        if not self.skips:
+            return inputs
+        return self.seen(reduce(jnp.matmul, self.skips, inputs), inputs)
+
     def under_last(
         self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]
     ) -> Float[Array, "N E"]:
