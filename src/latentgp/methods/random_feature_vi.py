@@ -71,6 +71,9 @@ class RandomFeatureVI(Method):
         held_out: share of the rows whose mean log density must rise for the search to go on.
         tolerance: as of `Stochastic`.
         patience: as of `Stochastic`.
+        workers: processes that compute gradients of batches at their own pace, by Ray (`pip install
+            latentgp[ray]`), at parameters that may be some steps old when this process steps along
+            them (Cutajar et al. 2017, appendix F). 0 makes the steps here, one after another.
 
     Raises:
         InputError: settings outside their range.
@@ -103,6 +106,7 @@ class RandomFeatureVI(Method):
     held_out: float = eqx.field(static=True, default=0.0)
     tolerance: float = eqx.field(static=True, default=1e-4)
     patience: int = eqx.field(static=True, default=10)
+    workers: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
         check_choices(self, frequencies=get_args(Frequencies), last=get_args(LastLayer))
@@ -118,6 +122,11 @@ class RandomFeatureVI(Method):
             raise InputError(
                 "RandomFeatureVI needs a positive learning_rate and decay and a tolerance of at "
                 f"least 0, got {self.learning_rate}, {self.decay} and {self.tolerance}."
+            )
+        if not (isinstance(self.workers, Integral) and self.workers >= 0):
+            raise InputError(
+                "RandomFeatureVI.workers must be a whole number of at least 0, got "
+                f"{self.workers!r}."
             )
         if not (0 <= self.warmup <= 1 and 0 <= self.held_out < 1):
             raise InputError(
@@ -191,6 +200,7 @@ class RandomFeatureVI(Method):
             control=control,
             view=view,
             held_out=None if held_out is None else partial(mean_log_density, held_out),
+            workers=self.workers,
         )
         natural = self.last == "natural"
         learned = architecture.start(model, space.to_vector(), key_start, natural=natural)
@@ -215,6 +225,7 @@ class RandomFeatureVI(Method):
                 f"{passed_over} of {int(state.steps)} steps changed nothing, as they were not "
                 "finite; lower learning_rate."
             )
+        went = searched.asynchrony
         diagnostics = Diagnostics(
             converged=searched.converged and not warnings,
             method=self,
@@ -226,12 +237,13 @@ class RandomFeatureVI(Method):
             jitter=0.0,
             trace_term=0.0,
             seconds=problem.seconds,
-            warnings=tuple(warnings),
+            warnings=(*warnings, *(went.warnings if went else ())),
             evidence_error=error,
             notes=(
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
             ),
+            asynchrony=went,
         )
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 

@@ -109,6 +109,28 @@ class BatchInference(eqx.Module):
         """One step on a batch of some weight; rows of weight zero do not count."""
 
 
+class TwoPartInference(BatchInference):
+    """Interface of one whose steps are what a batch says, and a move along it.
+
+    The two may be made in two processes, at two states: `inference.batches.asynchronous`.
+    """
+
+    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+        return self.moved(state, self.estimate(self.seen(state), batch, weight))
+
+    @abstractmethod
+    def seen(self, state: Any) -> Any:
+        """What `estimate` reads of a state."""
+
+    @abstractmethod
+    def estimate(self, seen: Any, batch: Data, weight: Float[Array, ""]) -> Any:
+        """What a batch of some weight says, weighted to count as all rows."""
+
+    @abstractmethod
+    def moved(self, state: Any, read: Any) -> tuple[Any, BatchInfo]:
+        """The state after a step along what a batch said, of this state or of one before it."""
+
+
 class SparseInference(BatchInference):
     """Interface of such an algorithm with a posterior of inducing variables."""
 
