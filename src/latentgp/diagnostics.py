@@ -180,6 +180,13 @@ class Diagnostics:
     terms: MixtureTerms | None = None
     asynchrony: Asynchrony | None = None
 
+    def by_workers(self, went: Asynchrony | None) -> "Diagnostics":
+        """These, completed by how the workers of the search went, if there were any."""
+        if went is None:
+            return self
+        warnings = (*self.warnings, *went.warnings)
+        return dataclasses.replace(self, asynchrony=went, warnings=warnings)
+
     @property
     def _coupling(self) -> str:
         own = getattr(self.method, "method", self.method)  # what is integrated or in batches

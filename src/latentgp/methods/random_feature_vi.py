@@ -18,7 +18,7 @@ from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.deep.family import Architecture, Frequencies
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
-from latentgp.methods.base import Method
+from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.methods.stochastic import mean_log_density
@@ -109,6 +109,7 @@ class RandomFeatureVI(Method):
     workers: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
+        check_workers(self)
         check_choices(self, frequencies=get_args(Frequencies), last=get_args(LastLayer))
         RandomFeatures(self.features, kind=self.kind)
         numbers = self.batch_size, self.epochs, self.patience, self.components, *self.draws_by_half
@@ -122,11 +123,6 @@ class RandomFeatureVI(Method):
             raise InputError(
                 "RandomFeatureVI needs a positive learning_rate and decay and a tolerance of at "
                 f"least 0, got {self.learning_rate}, {self.decay} and {self.tolerance}."
-            )
-        if not (isinstance(self.workers, Integral) and self.workers >= 0):
-            raise InputError(
-                "RandomFeatureVI.workers must be a whole number of at least 0, got "
-                f"{self.workers!r}."
             )
         if not (0 <= self.warmup <= 1 and 0 <= self.held_out < 1):
             raise InputError(
@@ -225,7 +221,6 @@ class RandomFeatureVI(Method):
                 f"{passed_over} of {int(state.steps)} steps changed nothing, as they were not "
                 "finite; lower learning_rate."
             )
-        went = searched.asynchrony
         diagnostics = Diagnostics(
             converged=searched.converged and not warnings,
             method=self,
@@ -237,14 +232,13 @@ class RandomFeatureVI(Method):
             jitter=0.0,
             trace_term=0.0,
             seconds=problem.seconds,
-            warnings=(*warnings, *(went.warnings if went else ())),
+            warnings=tuple(warnings),
             evidence_error=error,
             notes=(
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
             ),
-            asynchrony=went,
-        )
+        ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 
     def _posterior(

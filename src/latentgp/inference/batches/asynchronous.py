@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from latentgp.errors import ProcessLost
+from latentgp.errors import InputError, ProcessLost
 from latentgp.inference.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.inference.batches.staleness import Asynchrony
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource
+from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.workers import Workers
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ class ParameterServer:
 
     Attributes:
         went: how it went so far.
+
+    Raises:
+        InputError: rows are spread over devices, or several processes make the fit.
     """
 
     def __init__(
@@ -99,6 +103,10 @@ class ParameterServer:
         seed: tuple[int, ...],
         workers: int,
     ):
+        if number_of_shards() > 1 or jax.process_count() > 1:
+            raise InputError(
+                "Workers read batches for one process on one device; leave devices or workers out."
+            )
         self.inference, self.plan = inference, plan
         self.rounds = plan.rounds_of(source.size)
         self.batches = -(-source.size // plan.batch_size)
@@ -153,12 +161,12 @@ class ParameterServer:
             if batch is None:
                 return
             seen = seen or _on_host(self.inference.seen(state))
-            workers.ask((seen, batch), (batch, int(state.steps)))
+            workers.ask((seen, batch), (batch, seen))
 
     def _stepped(self, workers: Workers, state: Any, infos: list[BatchInfo]) -> Any:
         """The state after the next answer, whose information is added."""
         answer = workers.answer()
-        batch, steps = answer.label
+        batch, seen = answer.label
         self.went = self.went._replace(lost=workers.lost)
         if answer.lost:
             self._again.append(batch)
@@ -167,8 +175,8 @@ class ParameterServer:
             unknown = jnp.full((), jnp.nan)
             infos.append(BatchInfo(unknown, unknown, jnp.zeros((), bool)))
             return state
-        self.went = self.went.stepped(int(state.steps) - steps)
-        state, info = _moved(self.inference, state, answer.value)
+        self.went = self.went.stepped(int(state.steps) - int(seen.steps))
+        state, info = _moved(self.inference, state, seen, answer.value)
         infos.append(info)
         return state
 
@@ -179,8 +187,8 @@ def _estimate(inference: TwoPartInference, seen: Any, batch: Data, weight: Any) 
 
 
 @jax.jit
-def _moved(inference: TwoPartInference, state: Any, read: Any) -> tuple[Any, BatchInfo]:
-    return inference.moved(state, read)
+def _moved(inference: TwoPartInference, state: Any, seen: Any, read: Any) -> tuple[Any, BatchInfo]:
+    return inference.moved(state, inference.restated(read, seen, state))
 
 
 def _stacked(infos: list[BatchInfo]) -> BatchInfo:

@@ -1,5 +1,6 @@
 """Asynchronous steps: workers by Ray, and the same by workers in this process with known delays."""
 
+import dataclasses
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from latentgp.inference.batches.natural_gradient import TwoPartInference
 from latentgp.rows import RowsInMemory
 from latentgp.runtime import workers as pool
 from latentgp.runtime.workers import Answer, Workers
+from slow import slow_parameters
 
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
@@ -192,11 +194,6 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         fitted(workers=2)
 
 
-def test_a_number_of_workers_is_a_whole_one():
-    with pytest.raises(lgp.InputError, match="workers"):
-        fitted(workers=-1)
-
-
 def test_stale_steps_end_where_prompt_ones_do(here):
     """Natural parameters move by convex combinations, whenever what they move to was read."""
     counts = lgp.Data(X, np.random.default_rng(1).poisson(np.exp(0.5 * X[:, 0])))
@@ -223,6 +220,37 @@ def test_stale_gradients_climb(here):
     found = fitted(workers=6, epochs=60, learning_rate=0.02)
     assert np.mean(found.history.value[-5:]) > np.mean(found.history.value[:5]) + 20
     assert found.diagnostics.asynchrony.mean_staleness > 4
+
+
+def stochastic(workers=0, **settings):
+    """Of counts with a model whose hyper-parameters move far."""
+    rows = np.random.default_rng(2)
+    inputs = rows.uniform(-3, 3, (400, 1))
+    counts = rows.poisson(np.exp(np.sin(2 * inputs[:, 0])))
+    method = lgp.Stochastic(
+        lgp.VariationalInference(lgp.Inducing(15)), batch_size=50, epochs=30, workers=workers
+    )
+    model = lgp.LatentGP(lgp.RBF(3.0), lgp.Poisson())
+    method = dataclasses.replace(method, patience=1000, **settings)
+    return lgp.fit(model, lgp.Data(inputs, counts), key=KEY, method=method)
+
+
+@pytest.mark.parametrize("learn_points", [False, *slow_parameters(True)])
+def test_inducing_variables_by_workers(here, learn_points):
+    """White coordinates move with the prior between what a worker read and the step."""
+    settings = {"learn_points": learn_points, "learning_rate": 0.03}
+    alone, one, six = (stochastic(workers, **settings) for workers in (0, 1, 6))
+    np.testing.assert_allclose(one.history.value, alone.history.value, rtol=1e-4)
+    bound = alone.posterior.log_evidence.value
+    assert abs(six.posterior.log_evidence.value - bound) < 1.5
+    assert six.diagnostics.asynchrony.mean_staleness > 4.5
+
+
+def test_what_workers_cannot_do_is_refused(here):
+    with pytest.raises(lgp.InputError, match="leave workers out"):
+        lgp.Stochastic(lgp.AugmentedVI(lgp.Inducing(10)), classes=2, workers=2)
+    with pytest.raises(lgp.InputError, match="workers"):
+        fitted(workers=-1)
 
 
 def test_a_resumed_search_goes_on(here, tmp_path):
