@@ -1,7 +1,7 @@
 """Asynchronous training of a deep Gaussian process: time and error by the number of workers.
 
-Cutajar, Bonilla, Michiardi & Filippone (2017), appendix F (arXiv:1610.04386): a parameter server and
-1, 5 and 10 workers on MNIST, which send gradients on random batches at the parameters they last
+Cutajar, Bonilla, Michiardi & Filippone (2017), appendix F (arXiv:1610.04386): a parameter server
+and 1, 5 and 10 workers on MNIST, which send gradients on random batches at the parameters they last
 pulled. Published: time falls, less than linearly, and error rises with workers, as gradients are
 stale.
 
