@@ -72,6 +72,9 @@ def figures(devices, cases=CASES):
         )
         for batch_size in (60, ROWS)
     )
+    seen = lgp.RBF(lengthscale=[2.0] * 4, variance=1.0 + PROCESS)
+    deep = lgp.DeepGP(seen, lgp.Bernoulli(), layers=[lgp.Layer(kernel, width=2)])
+    by_features = lgp.RandomFeatureVI(20, batch_size=60, epochs=3, components=4)
     held = {"learn_hyperparameters": False}
     found = {}
     for name, model, data, method, settings in [
@@ -83,6 +86,7 @@ def figures(devices, cases=CASES):
         ("learned", binary, lgp.Data(X, classes), by_batches, {}),
         ("files", binary, files, by_batches, held),
         ("rows", binary, files, at_once, held),
+        ("deep", deep, lgp.Data(X, classes), by_features, {}),
     ]:
         if cases != "all" and name not in cases:
             continue

@@ -15,13 +15,13 @@ from jaxtyping import Float, Key
 from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
-from latentgp.inference.deep.family import Architecture, Frequencies
+from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method, check_workers
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
-from latentgp.methods.stochastic import mean_log_density
+from latentgp.methods.stochastic import check_processes, mean_log_density
 from latentgp.models import DeepGP, LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.deep import DeepComponents
@@ -31,12 +31,14 @@ from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
 from latentgp.rules.variational import VariationalRule
+from latentgp.runtime.processes import broadcast_from_first
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
     from latentgp.inference.deep.steps import DeepInference, DeepState
 
 LastLayer = Literal["natural", "factorised"]
+Values = Literal["learned", "variational"]
 _SAMPLED_ROWS = 4_096
 _AT_THE_END = 8  # draws of the hidden layers for the bound
 
@@ -59,6 +61,12 @@ class RandomFeatureVI(Method):
             draw of their prior, or "resampled" at every step.
         last: posterior of the last layer's weights: "natural", full and by natural gradients, or
             "factorised" and by Adam, as published.
+        hidden: posterior of the weights of hidden layers: "factorised", or "matrix-normal" with
+            covariances between features and between functions, at the cost of R^2 a row.
+        hyperparameters: "learned", one value each, or "variational", independent Gaussians on
+            their unconstrained scale under their priors (future work of the source).
+        importance: joint draws of all weights in the bound (Burda et al. 2016), one for the usual
+            bound; more need all rows in a batch and last="factorised".
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows.
         learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
@@ -95,12 +103,15 @@ class RandomFeatureVI(Method):
     kind: DirectionKind | None = eqx.field(static=True, default=None)
     frequencies: Frequencies = eqx.field(static=True, default="variational")
     last: LastLayer = eqx.field(static=True, default="natural")
+    hidden: Hidden = eqx.field(static=True, default="factorised")
+    hyperparameters: Values = eqx.field(static=True, default="learned")
+    importance: int = eqx.field(static=True, default=1)
     batch_size: int = eqx.field(static=True, default=1000)
     epochs: int = eqx.field(static=True, default=200)
-    learning_rate: float = eqx.field(static=True, default=0.003)
-    decay: float = eqx.field(static=True, default=4000.0)
+    learning_rate: float = eqx.field(static=True, default=0.006)
+    decay: float = eqx.field(static=True, default=3000.0)
     draws: int | tuple[int, int] = eqx.field(static=True, default=1)
-    warmup: float = eqx.field(static=True, default=0.05)
+    warmup: float = eqx.field(static=True, default=0.02)
     schedule: Schedule | None = None
     components: int = eqx.field(static=True, default=16)
     held_out: float = eqx.field(static=True, default=0.0)
@@ -110,14 +121,29 @@ class RandomFeatureVI(Method):
 
     def __check_init__(self) -> None:
         check_workers(self)
-        check_choices(self, frequencies=get_args(Frequencies), last=get_args(LastLayer))
+        check_choices(
+            self,
+            frequencies=get_args(Frequencies),
+            last=get_args(LastLayer),
+            hidden=get_args(Hidden),
+            hyperparameters=get_args(Values),
+        )
         RandomFeatures(self.features, kind=self.kind)
-        numbers = self.batch_size, self.epochs, self.patience, self.components, *self.draws_by_half
+        numbers = (
+            *(self.batch_size, self.epochs, self.patience, self.components, self.importance),
+            *self.draws_by_half,
+        )
         if not all(isinstance(number, Integral) and number >= 1 for number in numbers):
             raise InputError(
-                "RandomFeatureVI needs a batch_size, epochs, patience, components and draws that "
-                f"are whole numbers of at least 1, got {self.batch_size}, {self.epochs}, "
-                f"{self.patience}, {self.components} and {self.draws}."
+                "RandomFeatureVI needs a batch_size, epochs, patience, components, importance and "
+                "draws that are whole numbers of at least 1, got "
+                f"{self.batch_size}, {self.epochs}, {self.patience}, {self.components}, "
+                f"{self.importance} and {self.draws}."
+            )
+        if self.importance > 1 and self.last != "factorised":
+            raise InputError(
+                f"RandomFeatureVI(importance={self.importance}) draws all weights; give "
+                'last="factorised" with it.'
             )
         if not (self.learning_rate > 0 and self.decay > 0 and self.tolerance >= 0):
             raise InputError(
@@ -131,6 +157,10 @@ class RandomFeatureVI(Method):
             )
 
     @property
+    def spreads_rows(self) -> bool:
+        return True
+
+    @property
     def draws_by_half(self) -> tuple[int, int]:
         """Draws of the hidden layers in a step, in the first half of the epochs and after."""
         return self.draws if isinstance(self.draws, tuple) else (self.draws, self.draws)
@@ -139,6 +169,7 @@ class RandomFeatureVI(Method):
         """Gradients by batches, and draws of the hidden layers."""
         # Optax takes long to import.
         from latentgp.inference.batches.loop import BatchSearch, Plan
+        from latentgp.inference.deep.importance import ImportanceWeighted
         from latentgp.inference.deep.steps import DeepInference
 
         if problem.streaming_prior is not None:
@@ -148,16 +179,23 @@ class RandomFeatureVI(Method):
         model = problem.model
         model = model if isinstance(model, DeepGP) else _shallow(model)
         source, held_out = problem.all_rows, None
+        check_processes(source)
         if self.held_out:
             source, held_out = source.split(self.held_out)
         sample = source.sample(_SAMPLED_ROWS)
         key_features, key_start, key_run, key_end = jax.random.split(problem.key, 4)
-        architecture = Architecture.of(
-            model, sample.X, self.features, self.kind, self.frequencies, key_features
+        architecture, scale = broadcast_from_first(
+            (
+                Architecture.of(
+                    model, sample.X, self.features, self.kind, self.frequencies, key_features
+                ),
+                problem.scales(sample),
+            )
         )
+        source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
-        space = eqx.tree_at(lambda s: s.model, problem.space(problem.scales(sample)), model)
+        space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
         plan = Plan.of(
             source.size,
             self.batch_size,
@@ -169,7 +207,16 @@ class RandomFeatureVI(Method):
         steps = plan.batches * self.epochs
         numbers = self.learning_rate, self.decay, source.total_weight, float(plan.batches)
         rate, decay, total, batches = (jnp.asarray(number) for number in numbers)
-        inference = DeepInference(
+        kind = DeepInference
+        if self.importance > 1:
+            if plan.batches > 1:
+                raise InputError(
+                    f"RandomFeatureVI(importance={self.importance}) needs all {source.size} rows "
+                    "in a batch, as its bound is no sum over rows, got "
+                    f"batch_size={self.batch_size}."
+                )
+            kind = partial(ImportanceWeighted, number=self.importance)
+        inference = kind(
             architecture,
             algorithm,
             space,
@@ -199,16 +246,22 @@ class RandomFeatureVI(Method):
             workers=self.workers,
         )
         natural = self.last == "natural"
-        learned = architecture.start(model, space.to_vector(), key_start, natural=natural)
+        learned = architecture.start(
+            model,
+            space.to_vector(),
+            key_start,
+            natural=natural,
+            factorised=self.hidden == "factorised",
+            spread=self.hyperparameters == "variational" and space.size > 0,
+        )
         searched = search.run(inference.begin(learned, model))
         state = searched.state
-        terms = np.zeros(_AT_THE_END)
         keys = jax.random.split(key_end, _AT_THE_END)
+        terms = -np.array([float(_kl(inference, state, key)) for key in keys])
         for block in blocks_of(source, (0,), plan.rows_a_round):
             terms += np.array([float(_bound_of(inference, state, block, key)) for key in keys])
-        kl = float(_kl(inference, state))
         error = float(np.std(terms, ddof=1) / np.sqrt(len(terms)))
-        posterior = view(state, Evidence(float(np.mean(terms)) - kl, "lower bound"))
+        posterior = view(state, Evidence(float(np.mean(terms)), "lower bound"))
         warnings = []
         if not searched.converged:
             warnings.append(
@@ -289,5 +342,5 @@ def _bound_of(inference: Any, state: Any, block: Data, key: Key[Array, ""]) -> F
 
 
 @eqx.filter_jit
-def _kl(inference: Any, state: Any) -> Float[Array, ""]:
-    return state.learned.kl() + inference.kl_of_last(state)
+def _kl(inference: Any, state: Any, key: Key[Array, ""]) -> Float[Array, ""]:
+    return inference.kl(state, key)

@@ -225,7 +225,7 @@ class Stochastic(Method):
         )
 
         model, key, source, held_out = problem.model, problem.key, problem.all_rows, None
-        _check_processes(source)
+        check_processes(source)
         if self.held_out:
             source, held_out = source.split(self.held_out)
         algorithm = self.algorithm(model)
@@ -387,8 +387,8 @@ def mean_log_density(held_out: Data, posterior: Posterior) -> float:
     return float(np.average(predictive.log_prob(held_out.y), weights=held_out.weights))
 
 
-def _check_processes(source: RowSource) -> None:
-    """Raise unless several processes can share the rows out among them."""
+def check_processes(source: RowSource) -> None:
+    """Raise InputError unless several processes can share the rows out among them."""
     if jax.process_count() > 1 and not source.is_everywhere and not spans_processes():
         raise InputError(
             "Each of several processes reads a part of the files, which takes the devices of all "

@@ -15,6 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
+from latentgp.inference.deep.weights import (
+    Factors,
+    MatrixNormal,
+    of_weights,
+    standard_noise,
+    total,
+)
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.directions import DirectionKind
 from latentgp.models import DeepGP
@@ -29,70 +36,34 @@ from latentgp.representations.random_features import FeatureWeights, RandomFeatu
 from latentgp.typing import Array
 
 Frequencies = Literal["fixed", "variational", "resampled"]
+Hidden = Literal["factorised", "matrix-normal"]
 
-_HIDDEN_DEVIATION = 0.01  # of weights at the start
-
-
-class Factors(NamedTuple):
-    """Independent Gaussians.
-
-    Attributes:
-        mean: a tree of arrays.
-        log_deviation: the same of logarithms of standard deviations.
-    """
-
-    mean: Any
-    log_deviation: Any
-
-    def kl(self) -> Float[Array, ""]:
-        """KL divergence from standard normal laws, in nats."""
-
-        def of(mean: Array, log: Array) -> Array:
-            return 0.5 * jnp.sum(jnp.exp(2 * log) + mean**2 - 1 - 2 * log)
-
-        terms = jax.tree.leaves(jax.tree.map(of, self.mean, self.log_deviation))
-        return sum(terms, jnp.zeros(()))
-
-    def draw(self, key: Key[Array, ""]) -> Any:
-        """One draw of each."""
-        noise = standard_noise(key, self.mean)
-        return jax.tree.map(
-            lambda m, log, e: m + jnp.exp(log) * e, self.mean, self.log_deviation, noise
-        )
-
-
-def standard_noise(key: Key[Array, ""], like: Any) -> Any:
-    """Standard normal noise in the shape of a tree."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(key, max(len(leaves), 1))
-    noise = [
-        jax.random.normal(own, leaf.shape, leaf.dtype)
-        for own, leaf in zip(keys, leaves, strict=False)
-    ]
-    return jax.tree.unflatten(structure, noise)
+_HIDDEN_DEVIATION, _OF_HYPERPARAMETERS = 0.01, 0.05  # standard deviations at the start
 
 
 class Learned(NamedTuple):
     """All that gradients move.
 
     Attributes:
-        vector: hyper-parameters, unconstrained.
+        vector: hyper-parameters, unconstrained, or their posterior mean.
+        spread: logarithms of their standard deviations; None where they have one value.
         hidden: of the weights of each hidden layer, shapes (R, W).
         directions: of the directions of each layer; None where they are fixed.
         last: of the weights of the last layer, shape (Q, R); None where natural parameters are.
     """
 
     vector: Float[Array, "P"]
-    hidden: tuple[Factors, ...]
+    spread: Float[Array, "P"] | None
+    hidden: tuple[Factors | MatrixNormal, ...]
     directions: tuple[Factors, ...] | None
     last: Factors | None
 
     def kl(self) -> Float[Array, ""]:
-        """KL divergence of all of it from the prior, in nats."""
+        """KL divergence of weights and directions from their prior, in nats."""
         parts = (*self.hidden, *(self.directions or ()))
         if self.last is not None:
             parts = (*parts, self.last)
-        return sum((part.kl() for part in parts), jnp.zeros(()))
+        return total([part.kl() for part in parts])
 
 
 class Architecture(eqx.Module):
@@ -137,14 +108,32 @@ class Architecture(eqx.Module):
             features = [features[0], *alike, features[-1]]
         return cls(layout, tuple(features), frequencies)
 
-    def start(self, model: DeepGP, vector: Any, key: Key[Array, ""], *, natural: bool) -> Learned:
-        """Means of hidden functions at their prior means; without any, at draws of the prior."""
-        hidden = []
+    def start(
+        self,
+        model: DeepGP,
+        vector: Any,
+        key: Key[Array, ""],
+        *,
+        natural: bool,
+        factorised: bool = True,
+        spread: bool = False,
+    ) -> Learned:
+        """Means of hidden functions at their prior means; without any, at draws of the prior.
+
+        Args:
+            model: the hyper-parameters at first.
+            vector: the same, those that are free.
+            key: random key.
+            natural: whether the last layer has natural parameters.
+            factorised: whether weights of hidden layers are independent.
+            spread: whether hyper-parameters have a posterior.
+        """
+        vector, hidden = jnp.asarray(vector), []
         for place, layer in enumerate(model.layers):
             shape = (len(self.features[place]), layer.width)
             noise = jax.random.normal(jax.random.fold_in(key, place), shape)
             mean = jnp.zeros(shape) if model.skip else noise
-            hidden.append(Factors(mean, jnp.full(shape, np.log(_HIDDEN_DEVIATION))))
+            hidden.append(of_weights(mean, _HIDDEN_DEVIATION, factorised=factorised))
         directions = None
         if self.frequencies != "fixed":
             directions = tuple(
@@ -155,7 +144,8 @@ class Architecture(eqx.Module):
         if not natural:
             shape = (model.likelihood.latent_size, len(self.features[-1]))
             last = Factors(jnp.zeros(shape), jnp.zeros(shape))
-        return Learned(jnp.asarray(vector), tuple(hidden), directions, last)
+        log = jnp.full_like(vector, np.log(_OF_HYPERPARAMETERS)) if spread else None
+        return Learned(vector, log, tuple(hidden), directions, last)
 
     def drawn(self, learned: Learned, key: Key[Array, ""]) -> tuple[FeatureWeights, ...]:
         """Features of every layer: directions by the fixed noise, or by fresh noise."""
@@ -191,10 +181,7 @@ class Architecture(eqx.Module):
             below, seen = state
             kernel, features, own, skip, place = layer
             phi = features_at(kernel, features, seen)
-            mean = phi @ own.mean + below @ skip
-            variance = phi**2 @ jnp.exp(2 * own.log_deviation)
-            noise = jax.random.normal(jax.random.fold_in(key, place), mean.shape, mean.dtype)
-            below = mean + jnp.sqrt(variance) * noise
+            below = own.functions(phi, jax.random.fold_in(key, place)) + below @ skip
             return below, layout.seen(below, inputs)
 
         kernels = [layer.kernel for layer in model.layers]
@@ -208,8 +195,13 @@ class Architecture(eqx.Module):
         """A draw of the hidden functions as functions, and the features of the last layer."""
         key_features, key_weights = jax.random.split(key)
         features = self.drawn(learned, key_features)
-        draws = tuple(
-            LayerDraw(features[place], own.draw(jax.random.fold_in(key_weights, place)))
+        return self.hidden_drawn(learned, features, key_weights), features[-1]
+
+    def hidden_drawn(
+        self, learned: Learned, features: tuple[FeatureWeights, ...], key: Key[Array, ""]
+    ) -> tuple[LayerDraw, ...]:
+        """The hidden functions given features."""
+        return tuple(
+            LayerDraw(features[place], own.draw(jax.random.fold_in(key, place)))
             for place, own in enumerate(learned.hidden)
         )
-        return draws, features[-1]

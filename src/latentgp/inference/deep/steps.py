@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.inference.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.inference.batches.step_sizes import Schedule
 from latentgp.inference.deep.family import Architecture, Learned
+from latentgp.inference.deep.weights import entropy
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.gradients import slope_of_sites
 from latentgp.likelihoods.base import Marginals
@@ -28,6 +29,7 @@ from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 _ADAM = optax.scale_by_adam()
+_OF_HYPERPARAMETERS = 1 << 20  # folded into the key of a step for their noise
 
 
 class DeepState(NamedTuple):
@@ -153,6 +155,8 @@ class DeepInference(TwoPartInference):
         rate = self.learning_rate / (1 + state.steps / self.decay)
         free = jnp.where(self.of_kernels & (state.steps < self.held), 0.0, 1.0)
         ways = ways._replace(vector=free * ways.vector)
+        if ways.spread is not None:
+            ways = ways._replace(spread=free * ways.spread)
         learned = jax.tree.map(lambda old, way: old + rate * way, state.learned, ways)
         share, schedule = jnp.ones(()), state.schedule
         moved, factor = state.white, state.factor
@@ -174,6 +178,27 @@ class DeepInference(TwoPartInference):
         self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
     ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
         """Bound, its gradient, and natural parameters, from a batch weighted as all rows."""
+        if state.learned.spread is None:
+            return self.read_at(state, batch, key, draws)
+        drawn, pull = jax.vjp(lambda learned: self.at_draw(learned, key), state.learned)
+        bound, slopes, white = self.read_at(state._replace(learned=drawn), batch, key, draws)
+        (slopes,) = pull(slopes)
+        own, in_spread = jax.value_and_grad(entropy)(state.learned.spread)
+        slopes = slopes._replace(spread=slopes.spread + in_spread)
+        return bound + own + self.space.log_prior(drawn.vector), slopes, white
+
+    def at_draw(self, learned: Learned, key: Key[Array, ""]) -> Learned:
+        """The same at a draw of the hyper-parameters, if they have a posterior."""
+        if learned.spread is None:
+            return learned
+        key = jax.random.fold_in(key, _OF_HYPERPARAMETERS)
+        noise = jax.random.normal(key, learned.vector.shape, learned.vector.dtype)
+        return learned._replace(vector=learned.vector + jnp.exp(learned.spread) * noise)
+
+    def read_at(
+        self, state: DeepState, batch: Data, key: Key[Array, ""], draws: int
+    ) -> tuple[Float[Array, ""], Learned, WhiteSites | None]:
+        """The same at one value of the hyper-parameters."""
         model, pull_model = jax.vjp(self.space.to_model, state.vector)
         rows, held = rows_of(batch), jax.lax.stop_gradient(state.last)
         offset, pull_offset = jax.vjp(lambda model: prior_mean(model, batch), model)
@@ -222,6 +247,19 @@ class DeepInference(TwoPartInference):
         seen = self.architecture.under_last(model, learned, features, X, key_layers)
         return features[-1].cross_covariance(model.kernel, seen)
 
+    def kl(self, state: DeepState, key: Key[Array, ""]) -> Float[Array, ""]:
+        """What `bound_of` all rows is reduced by, in nats, at one draw of the hyper-parameters."""
+        found, spread = self.kl_of_weights(state), state.learned.spread
+        if spread is None:
+            return found
+        return (
+            found - entropy(spread) - self.space.log_prior(self.at_draw(state.learned, key).vector)
+        )
+
+    def kl_of_weights(self, state: DeepState) -> Float[Array, ""]:
+        """KL divergence of weights and directions, in nats."""
+        return state.learned.kl() + self.kl_of_last(state)
+
     def kl_of_last(self, state: DeepState) -> Float[Array, ""]:
         """KL divergence of the last layer's weights with natural parameters, in nats."""
         if state.white is None:
@@ -233,8 +271,9 @@ class DeepInference(TwoPartInference):
 
     def bound_of(self, state: DeepState, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
         """Expected log likelihood of some rows under one draw of the hidden layers, in nats."""
-        model = self.space.to_model(state.vector)
-        marginals = state.last.marginals(self.blocks(state.learned, block.X, key))
+        learned = self.at_draw(state.learned, key)
+        model = self.space.to_model(learned.vector)
+        marginals = state.last.marginals(self.blocks(learned, block.X, key))
         of_f = marginals.shifted(prior_mean(model, block))
         sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
         return jnp.sum(sites.expected(of_f))

@@ -1,0 +1,136 @@
+"""Gaussian posteriors of weights and directions whose prior is standard normal."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Key
+
+from latentgp.numerics.sums import sum_over_first
+from latentgp.typing import Array
+
+_LOG_2PI = 1.8378770664093453
+
+
+class Factors(NamedTuple):
+    """Independent Gaussians.
+
+    Attributes:
+        mean: a tree of arrays; shape (R, W) of a layer's weights.
+        log_deviation: the same of logarithms of standard deviations.
+    """
+
+    mean: Any
+    log_deviation: Any
+
+    def kl(self) -> Float[Array, ""]:
+        """KL divergence from standard normal laws, in nats."""
+
+        def of(mean: Array, log: Array) -> Array:
+            return 0.5 * jnp.sum(jnp.exp(2 * log) + mean**2 - 1 - 2 * log)
+
+        return total(jax.tree.map(of, self.mean, self.log_deviation))
+
+    def draw(self, key: Key[Array, ""]) -> Any:
+        """One draw of each."""
+        noise = standard_noise(key, self.mean)
+        return jax.tree.map(
+            lambda m, log, e: m + jnp.exp(log) * e, self.mean, self.log_deviation, noise
+        )
+
+    def log_ratio(self, drawn: Any) -> Float[Array, ""]:
+        """Log density of a draw under the prior less that under this law, in nats."""
+
+        def of(mean: Array, log: Array, w: Array) -> Array:
+            return jnp.sum(0.5 * ((w - mean) * jnp.exp(-log)) ** 2 + log - 0.5 * w**2)
+
+        return total(jax.tree.map(of, self.mean, self.log_deviation, drawn))
+
+    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B W"]:
+        """A draw of the functions phi' w, each row's by noise of its own."""
+        mean, variance = phi @ self.mean, phi**2 @ jnp.exp(2 * self.log_deviation)
+        return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
+
+
+class MatrixNormal(NamedTuple):
+    """Weights of one layer with covariance V (x) U, shared by features and by functions.
+
+    Gaussian as Louizos & Welling (2016, "Structured and efficient variational deep learning with
+    matrix Gaussian posteriors"), both covariances full.
+
+    Attributes:
+        mean: shape (R, W).
+        features: lower factor of U, shape (R, R), its diagonal in logarithms.
+        between: lower factor of V, shape (W, W), likewise.
+    """
+
+    mean: Float[Array, "R W"]
+    features: Float[Array, "R R"]
+    between: Float[Array, "W W"]
+
+    def kl(self) -> Float[Array, ""]:
+        """KL divergence from standard normal laws, in nats."""
+        size, width = self.mean.shape
+        spread = jnp.sum(_factor(self.features) ** 2) * jnp.sum(_factor(self.between) ** 2)
+        logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
+        return 0.5 * (spread + jnp.sum(self.mean**2) - self.mean.size) - logs
+
+    def draw(self, key: Key[Array, ""]) -> Float[Array, "R W"]:
+        """One draw."""
+        noise = jax.random.normal(key, self.mean.shape, self.mean.dtype)
+        return self.mean + _factor(self.features) @ noise @ _factor(self.between).T
+
+    def log_ratio(self, drawn: Float[Array, "R W"]) -> Float[Array, ""]:
+        """Log density of a draw under the prior less that under this law, in nats."""
+        half = _solve(self.features, drawn - self.mean)
+        noise = _solve(self.between, half.T)
+        size, width = self.mean.shape
+        logs = width * jnp.trace(self.features) + size * jnp.trace(self.between)
+        return 0.5 * (jnp.sum(noise**2) - jnp.sum(drawn**2)) + logs
+
+    def functions(self, phi: Float[Array, "B R"], key: Key[Array, ""]) -> Float[Array, "B W"]:
+        """A draw of the functions phi' w, each row's by noise of its own."""
+        mean = phi @ self.mean
+        deviation = jnp.sqrt(sum_over_first((phi @ _factor(self.features)).T ** 2))
+        noise = jax.random.normal(key, mean.shape, mean.dtype)
+        return mean + deviation[:, None] * (noise @ _factor(self.between).T)
+
+
+def of_weights(mean: Float[Array, "R W"], deviation: float, *, factorised: bool) -> Any:
+    """Posterior of a layer's weights with one standard deviation for all of them."""
+    log = jnp.log(jnp.asarray(deviation))
+    if factorised:
+        return Factors(mean, jnp.full(mean.shape, log))
+    size, width = mean.shape
+    return MatrixNormal(mean, log * jnp.eye(size), jnp.zeros((width, width)))
+
+
+def standard_noise(key: Key[Array, ""], like: Any) -> Any:
+    """Standard normal noise in the shape of a tree."""
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(key, max(len(leaves), 1))
+    noise = [
+        jax.random.normal(own, leaf.shape, leaf.dtype)
+        for own, leaf in zip(keys, leaves, strict=False)
+    ]
+    return jax.tree.unflatten(structure, noise)
+
+
+def entropy(log_deviation: Float[Array, "P"]) -> Float[Array, ""]:
+    """Entropy of independent Gaussians, in nats."""
+    return jnp.sum(log_deviation) + 0.5 * log_deviation.size * (1 + _LOG_2PI)
+
+
+def total(parts: Any) -> Float[Array, ""]:
+    """The sum of a tree of numbers."""
+    return sum(jax.tree.leaves(parts), jnp.zeros(()))
+
+
+def _factor(raw: Float[Array, "K K"]) -> Float[Array, "K K"]:
+    return jnp.tril(raw, -1) + jnp.diag(jnp.exp(jnp.diagonal(raw)))
+
+
+def _solve(raw: Float[Array, "K K"], right: Float[Array, "K L"]) -> Float[Array, "K L"]:
+    return jax.scipy.linalg.solve_triangular(_factor(raw), right, lower=True)
