@@ -9,7 +9,8 @@ Here the server is the calling process and workers are Ray actors of one thread 
 same number of passes, after which held-out rows are scored. "seconds a pass" are those of the
 second half of the steps, when all have compiled. Beside them the synchronous loop on all cores.
 Where there are fewer cores than workers and a server, time cannot fall further, but staleness and
-what it does to the error are those of as many workers.
+what it does to the error are those of as many workers. `--pause` lets a worker wait at each batch,
+as if its processor were slower, so that processes do not compete for cores.
 
 Not said and chosen here: 20,000 of the rows, two layers, 30 hidden functions, batches of 500, Adam
 with 0.003, the last layer's posterior factorised, as published, and by natural gradients.
@@ -23,11 +24,23 @@ import numpy as np
 
 import latentgp as lgp
 from common import COLORS, Report, class_scores, figure, load, parser, tidy
+from latentgp.inference.batches import asynchronous
+from latentgp.inference.batches.asynchronous import BatchReader
 
 HEADS = [
     "last layer", "workers", "error, %", "NLPD", "bound a row", "seconds a pass", "mean staleness",
     "largest", "lost", "load",
 ]  # fmt: skip
+
+
+class Paused(BatchReader):
+    """A worker that takes longer."""
+
+    pause = 0.0
+
+    def __call__(self, request):
+        time.sleep(self.pause)
+        return super().__call__(request)
 
 
 def run(last, workers, arguments, X, y):
@@ -75,7 +88,11 @@ def main():
     options.add_argument("--features", type=int, default=100)
     kinds = ["factorised", "natural"]
     options.add_argument("--last", nargs="+", choices=kinds, default=kinds)
+    options.add_argument("--pause", type=float, default=0.0, help="seconds a batch, of a worker")
     arguments = options.parse_args()
+    if arguments.pause:
+        Paused.pause = arguments.pause
+        asynchronous.BatchReader = Paused
     report = Report("asynchronous", arguments)
     X, y = load(arguments.data_dir, "mnist")
     X = X / 255.0

@@ -106,7 +106,7 @@ class Workers:
             self._bury(place, str(error))
             return Answer(label, None, True)
         except errors.RayTaskError as error:
-            raise error.cause from None
+            raise (error.cause or error) from None
         self._free.append(place)
         return Answer(label, value, False)
 

@@ -9,7 +9,7 @@ worker alone makes the steps of the synchronous loop.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -111,9 +111,7 @@ class ParameterServer:
         self.rounds = plan.rounds_of(source.size)
         self.batches = -(-source.size // plan.batch_size)
         self.went = Asynchrony(workers)
-        self._start: Callable[[], Workers] = lambda: Workers(
-            workers, BatchReader(inference, source, plan.batch_size, seed)
-        )
+        self._reader = BatchReader(inference, source, plan.batch_size, seed)
         self._again: deque[Batch] = deque()  # batches over which a worker died
 
     def steps(self, state: Any, done: int) -> Rounds:
@@ -126,7 +124,8 @@ class ParameterServer:
         Raises:
             ProcessLost: no worker is left; the round that was begun is given before.
         """
-        workers, batches = self._start(), self._batches(done)
+        workers = Workers(self.went.workers, self._reader)
+        batches = self._batches(done)
         try:
             for number in range(done, self.plan.epochs * self.rounds):
                 epoch, place = divmod(number, self.rounds)
@@ -138,6 +137,7 @@ class ParameterServer:
                         state = self._stepped(workers, state, infos)
                     self._ask(workers, batches, state)  # they work on while a round is told of
                 except ProcessLost:
+                    self.went = self.went._replace(lost=workers.lost)
                     if infos:
                         yield state, _stacked(infos), epoch
                     raise

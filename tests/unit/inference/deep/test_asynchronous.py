@@ -137,6 +137,7 @@ def test_what_was_computed_is_kept_if_all_workers_die(ray, actors, monkeypatch):
     found = fitted(workers=1, fit={"callback": kill})
     assert "all workers have died" in found.diagnostics.ending
     assert 12 <= found.diagnostics.site_updates < 40
+    assert found.diagnostics.asynchrony.lost == 1
     assert np.isfinite(found.posterior.log_evidence.value)
 
 
