@@ -151,8 +151,10 @@ def test_four_workers_in_a_ray_of_their_own():
     went = found.diagnostics.asynchrony
     assert went.steps == 240
     assert 1 < went.mean_staleness < 6
-    alone = fitted(epochs=60, learning_rate=0.02)
-    assert found.history.value[-5:].mean() > alone.history.value[-5:].mean() - 10
+    # Stale steps gain less: not a tenth of what prompt ones gain.
+    alone = fitted(epochs=60, learning_rate=0.02).history.value
+    end = alone[-5:].mean()
+    assert found.history.value[-5:].mean() > end - 0.1 * (end - alone[0])
 
 
 def test_workers_have_one_thread_and_tell_errors_in_their_own_words(ray):
