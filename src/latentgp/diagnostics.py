@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from latentgp.inference.batches.staleness import Asynchrony
 from latentgp.inference.mixtures.summary import MixtureTerms
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
 from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
@@ -158,6 +159,8 @@ class Diagnostics:
         evidence_error: standard error of the log evidence, in nats; zero where it is no estimate.
         notes: sentences on how solves ended that the result rests on, if there are any.
         terms: of the bound of `BlackBoxVI`; None of other methods.
+        asynchrony: staleness of the steps of workers, and how many of these were lost; None
+            without workers.
     """
 
     converged: bool
@@ -175,6 +178,14 @@ class Diagnostics:
     evidence_error: float = 0.0
     notes: tuple[str, ...] = ()
     terms: MixtureTerms | None = None
+    asynchrony: Asynchrony | None = None
+
+    def by_workers(self, went: Asynchrony | None) -> "Diagnostics":
+        """These, completed by how the workers of the search went, if there were any."""
+        if went is None:
+            return self
+        warnings = (*self.warnings, *went.warnings)
+        return dataclasses.replace(self, asynchrony=went, warnings=warnings)
 
     @property
     def _coupling(self) -> str:
@@ -190,6 +201,7 @@ class Diagnostics:
             f"with {type(self.method).__name__}{self._coupling} ({self.reason})."
         ]
         lines += self.notes
+        lines += [] if self.asynchrony is None else [self.asynchrony.verdict]
         lines += [] if self.integration is None else [self.integration.verdict]
         return "\n".join([*lines, *(f"- {warning}" for warning in self.warnings)])
 

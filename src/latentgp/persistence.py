@@ -49,6 +49,7 @@ _INTERNAL = {
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
     "latentgp.evaluation.comparison": "Compared Comparison",
     "latentgp.evaluation.metrics": "ReliabilityCurve",
+    "latentgp.inference.batches.staleness": "Asynchrony",
     "latentgp.inference.mixtures.summary": "MixtureTerms",
     "latentgp.inference.solves.phase": "LangevinPhase",
     "latentgp.methods.result": "History",

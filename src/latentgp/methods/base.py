@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import singledispatch
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from latentgp.errors import InputError
@@ -156,4 +157,13 @@ def in_unit_interval(method: Any, name: str, advice: str) -> None:
     if not 0 < value <= 1:
         raise InputError(
             f"{type(method).__name__}.{name} must be in (0, 1], got {value}; {advice}."
+        )
+
+
+def check_workers(method: Any) -> None:
+    """Raise InputError unless the number of a method's workers is one."""
+    number = method.workers
+    if not isinstance(number, Integral) or int(number) < 0:
+        raise InputError(
+            f"{type(method).__name__}.workers must be a whole number of at least 0, got {number!r}."
         )

@@ -19,7 +19,7 @@ from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
-from latentgp.methods.base import Method
+from latentgp.methods.base import Method, check_workers
 from latentgp.methods.deep_start import from_shallow
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
@@ -86,6 +86,9 @@ class RandomFeatureVI(Method):
         held_out: share of the rows whose mean log density must rise for the search to go on.
         tolerance: as of `Stochastic`.
         patience: as of `Stochastic`.
+        workers: processes that compute gradients of batches at their own pace, by Ray (`pip install
+            latentgp[ray]`), at parameters that may be some steps old when this process steps along
+            them (Cutajar et al. 2017, appendix F). 0 makes the steps here, one after another.
 
     Raises:
         InputError: settings outside their range.
@@ -122,8 +125,10 @@ class RandomFeatureVI(Method):
     held_out: float = eqx.field(static=True, default=0.0)
     tolerance: float = eqx.field(static=True, default=1e-4)
     patience: int = eqx.field(static=True, default=10)
+    workers: int = eqx.field(static=True, default=0)
 
     def __check_init__(self) -> None:
+        check_workers(self)
         check_choices(
             self,
             start=get_args(Start),
@@ -253,6 +258,7 @@ class RandomFeatureVI(Method):
             control=control,
             view=view,
             held_out=None if held_out is None else partial(mean_log_density, held_out),
+            workers=self.workers,
         )
         natural = self.last == "natural"
         learned = architecture.start(
@@ -300,7 +306,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
             ),
-        )
+        ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
 
     def _posterior(

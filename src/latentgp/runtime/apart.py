@@ -59,9 +59,8 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Meas
         raise InputError(
             f"an argument cannot be handed to a process of its own ({error}): leave it out"
         ) from error
-    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     # Beside this process, which may hold the rest of an accelerator's memory.
-    there = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": paths}
+    there = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", **os.environ, "PYTHONPATH": search_path()}
     with tempfile.TemporaryDirectory(prefix="latentgp-") as folder:
         Path(folder, _CALL).write_bytes(call)
         try:
@@ -80,6 +79,11 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Meas
         if ended.returncode or not answer.exists():
             raise ProcessLost(_why(ended.returncode, ended.stderr.decode(errors="replace")))
         return Measured(*pickle.loads(answer.read_bytes()))
+
+
+def search_path() -> str:
+    """Where this process finds its modules, for another one's PYTHONPATH."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def _answer() -> None:

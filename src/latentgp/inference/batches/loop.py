@@ -2,7 +2,8 @@
 
 A round is one call of the compiled scan over a block of batches. While the device works on a
 block the next one is read. All that is random follows from the key and the number of the epoch, so
-a run that is resumed from a checkpoint goes on with the bits that it would have had.
+a run that is resumed from a checkpoint goes on with the bits that it would have had. With workers
+(`asynchronous`) the rounds are theirs, and all else is the same.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ import jax
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
-from latentgp.inference.batches.natural_gradient import BatchInference, run_batches
+from latentgp.errors import InputError, ProcessLost
+from latentgp.inference.batches.asynchronous import ParameterServer, Rounds
+from latentgp.inference.batches.natural_gradient import (
+    BatchInference,
+    TwoPartInference,
+    run_batches,
+)
+from latentgp.inference.batches.staleness import Asynchrony
 from latentgp.rows.data import Data
 from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
@@ -159,12 +166,14 @@ class Searched(NamedTuple):
         rounds: all of them.
         converged: whether it stood still.
         reason: why it ended, in words.
+        asynchrony: how workers went; None without any.
     """
 
     state: Any
     rounds: list[Round]
     converged: bool
     reason: str
+    asynchrony: Asynchrony | None = None
 
 
 class BatchSearch:
@@ -178,6 +187,8 @@ class BatchSearch:
         control: limits, callback, progress line, checkpoint.
         view: makes of a state what a callback is shown.
         held_out: gives the mean log density of held-out targets, if there are any.
+        workers: number of processes that read batches at their own pace, for an algorithm of two
+            parts; 0 makes the steps here, in turn.
     """
 
     def __init__(
@@ -190,35 +201,52 @@ class BatchSearch:
         control: RunControl,
         view: Callable[[Any], Any] | None = None,
         held_out: Callable[[Any], float] | None = None,
+        workers: int = 0,
     ):
         self.inference, self.source, self.plan = inference, source, plan
         self.control, self._run = control, Run(control)
         self.view, self.held_out = view or (lambda state: state), held_out
         self.seed = tuple(int(n) for n in np.ravel(jax.random.key_data(key)))
+        self.server: ParameterServer | None = None
+        if workers:
+            assert isinstance(inference, TwoPartInference)
+            self.server = ParameterServer(inference, source, plan, self.seed, workers)
         self.rounds: list[Round] = []
         self._state: Any
 
     def run(self, state: Any) -> Searched:
         """Search from a state, or from where the checkpoint is."""
         self._state = self._recall(state)
-        reason = self._stop_if_still()
-        blocks = self._blocks(len(self.rounds))
+        reason, take = self._stop_if_still(), self.server or self
+        steps = take.steps(self._state, len(self.rounds))
         try:
-            following = None if reason else next(blocks, None)
-            while following is not None and reason is None:
-                block, epoch = following
-                state, info = run_batches(self.inference, self._state, block)
-                following = next(blocks, None)
-                reason = self._report(state, info, epoch)
+            while reason is None and (taken := next(steps, None)) is not None:
+                reason = self._report(*taken)
         except KeyboardInterrupt:
             if jax.process_count() > 1:
                 raise
             reason = INTERRUPTED
+        except ProcessLost as lost:
+            if not self.rounds:
+                raise
+            reason = f"{lost}"
         finally:
+            steps.close()
             self._save()
             self._run.close()
         reason = reason or f"epochs={self.plan.epochs} were made"
-        return Searched(self._state, self.rounds, reason == self._still, reason)
+        went = self.server and self.server.went
+        return Searched(self._state, self.rounds, reason == self._still, reason, went)
+
+    def steps(self, state: Any, done: int) -> Rounds:
+        """State and information after each of the rounds that are left, with its epoch."""
+        blocks = self._blocks(done)
+        following = next(blocks, None)
+        while following is not None:
+            block, epoch = following
+            state, info = run_batches(self.inference, state, block)
+            following = next(blocks, None)
+            yield state, info, epoch
 
     def _blocks(self, done: int) -> Iterator[tuple[Data, int]]:
         """Blocks of the rounds that are left, each read while the device works on the last."""

@@ -109,6 +109,33 @@ class BatchInference(eqx.Module):
         """One step on a batch of some weight; rows of weight zero do not count."""
 
 
+class TwoPartInference(BatchInference):
+    """Interface of one whose steps are what a batch says, and a move along it.
+
+    The two may be made in two processes, at two states: `inference.batches.asynchronous`. One whose
+    states have coordinates of their own overrides `restated`.
+    """
+
+    def step(self, state: Any, batch: Data, weight: Float[Array, ""]) -> tuple[Any, BatchInfo]:
+        return self.moved(state, self.estimate(self.seen(state), batch, weight))
+
+    @abstractmethod
+    def seen(self, state: Any) -> Any:
+        """What `estimate` reads of a state."""
+
+    @abstractmethod
+    def estimate(self, seen: Any, batch: Data, weight: Float[Array, ""]) -> Any:
+        """What a batch of some weight says, weighted to count as all rows."""
+
+    @abstractmethod
+    def moved(self, state: Any, read: Any) -> tuple[Any, BatchInfo]:
+        """The state after a step along what a batch said, of this state or of one before it."""
+
+    def restated(self, read: Any, seen: Any, state: Any) -> Any:
+        """What a batch said at an earlier state, in the coordinates of this one."""
+        return read
+
+
 class SparseInference(BatchInference):
     """Interface of such an algorithm with a posterior of inducing variables."""
 
@@ -125,7 +152,7 @@ class SparseInference(BatchInference):
         """The model at a state's hyper-parameters, and the posterior."""
 
 
-class StochasticInference(SparseInference):
+class StochasticInference(SparseInference, TwoPartInference):
     """The algorithm for batches.
 
     Args:
@@ -169,27 +196,44 @@ class StochasticInference(SparseInference):
             jnp.zeros((), jnp.int32),
         )
 
-    def step(
-        self, state: BatchState, batch: Data, weight: Float[Array, ""]
-    ) -> tuple[BatchState, BatchInfo]:
+    def seen(self, state: BatchState) -> BatchState:
+        return state._replace(schedule=None, adam=None)
+
+    def estimate(
+        self, seen: BatchState, batch: Data, weight: Float[Array, ""]
+    ) -> tuple[BatchRead, Float[Array, ""]]:
+        """What a batch says, and its weight, one on average."""
         assert batch.weights is not None
-        part = weight * self.batches / self.total_weight
-        read = self.read(state, batch.reweighted(batch.weights * (self.total_weight / weight)))
-        in_centres = jax.tree.map(lambda slope: part * slope, read.in_centres)
-        slopes = self._learned(part * read.gradient, in_centres)
-        sound = all_finite((read.bound, read.white, slopes))
-        difference = jax.tree.map(jnp.subtract, read.white, state.white)
+        whole = batch.reweighted(batch.weights * (self.total_weight / weight))
+        return self.read(seen, whole), weight * self.batches / self.total_weight
+
+    def moved(
+        self, state: BatchState, read: tuple[BatchRead, Float[Array, ""]]
+    ) -> tuple[BatchState, BatchInfo]:
+        said, part = read
+        in_centres = jax.tree.map(lambda slope: part * slope, said.in_centres)
+        slopes = self._learned(part * said.gradient, in_centres)
+        sound = all_finite((said.bound, said.white, slopes))
+        difference = jax.tree.map(jnp.subtract, said.white, state.white)
         share, schedule = self.schedule.share(state.schedule, difference)
         share = jnp.where(sound, jnp.minimum(part * share, 1.0), 0.0)
         ways: Any
         ways, adam = _ADAM.update(_tamed(slopes, state.adam), state.adam)
         rate = self.learning_rate / (1 + state.steps / self.decay)
-        moved, share, held = self._moved(state, read.white, share, rate, ways)
+        moved, share, held = self._moved(state, said.white, share, rate, ways)
         after = moved._replace(schedule=schedule, adam=adam, steps=state.steps + 1)
         # A batch that leads nowhere, or out of the numbers, changes nothing.
         before = state._replace(steps=state.steps + 1)
         after = jax.tree.map(lambda new, old: jnp.where(share > 0, new, old), after, before)
-        return after, BatchInfo(read.bound, share, held)
+        return after, BatchInfo(said.bound, share, held)
+
+    def restated(
+        self, read: tuple[BatchRead, Float[Array, ""]], seen: BatchState, state: BatchState
+    ) -> tuple[BatchRead, Float[Array, ""]]:
+        """White coordinates are the prior's, which moves with hyper-parameters and points."""
+        said, part = read
+        white = self._carried(said.white, seen, state)
+        return said._replace(white=white), part
 
     def read(self, state: BatchState, batch: Data) -> BatchRead:
         """Bound, gradients and natural parameters from a batch weighted to count as all rows."""
@@ -240,13 +284,16 @@ class StochasticInference(SparseInference):
         """
         there = state._replace(vector=vector, centres=centres)
         kernel = self.space.to_model(vector).kernel
-        prior = self.representation(there).prior(kernel)
+        there = there._replace(prior=self.representation(there).prior(kernel))
+        return there._replace(white=self._carried(state.white, state, there))
+
+    def _carried(self, white: WhiteSites, state: BatchState, there: BatchState) -> WhiteSites:
+        """Natural parameters of the rows' factor at one state, in the coordinates of another."""
         if self.point_scale is None:
-            white = state.white.carried(state.prior.factor.inverse, prior.factor)
-        else:
-            cross = covariance_between(kernel, centres, state.centres)
-            white = state.white.moved(state.prior.factor, prior.factor, cross)
-        return there._replace(prior=prior, white=white)
+            return white.carried(state.prior.factor.inverse, there.prior.factor)
+        kernel = self.space.to_model(there.vector).kernel
+        cross = covariance_between(kernel, there.centres, state.centres)
+        return white.moved(state.prior.factor, there.prior.factor, cross)
 
     def _learns(self, state: BatchState) -> bool:
         """Whether hyper-parameters or inducing variables are learned."""

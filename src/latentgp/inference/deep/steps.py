@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.inference.batches.natural_gradient import BatchInference, BatchInfo
+from latentgp.inference.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.inference.batches.step_sizes import Schedule
 from latentgp.inference.deep.family import Architecture, Learned
 from latentgp.inference.deep.weights import entropy
@@ -84,7 +84,7 @@ class DeepRead(NamedTuple):
     part: Float[Array, ""]
 
 
-class DeepInference(BatchInference):
+class DeepInference(TwoPartInference):
     """The algorithm for batches.
 
     Args:
@@ -128,29 +128,25 @@ class DeepInference(BatchInference):
         schedule = self.schedule.init(white)
         return DeepState(learned, white, factor, schedule, _ADAM.init(cast(Any, learned)), steps)
 
-    def step(
-        self, state: DeepState, batch: Data, weight: Float[Array, ""]
-    ) -> tuple[DeepState, BatchInfo]:
-        return self.moved(state, self.estimate(state, batch, weight))
+    def seen(self, state: DeepState) -> DeepState:
+        return state._replace(schedule=None, adam=None)
 
-    def estimate(self, state: DeepState, batch: Data, weight: Float[Array, ""]) -> DeepRead:
-        """What a step needs of a batch of some weight."""
+    def estimate(self, seen: DeepState, batch: Data, weight: Float[Array, ""]) -> DeepRead:
         assert batch.weights is not None
         part = weight * self.batches / self.total_weight
         whole = batch.reweighted(batch.weights * (self.total_weight / weight))
-        key = jax.random.fold_in(self.key, state.steps)
+        key = jax.random.fold_in(self.key, seen.steps)
         few, many = self.draws
         if few == many:
-            return DeepRead(*self.read(state, whole, key, few), part)
+            return DeepRead(*self.read(seen, whole, key, few), part)
         bound, slopes, white = jax.lax.cond(
-            state.steps < self.late,
-            lambda: self.read(state, whole, key, few),
-            lambda: self.read(state, whole, key, many),
+            seen.steps < self.late,
+            lambda: self.read(seen, whole, key, few),
+            lambda: self.read(seen, whole, key, many),
         )
         return DeepRead(bound, slopes, white, part)
 
     def moved(self, state: DeepState, read: DeepRead) -> tuple[DeepState, BatchInfo]:
-        """The state after a step along what a batch said, of this state or of one before it."""
         bound, slopes, white, part = read
         sound = all_finite((bound, slopes, white))
         slopes = jax.tree.map(lambda slope: part * slope, slopes)
