@@ -54,6 +54,15 @@ def flights(folder: Path, epochs: int) -> Case:
     return Case(lgp.LatentGP(smooth(split), lgp.Gaussian(0.8)), split, method)
 
 
+def deep(folder: Path, rows: int) -> Case:
+    split = regression(folder, "kin40k_std_split", rows)
+    columns = split.X.shape[1]
+    last = lgp.RBF(np.full(columns + 3, (columns + 3) ** 0.5))
+    hidden = [lgp.Layer(lgp.RBF(np.full(columns, columns**0.5)), 3)]
+    method = lgp.RandomFeatureVI(500, batch_size=5000, epochs=100)
+    return Case(lgp.DeepGP(last, lgp.Gaussian(0.1), layers=hidden), split, method)
+
+
 def cases(folder: Path, evaluations: int, small: bool) -> dict[str, Callable[[], Case]]:
     """The cases by name, the cheapest first."""
     few = {"max_evaluations": evaluations}
@@ -71,6 +80,7 @@ def cases(folder: Path, evaluations: int, small: bool) -> dict[str, Callable[[],
         "latent-neighbours": lambda: classes(
             folder, "magic", rows[4000], lgp.Laplace(lgp.Neighbours(20)), **few
         ),
+        "deep": lambda: deep(folder, rows[36_000]),
         "exact-20000": lambda: kin40k(folder, rows[20_000], lgp.ExactGP(), **few),
         "matrix-free": lambda: kin40k(
             folder, rows[20_000], lgp.ExactGP(lgp.MatrixFree()), learn_hyperparameters=False
