@@ -205,9 +205,7 @@ class DeepMCMC(Method):
             )
         return model
 
-    def _chain(
-        self, model: DeepGP, data: Data, space: ParameterSpace, key: Key[Array, ""]
-    ) -> Any:
+    def _chain(self, model: DeepGP, data: Data, space: ParameterSpace, key: Key[Array, ""]) -> Any:
         """The transition."""
         rows = data.to_device()
         if self.sampler == "elliptical-slice":
@@ -215,7 +213,7 @@ class DeepMCMC(Method):
             return HiddenSlices(_process_target(space, layout, rows))
         architecture = Architecture.of(model, data.X, self.features, self.kind, "fixed", key)
         integrates = self.sampler == "nuts" and sites_are_known(model.likelihood)
-        target = WeightTarget(space, rows, architecture, integrates)
+        target = WeightTarget.of(space, rows, architecture, integrates=integrates)
         warmup = int(self.warmup or 0)
         if self.sampler == "nuts":
             return WeightNUTS(target, warmup, self.target_acceptance)

@@ -29,9 +29,9 @@ class WeightSampler(Sampler):
     def start(self, key: Key[Array, ""]) -> Position:
         """Hyper-parameters around those of the space's model, weights from the prior."""
         key_vector, key_white = jax.random.split(key)
-        centre = jnp.asarray(self.target.space.to_vector())
         shape, dtype = (1, self.target.size), self.target.data.X.dtype
-        return Position(around(centre, key_vector), jax.random.normal(key_white, shape, dtype))
+        vector = around(self.target.centre, key_vector)
+        return Position(vector, jax.random.normal(key_white, shape, dtype))
 
     def record(self, state: Any, key: Key[Array, ""], watched: Int[Array, "W"]) -> Draw:
         return self.target.draw(self.position(state), key, watched)

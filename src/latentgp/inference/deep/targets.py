@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -20,8 +21,8 @@ from latentgp.inference.mcmc.target import (
 from latentgp.inference.sites.algorithm import prior_mean, rows_of
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import DeepGP
-from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
-from latentgp.numerics.triangular import inverse_of_lower, solve_lower
+from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
+from latentgp.numerics.sums import sum_over_first
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.representations.layers import LastLayer, LayerDraw, Layout
@@ -57,13 +58,22 @@ class WeightTarget(LayerTarget):
 
     Attributes:
         architecture: the features, whose directions are held.
+        centre: the unconstrained hyper-parameters of the space's model, shape (P,).
         integrates: whether the last layer's weights are integrated out.
     """
 
     space: ParameterSpace
     data: Data
     architecture: Architecture
+    centre: Float[Array, "P"]
     integrates: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls, space: ParameterSpace, data: Data, architecture: Architecture, *, integrates: bool
+    ) -> "WeightTarget":
+        """Of a model and its rows."""
+        return cls(space, data, architecture, jnp.asarray(space.to_vector()), integrates)
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
@@ -86,13 +96,7 @@ class WeightTarget(LayerTarget):
             return self.log_prior(position) + self.log_likelihood(position, self.data)
         blocks = self._blocks(model, self.layers(position.white), self.data.X)
         sites = known_sites(model, self.data)
-
-        def evidence(block: Array, linear: Array, precision: Array) -> Array:
-            lower = _lower(block, precision)
-            half = solve_lower(lower, block @ linear)
-            return 0.5 * half @ half - jnp.sum(jnp.log(jnp.diagonal(lower)))
-
-        of_latents = vmap_latents(evidence, blocks, sites.linear.T, sites.precision.T)
+        of_latents = vmap_latents(log_evidence, blocks, sites.linear.T, sites.precision.T)
         return self.log_prior(position) + jnp.sum(of_latents) + jnp.sum(sites.log_constant)
 
     def log_prior(self, position: Position) -> Float[Array, ""]:
@@ -137,7 +141,7 @@ class WeightTarget(LayerTarget):
         sites = known_sites(model, self.data)
 
         def posterior(block: Array, linear: Array, precision: Array) -> LastLayer:
-            inverse = inverse_of_lower(_lower(block, precision))
+            inverse = _factor(block, precision).inverse
             return LastLayer(inverse.T @ (inverse @ (block @ linear)), inverse)
 
         return vmap_latents(posterior, blocks, sites.linear.T, sites.precision.T)
@@ -205,9 +209,34 @@ def known_sites(model: DeepGP, data: Data) -> GaussianSites:
     return sites.weighted(data.weights).about(offset)
 
 
-def _lower(block: Float[Array, "R B"], precision: Float[Array, "B"]) -> Float[Array, "R R"]:
-    """Factor of the weights' posterior precision."""
-    return lower_cholesky(jnp.eye(len(block), dtype=block.dtype) + (block * precision) @ block.T)
+@jax.custom_vjp
+def log_evidence(
+    block: Float[Array, "R B"], linear: Float[Array, "B"], precision: Float[Array, "B"]
+) -> Float[Array, ""]:
+    """Log of E exp(sum_n linear_n g_n - precision_n g_n^2 / 2), g = phi'w, w ~ N(0, I)."""
+    return _with_derivatives(block, linear, precision)[0]
+
+
+def _with_derivatives(block: Array, linear: Array, precision: Array) -> tuple[Array, Any]:
+    """In the sites they are the marginals, of which that in the features is made too."""
+    factor = _factor(block, precision)
+    white = factor.inverse @ block
+    half = white @ linear
+    weights = factor.inverse.T @ half
+    mean = weights @ block
+    in_block = jnp.outer(weights, linear - precision * mean)
+    in_block = in_block - (factor.inverse.T @ white) * precision
+    in_precision = -0.5 * (mean**2 + sum_over_first(white**2))
+    value = 0.5 * half @ half - factor.half_log_determinant
+    return value, (in_block, mean, in_precision)
+
+
+log_evidence.defvjp(_with_derivatives, lambda slopes, along: tuple(along * s for s in slopes))
+
+
+def _factor(block: Float[Array, "R B"], precision: Float[Array, "B"]) -> Factor:
+    """Of the weights' posterior precision."""
+    return cholesky(jnp.eye(len(block), dtype=block.dtype) + (block * precision) @ block.T)
 
 
 def _functions(

@@ -33,12 +33,13 @@ class Draw(NamedTuple):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,).
-        white: white coefficients of the latent functions, shape (Q, M).
+        white: white coefficients, shape (K, M), M of each of K = Q latent functions; of deep models
+            those of their layers.
         f: latent functions at the rows that are watched, shape (W, Q).
     """
 
     vector: Float[Array, "*C S P"]
-    white: Float[Array, "*C S Q M"]
+    white: Float[Array, "*C S K M"]
     f: Float[Array, "*C S W Q"]
 
 

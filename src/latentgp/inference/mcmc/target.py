@@ -29,7 +29,8 @@ class Position(NamedTuple):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
-        white: white coefficients of the latent functions, shape (Q, M).
+        white: white coefficients of the latent functions, shape (Q, M); of deep models those of
+            their layers.
     """
 
     vector: Float[Array, "P"]
