@@ -99,6 +99,7 @@ class ScaledSGHMC(WeightSampler):
 
     In the warm-up each entry's mass follows the root of its average squared gradient, over a window
     that adapts too (Springenberg et al. 2016, eq. 8-10; Havasi et al. 2018). No step is refused.
+    Hyper-parameters are held for its first half: far from likely weights they would explain noise.
 
     Attributes:
         batch_size: rows of a gradient, drawn with replacement; all of them if there are no more.
@@ -133,6 +134,8 @@ class ScaledSGHMC(WeightSampler):
             for new, old in zip((memory, mean, square), learned, strict=True)
         )
         rate = self.step_size**2 / jnp.sqrt(jnp.maximum(square, _LEAST))
+        held = jnp.arange(len(rate)) < len(rate) - self.target.size
+        rate = jnp.where(held & (2 * state.steps < self.warmup), 0.0, rate)
         variance = self.friction * (2 - self.friction) * rate
         if not self.sees_all_rows:  # less the noise of the step along a batch's gradient
             variance = jnp.maximum(variance - rate**2 * square, 0.0)
