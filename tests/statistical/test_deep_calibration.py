@@ -75,7 +75,7 @@ class Processes:
 def ranks(family, *, warmup, thin, replications):
     """Ranks of f from the prior among draws given targets, of so many data sets."""
 
-    def below(key):
+    def count_below(key):
         key_f, key_noise, key_start, key_run = jax.random.split(key, 4)
         f = family.simulate(key_f)
         y = f + jnp.sqrt(NOISE) * jax.random.normal(key_noise, f.shape)
@@ -90,7 +90,9 @@ def ranks(family, *, warmup, thin, replications):
         _, draws = jax.lax.scan(draw, sampler.init(key_start), keys)
         return jnp.sum(draws[-DRAWS:] < f, axis=0)
 
-    counts = jax.jit(lambda keys: jax.lax.map(below, keys))(jax.random.split(KEY, replications))
+    counts = jax.jit(lambda keys: jax.lax.map(count_below, keys))(
+        jax.random.split(KEY, replications)
+    )
     ties = np.random.default_rng(0).uniform(size=counts.shape)
     below = ((np.asarray(counts) + ties) / (DRAWS + 1))[..., None]
     return Calibration(below, np.ones(replications, bool))

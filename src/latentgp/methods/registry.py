@@ -169,8 +169,7 @@ METHODS: dict[str, Entry] = {
     ),
     "deep-mcmc": Entry(
         DeepMCMC,
-        "log density of weights of deep models, by trajectories or stochastic gradients; of "
-        "hidden functions by slices",
+        "log density of the layers of a deep model, weights or hidden functions",
         "all that are differentiable",
         without_points,
     ),

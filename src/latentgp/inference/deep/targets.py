@@ -41,8 +41,8 @@ class LayerTarget(Target):
         data: the rows, on the device; weights are powers of their likelihoods.
     """
 
-    space: eqx.AbstractVar[ParameterSpace]
-    data: eqx.AbstractVar[Data]
+    space: ParameterSpace
+    data: Data
 
     def coefficients(self, position: Position) -> Coefficients:
         """None of places; layers are made from the draws themselves."""
@@ -62,8 +62,6 @@ class WeightTarget(LayerTarget):
         integrates: whether the last layer's weights are integrated out.
     """
 
-    space: ParameterSpace
-    data: Data
     architecture: Architecture
     centre: Float[Array, "P"]
     integrates: bool = eqx.field(static=True)
@@ -168,8 +166,6 @@ class ProcessTarget(LayerTarget):
         jitter: of L L'.
     """
 
-    space: ParameterSpace
-    data: Data
     layers: ProcessLayers
     root: Float[Array, "N N"]
     jitter: Float[Array, ""]

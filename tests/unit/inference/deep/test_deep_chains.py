@@ -214,6 +214,14 @@ def test_predictions_are_of_functions(sampler, tmp_path):
     assert found.log_likelihood().shape == (2, 30, 24)
 
 
+def test_an_estimator_of_chains():
+    method = small("sghmc", draws=100, warmup=2000, thin=5)
+    regressor = lgp.GPRegressor(depth=2, method=method, random_state=0).fit(1e3 * X, 100 + Y)
+    assert np.corrcoef(regressor.predict(1e3 * X), Y)[0, 1] > 0.7
+    assert abs(np.mean(regressor.predict(1e3 * X)) - 100) < 1
+    assert regressor.posterior_.summary.ess_bulk > 0
+
+
 @pytest.mark.parametrize("sampler", ["sghmc", *slow_parameters("nuts", "elliptical-slice")])
 def test_resumed_chains_end_with_the_same_bits(sampler, tmp_path):
     method, path = small(sampler, draws=120), tmp_path / "checkpoint"
