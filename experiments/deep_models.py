@@ -156,7 +156,7 @@ def calibration(report, quick):
     layers = [lgp.Layer(lgp.RBF(1.0), 1)]
     model = lgp.DeepGP(lgp.RBF(0.8), lgp.Gaussian(0.2), layers=layers, feed_inputs=False)
     rng, hits = np.random.default_rng(0), []
-    for repetition in range(2 if quick else 40):
+    for repetition in range(2 if quick else 20):
         hidden = rng.multivariate_normal(X[:, 0], gram(X[:, 0], 1.0))
         f = rng.multivariate_normal(np.zeros(30), gram(hidden, 0.8))
         data = lgp.Data(X, f + np.sqrt(0.2) * rng.normal(size=30))
