@@ -6,7 +6,13 @@ processes" (arXiv:1610.04386).
 toy (appendix B): 50 targets N(h(h(x)), 0.01), h(x) = 2 x exp(-x^2), two layers of width 1. Beside
 them chains with the covariances of the processes themselves: elliptical slices on the hidden
 values, the last layer integrated out. Published: chains find two modes, mirror images in the sign
-of h, variational inference one of them, with larger predictive deviations.
+of h, variational inference one of them, with larger predictive deviations. Not published: chains
+of weights of features.
+sampling (not published on these splits): stochastic gradient Hamiltonian Monte Carlo of weights and
+hyper-parameters beside variational inference, paired differences of held-out log densities.
+Published: chains predict better than variational inference (Havasi et al. 2018).
+calibration (not published): shares of true f in central intervals, f drawn from the model's prior,
+of variational inference and of chains.
 shallow (not published): the deep model beside the best of ours without hidden layers, first
 published 90/10 split where there is one, paired differences of held-out log densities. Published
 for kin8nm with two layers by inducing points (Salimbeni & Deisenroth 2017): log density 1.29, root
@@ -23,7 +29,6 @@ in rows named factorised), width 3 and 100 features for eeg and the airline.
 """
 
 import time
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -34,77 +39,13 @@ import latentgp as lgp
 from common import COLORS, Report, class_scores, figure, load, parser, standardised, tidy
 
 KEY = jax.random.key(0)
-PARTS = ["toy", "shallow", "frequencies", "mnist", "depth"]
+PARTS = ["toy", "sampling", "calibration", "shallow", "frequencies", "mnist", "depth"]
 NOISE = 0.01
 
 
 def h(x):
     """The function that is composed with itself."""
     return 2 * x * np.exp(-(x**2))
-
-
-def rbf(X, Z, variance=1.0, lengthscale=1.0):
-    """A Gram matrix of an RBF."""
-    return variance * jnp.exp(-0.5 * ((X[:, None] - Z[None]) / lengthscale) ** 2)
-
-
-@partial(jax.jit, static_argnums=(4, 5))
-def chain(key, x, y, new, draws, thin):
-    """Predictions of f at new inputs and hidden values at the rows, two layers, given y.
-
-    Murray, Adams & MacKay (2010) on the hidden values; given these all else is Gaussian.
-    """
-    size, inputs = len(x), jnp.concatenate([x, new])
-    eye = jnp.eye(size)
-    prior = jnp.linalg.cholesky(rbf(x, x) + 1e-8 * eye)
-    joint = jnp.linalg.solve(rbf(x, x) + 1e-8 * eye, rbf(x, inputs[size:]))
-    rest = rbf(new, new) - joint.T @ rbf(x, new) + 1e-8 * jnp.eye(len(new))
-    root = jnp.linalg.cholesky(rest)
-
-    def factor(hidden):
-        return jnp.linalg.cholesky(rbf(hidden, hidden) + NOISE * eye)
-
-    def log_likelihood(hidden):
-        lower = factor(hidden)
-        half = jax.scipy.linalg.solve_triangular(lower, y, lower=True)
-        return -0.5 * half @ half - jnp.sum(jnp.log(jnp.diagonal(lower)))
-
-    def slice_step(hidden, key):
-        ellipse, height, angle_key = jax.random.split(key, 3)
-        other = prior @ jax.random.normal(ellipse, (size,))
-        level = log_likelihood(hidden) + jnp.log(jax.random.uniform(height))
-        first, own = jax.random.split(angle_key)
-        angle = jax.random.uniform(first, maxval=2 * jnp.pi)
-
-        def at(angle):
-            return hidden * jnp.cos(angle) + other * jnp.sin(angle)
-
-        def shrink(state):
-            angle, low, high, key, _ = state
-            low, high = jnp.where(angle < 0, angle, low), jnp.where(angle < 0, high, angle)
-            key, own = jax.random.split(key)
-            angle = jax.random.uniform(own, minval=low, maxval=high)
-            return angle, low, high, key, log_likelihood(at(angle))
-
-        start = angle, angle - 2 * jnp.pi, angle, own, log_likelihood(at(angle))
-        angle, *_ = jax.lax.while_loop(lambda state: state[4] < level, shrink, start)
-        return at(angle), None
-
-    def draw(hidden, key):
-        steps, key_new, key_f = jax.random.split(key, 3)
-        hidden, _ = jax.lax.scan(slice_step, hidden, jax.random.split(steps, thin))
-        at_new = joint.T @ hidden + root @ jax.random.normal(key_new, (len(new),))
-        cross, lower = rbf(hidden, at_new), factor(hidden)
-        half = jax.scipy.linalg.solve_triangular(lower, cross, lower=True)
-        mean = half.T @ jax.scipy.linalg.solve_triangular(lower, y, lower=True)
-        covariance = rbf(at_new, at_new) - half.T @ half + 1e-6 * jnp.eye(len(new))
-        f = mean + jnp.linalg.cholesky(covariance) @ jax.random.normal(key_f, (len(new),))
-        return hidden, (hidden, f)
-
-    start_key, key = jax.random.split(key)
-    start = prior @ jax.random.normal(start_key, (size,))
-    _, (hidden, f) = jax.lax.scan(draw, start, jax.random.split(key, draws))
-    return hidden[draws // 4 :], f[draws // 4 :]
 
 
 def toy(report, quick, axes):
@@ -115,63 +56,67 @@ def toy(report, quick, axes):
     x = (x - centre) / spread  # as the layers see it
     y = h(h(x * spread + centre)) + np.sqrt(NOISE) * rng.normal(size=50)
     new = np.linspace(-2, 2, 41)
-    draws, chains = (200, 2) if quick else (3000, 8)
-    hidden, f = jax.vmap(lambda key: chain(key, x, y, jnp.asarray(new), draws, 5))(
-        jax.random.split(KEY, chains)
-    )
-    signs = np.sign(np.einsum("csn,n->cs", np.asarray(hidden), x))
-    of_chains = np.asarray(f).reshape(-1, len(new))
-    heads = ["posterior", "features", "inferred sign of h", "mean deviation of f", "ratio", "rmse"]
-    deviation = of_chains.std(0).mean()
     truth = h(h(new * spread + centre))
-    off = np.sqrt(np.mean((of_chains.mean(0) - truth) ** 2))
-    both = f"+ in {np.mean(signs > 0):.0%} of draws, {chains} chains"
-    rows = [["chains", "-", both, deviation, 1.0, off]]
-    axes.plot(new, of_chains.mean(0), color=COLORS[0], label="chains")
-    axes.fill_between(
-        new, *np.quantile(of_chains, [0.05, 0.95], axis=0), color=COLORS[0], alpha=0.2
-    )
     layers = [lgp.Layer(lgp.RBF(), 1)]
     model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(NOISE), layers=layers, feed_inputs=False, skip=False)
+    slices = {"draws": 100 if quick else 2000, "warmup": 500 if quick else 3000}
+    weights = {"draws": 20 if quick else 300, "warmup": 20 if quick else 300}
+    gradients = {"draws": 20 if quick else 500, "warmup": 100 if quick else 10_000}
+    variational = {
+        "frequencies": "fixed",
+        "batch_size": 50,
+        "epochs": 200 if quick else 6000,
+        "tolerance": 0.0,
+        "components": 64,
+    }
+    chains = {"chains": 2 if quick else 8, "components": 1000}
+    contestants = [("chains", "-", lgp.DeepMCMC("elliptical-slice", **chains, **slices))]
     for number in (20, 100):
+        own = {"features": number, **chains}
+        contestants += [
+            ("NUTS", number, lgp.DeepMCMC("nuts", **own | {"chains": 4}, **weights)),
+            ("SGHMC", number, lgp.DeepMCMC("sghmc", **own, **gradients)),
+        ]
         for last in ("factorised", "natural"):
-            method = lgp.RandomFeatureVI(
-                features=number,
-                frequencies="fixed",
-                last=last,
-                batch_size=50,
-                epochs=200 if quick else 6000,
-                tolerance=0.0,
-                components=64,
-            )
-            fit = lgp.fit(
-                model, lgp.Data(x, y), key=KEY, method=method, learn_hyperparameters=False
-            )
-            drawn = fit.posterior.sample_f(new[:, None], number=2000, key=KEY)
-            parts = fit.posterior.components
-            seen = [
-                parts.layout.under_last(model, one, jnp.asarray(x[:, None])) for one in each(parts)
-            ]
-            sign = np.sign([float(x @ np.asarray(s)[:, 0]) for s in seen])
-            wide = drawn.std(0).mean()
-            off = np.sqrt(np.mean((drawn.mean(0) - truth) ** 2))
-            told = f"+ in {np.mean(sign > 0):.0%} of draws"
-            rows.append([f"variational, {last}", number, told, wide, wide / deviation, off])
-            if number == 100:
-                color = COLORS[1 + (last == "natural")]
-                axes.plot(new, drawn.mean(0), color=color, label=last)
-                axes.plot(new, np.quantile(drawn, [0.05, 0.95], axis=0).T, color=color, lw=0.7)
+            method = lgp.RandomFeatureVI(features=number, last=last, **variational)
+            contestants.append((f"variational, {last}", number, method))
+    heads = ["posterior", "features", "inferred sign of h", "mean deviation of f", "ratio", "rmse"]
+    rows, deviation = [], None
+    for label, number, method in contestants:
+        held = {"method": method, "learn_hyperparameters": False}
+        fit = lgp.fit(model, lgp.Data(x, y), key=KEY, **held)
+        drawn = fit.posterior.sample_f(new[:, None], number=2000, key=KEY)
+        positive = np.mean(signs_of(fit.posterior.components, x) > 0)
+        wide = drawn.std(0).mean()
+        deviation = deviation or wide
+        off = np.sqrt(np.mean((drawn.mean(0) - truth) ** 2))
+        rows.append([label, number, f"+ in {positive:.0%}", wide, wide / deviation, off])
+        if label == "chains":
+            edges = np.quantile(drawn, [0.05, 0.95], axis=0)
+            axes.plot(new, drawn.mean(0), color=COLORS[0], label=label)
+            axes.fill_between(new, *edges, color=COLORS[0], alpha=0.2)
+        elif number == 100 and label.startswith("variational"):
+            color = COLORS[1 + ("natural" in label)]
+            axes.plot(new, drawn.mean(0), color=color, label=label.removeprefix("variational, "))
+            axes.plot(new, np.quantile(drawn, [0.05, 0.95], axis=0).T, color=color, lw=0.7)
     axes.plot(x, y, "k.", markersize=3)
     report.table("two layers, 50 rows of h(h(x))", heads, rows)
     tidy(axes, "two layers", "x, standardised", "f")
     axes.legend(fontsize=8)
 
 
-def each(parts):
-    """The hidden layers of every draw."""
-    for place in range(parts.number):
-        take = lambda a, k=place: a[k] if len(a) > 1 else a[0]  # noqa: E731
-        yield jax.tree.map(take, parts.hidden)
+def signs_of(parts, x):
+    """Sign of h in every draw of the hidden layer."""
+    if hasattr(parts, "hidden") and isinstance(parts.hidden, np.ndarray):  # at the rows themselves
+        return np.sign(parts.hidden[:, :, 0] @ parts.X[:, 0])
+    X, model = jnp.asarray(x[:, None]), parts.model
+
+    def seen(hidden):
+        return parts.layout.under_last(model, hidden, X)
+
+    take = lambda leaf, k: leaf[k] if len(leaf) > 1 else leaf[0]  # noqa: E731
+    each = [jax.tree.map(lambda a, k=k: take(a, k), parts.hidden) for k in range(parts.number)]
+    return np.sign([float(x @ np.asarray(seen(hidden))[:, 0]) for hidden in each])
 
 
 UNITS, RATE, DROPPED = 100, 0.001, 0.5
@@ -230,11 +175,80 @@ def network(X, y, X_test, y_test, classes, seconds):
     return densities, off, time.process_time() - started
 
 
-def split_of(data_dir, name):
+def sampling(report, quick, data_dir, seconds):
+    """What chains of weights and hyper-parameters gain over variational inference."""
+    for name in ("boston",) if quick else ("boston", "energy"):
+        gains, rows = [], []
+        for split in range(1 if quick else 2):
+            X, y, X_test, y_test, unit = split_of(data_dir, name, split)
+            model = deep(X.shape[1], lgp.Gaussian(0.1), layers=1)
+            usual = {"features": 100, "batch_size": 200}
+            found = {}
+            method = lgp.RandomFeatureVI(**usual, epochs=100_000)
+            fit, took = fitted(model, X, y, method, 5 if quick else seconds)
+            found["variational"] = fit, took
+            chains = {"draws": 10, "warmup": 50} if quick else {"draws": 250, "warmup": 5000}
+            method = lgp.DeepMCMC("sghmc", **usual, **chains)
+            found["SGHMC"] = fitted(fit.model, X, y, method, np.inf)
+            kernel = lgp.RBF(np.full(X.shape[1], np.sqrt(X.shape[1])))
+            plain = lgp.LatentGP(kernel, lgp.Gaussian(0.1))
+            found["one layer, exact"] = fitted(plain, X, y, lgp.ExactGP(), np.inf)
+            densities = {}
+            for label, (fit, took) in found.items():
+                predictive = fit.posterior.predict(X_test)
+                densities[label] = predictive.log_prob(y_test) - np.log(unit)
+                off = np.sqrt(np.mean((predictive.mean - y_test) ** 2)) * unit
+                rows.append([split, label, np.mean(densities[label]), off, took])
+            gains.append(densities["SGHMC"] - densities["variational"])
+        heads = ["split", "posterior", "log density", "RMSE", "processor seconds"]
+        report.table(f"{name}: {len(y)} rows of {X.shape[1]} inputs", heads, rows)
+        gain = np.concatenate(gains)
+        error = np.std(gain, ddof=1) / np.sqrt(len(gain))
+        report.note(f"{name}: chains gain {np.mean(gain):.3f} +- {error:.3f} a row")
+
+
+def calibration(report, quick):
+    """Coverage of variational inference where f and targets are drawn from its own model."""
+    X = np.linspace(-1.7, 1.7, 30)[:, None]
+    layers = [lgp.Layer(lgp.RBF(1.0), 1)]
+    model = lgp.DeepGP(lgp.RBF(0.8), lgp.Gaussian(0.2), layers=layers, feed_inputs=False)
+    rng, hits = np.random.default_rng(0), []
+    for repetition in range(2 if quick else 20):
+        hidden = rng.multivariate_normal(X[:, 0], gram(X[:, 0], 1.0))
+        f = rng.multivariate_normal(np.zeros(30), gram(hidden, 0.8))
+        data = lgp.Data(X, f + np.sqrt(0.2) * rng.normal(size=30))
+        key = jax.random.key(repetition)
+        settings = {"key": key, "learn_hyperparameters": False}
+        epochs = 50 if quick else 1500
+        method = lgp.RandomFeatureVI(features=100, frequencies="fixed", epochs=epochs)
+        slices = lgp.DeepMCMC("elliptical-slice", draws=200, chains=2, components=200)
+        for own in (method, slices):
+            posterior = lgp.fit(model, data, method=own, **settings).posterior
+            drawn = posterior.sample_f(X, number=400, key=key)
+            hits.append([np.mean(off_middle(drawn, f) <= level) for level in (0.5, 0.9, 0.95)])
+    heads = ["intervals", "50 %", "90 %", "95 %"]
+    rows = [
+        [label, *np.mean(hits[place::2], axis=0)]
+        for place, label in enumerate(["variational", "chains"])
+    ]
+    report.table("two layers, f from the prior: share of true f in central intervals", heads, rows)
+
+
+def gram(x, lengthscale):
+    """Covariance of a process at some places."""
+    return np.exp(-0.5 * ((x[:, None] - x) / lengthscale) ** 2) + 1e-9 * np.eye(len(x))
+
+
+def off_middle(drawn, f):
+    """Share of the draws that a central interval which ends at f would hold."""
+    return 2 * np.abs(np.mean(drawn < f, axis=0) - 0.5)
+
+
+def split_of(data_dir, name, split=0):
     """Rows to train on and rows held out, standardised by the former; the unit of the targets."""
     with np.load(data_dir / f"{name}.npz", allow_pickle=False) as file:
         X, y = file["X"].astype(float), file["y"].astype(float)
-        test = file["split_test_mask"][:, 0].astype(bool) if "split_test_mask" in file else None
+        test = file["split_test_mask"][:, split].astype(bool) if "split_test_mask" in file else None
     if name == "eeg":
         calm = np.all(np.abs(X - np.median(X, 0)) < 1000, axis=1)
         X, y = X[calm], y[calm]
@@ -425,6 +439,10 @@ def main():
     with jax.enable_x64(True):
         if "toy" in parts:
             toy(report, quick, axes)
+    if "sampling" in parts:
+        sampling(report, quick, arguments.data_dir, min(arguments.seconds, 20))
+    if "calibration" in parts:
+        calibration(report, quick)
     if "shallow" in parts:
         names = ["kin8nm"] if quick else arguments.sets
         shallow(report, quick, arguments.data_dir, names, arguments.seconds)

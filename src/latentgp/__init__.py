@@ -89,6 +89,7 @@ from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMe
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.black_box import BlackBoxVI
+from latentgp.methods.deep_mcmc import DeepMCMC
 from latentgp.methods.density_approximation import DensityApproximation
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
@@ -191,6 +192,7 @@ __all__ = [
     "CustomLikelihood",
     "Data",
     "DeepGP",
+    "DeepMCMC",
     "Dense",
     "DensityApproximation",
     "EllipticalSlice",

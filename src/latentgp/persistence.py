@@ -63,7 +63,7 @@ _INTERNAL = {
     "latentgp.parameters.networks": "Network",
     "latentgp.posteriors.chains": "ChainSummary",
     "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
-    "latentgp.posteriors.deep": "DeepComponents",
+    "latentgp.posteriors.deep": "DeepComponents ProcessComponents",
     "latentgp.posteriors.near_draws": "NearDraws",
     "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.coupled": "CoupledDensePosterior",

@@ -348,7 +348,8 @@ def _components(
         )
         features = jax.tree.map(lambda a: a[:1], features)
     last = jax.tree.map(lambda a: a[None], state.last)
-    return DeepComponents(model, architecture.layout, hidden, features, last, len(keys))
+    drawn = architecture.layout, hidden, features, last, len(keys)
+    return DeepComponents(model, model, False, *drawn)
 
 
 @eqx.filter_jit

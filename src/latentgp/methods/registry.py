@@ -21,6 +21,7 @@ from latentgp.methods.choice import (
     method_through,
     usual_representation,
 )
+from latentgp.methods.deep_mcmc import DeepMCMC
 from latentgp.methods.density_approximation import DensityApproximation
 from latentgp.methods.elliptical_slice import EllipticalSlice
 from latentgp.methods.exact import CollapsedVI, ExactGP
@@ -164,6 +165,12 @@ METHODS: dict[str, Entry] = {
         RandomFeatureVI,
         "gradients by batches through random features, of deep models too",
         "all that are positive",
+        without_points,
+    ),
+    "deep-mcmc": Entry(
+        DeepMCMC,
+        "log density of the layers of a deep model, weights or hidden functions",
+        "all that are differentiable",
         without_points,
     ),
     "sgld": Entry(SGLD, "stochastic gradients of the log evidence, by solves", "Gaussian"),

@@ -3,7 +3,7 @@
 
 import dataclasses
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -49,12 +49,7 @@ class SamplingMethod(Method):
     thin: eqx.AbstractVar[int]
 
     def __check_init__(self) -> None:
-        if min(self.chains, self.draws, self.thin) < 1 or self.warmup < 0:
-            raise InputError(
-                f"{type(self).__name__} needs at least one chain, draw and sweep a draw, and a "
-                f"warm-up of at least 0, got chains={self.chains}, draws={self.draws}, "
-                f"thin={self.thin}, warmup={self.warmup}."
-            )
+        check_chains(self)
 
     def _check_coordinates(self, coupling: str) -> None:
         """Raise InputError if trajectories cannot move in some coordinates."""
@@ -133,9 +128,7 @@ class SamplingMethod(Method):
             learned = start_of_search(problem, start.algorithm(model), space, bounds, rows)
             space = eqx.tree_at(lambda s: s.model, space, learned_model(space, learned))
         ready = ready.for_rows(data.X, data.weights, space.model.kernel)
-        numbers = self.chains * self.draws * model.likelihood.latent_size
-        counting = np.flatnonzero(problem.rows.origin >= 0)
-        watched = counting[watched_rows(len(counting), numbers)]
+        watched = watched_of(problem, self.chains * self.draws)
         chains = self.sample(
             ready, space, data.to_device(), problem.rows.origin[watched], key, control
         )
@@ -165,3 +158,20 @@ class SamplingMethod(Method):
         )
         result = dataclasses.replace(self.run(held), history=learned.history)
         return result.warned_before(learned.diagnostics.warnings)
+
+
+def check_chains(method: Any) -> None:
+    """Raise InputError unless a method makes chains that have draws."""
+    if min(method.chains, method.draws, method.thin) < 1 or method.warmup < 0:
+        raise InputError(
+            f"{type(method).__name__} needs at least one chain, draw and sweep a draw, and a "
+            f"warm-up of at least 0, got chains={method.chains}, draws={method.draws}, "
+            f"thin={method.thin}, warmup={method.warmup}."
+        )
+
+
+def watched_of(problem: Problem, draws: int) -> Int[np.ndarray, "W"]:
+    """Places, in the data as given, of the rows whose latents are kept in so many draws."""
+    counting = np.flatnonzero(problem.rows.origin >= 0)
+    latents = problem.model.likelihood.latent_size
+    return counting[watched_rows(len(counting), draws * latents)]

@@ -38,7 +38,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.components import Gaussians
-from latentgp.posteriors.sampled import posterior_of_hyperparameters
+from latentgp.posteriors.sampled import posterior_of_chains
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
 from latentgp.runtime.threads import on_all_cores
@@ -143,7 +143,9 @@ class SGLD(Method):
         evidence = SolvedEvidence(_algorithm(model, Dense()), space, data.to_device(), solves)
         chains = self._sampled(problem, evidence, metric, started)
         components = self._components(space, data, chains.vector, problem)
-        posterior = posterior_of_hyperparameters(space, chains, components, problem.rows.given)
+        none = np.zeros(0, int)
+        rows = problem.rows.given.select(none)
+        posterior = posterior_of_chains(space, chains, components, none, rows)
         diagnostics = diagnose_chains(
             method=self,
             reason=problem.reason,

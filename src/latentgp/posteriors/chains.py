@@ -24,7 +24,7 @@ class Chains(eqx.Module):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (C, S, P); P = 0 if they are fixed.
-        white: white coefficients, shape (C, S, Q, M).
+        white: white coefficients, shape (C, S, K, M), K = Q but for deep models.
         f: latent functions at the watched rows, shape (C, S, W, Q); W = 0 of chains of
             hyper-parameters alone.
         centres: what the coefficients belong to, such as points of shape (M, D).
@@ -38,7 +38,7 @@ class Chains(eqx.Module):
     """
 
     vector: Float[np.ndarray, "C S P"]
-    white: Float[np.ndarray, "C S Q M"]
+    white: Float[np.ndarray, "C S K M"]
     f: Float[np.ndarray, "C S W Q"]
     centres: Centres
     statistics: dict[str, Shaped[np.ndarray, "C S"]]

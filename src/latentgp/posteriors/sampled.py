@@ -197,7 +197,7 @@ def sampled_posterior(
         rows: the data of these rows.
         representation: of the chains, made ready for the rows.
     """
-    model, models, named = _drawn(space, chains)
+    model, models, _ = models_of(space, chains)
     count = chains.vector.shape[0] * chains.vector.shape[1]
     white = chains.white.reshape(count, *chains.white.shape[2:])
     draws: DrawnComponents = Draws(model, models, bool(space.size), chains.centres, white, None)
@@ -207,9 +207,28 @@ def sampled_posterior(
     seen = representation.rows_seen(places_of(chains.centres))
     if seen is not None:
         draws = near_draws(cast(Draws, draws), seen, representation)
+    return posterior_of_chains(space, chains, draws, watched, rows)
+
+
+def posterior_of_chains(
+    space: ParameterSpace,
+    chains: Chains,
+    components: DrawnComponents | Gaussians,
+    watched: Int[np.ndarray, "W"],
+    rows: Data,
+) -> SampledPosterior:
+    """The posterior of chains whose components are known.
+
+    Args:
+        space: the hyper-parameters.
+        chains: the draws.
+        components: that predictions average over, of equal weight.
+        watched: the places, in the data as they were given, of the rows whose f was kept.
+        rows: the data of these rows.
+    """
     return SampledPosterior(
-        draws,
-        hyperparameters=named,
+        components,
+        hyperparameters=models_of(space, chains)[2],
         f=chains.f,
         watched=watched,
         rows=rows,
@@ -219,30 +238,7 @@ def sampled_posterior(
     )
 
 
-def posterior_of_hyperparameters(
-    space: ParameterSpace, chains: Chains, components: Gaussians, rows: Data
-) -> SampledPosterior:
-    """The posterior that chains of hyper-parameters alone make.
-
-    Args:
-        space: the hyper-parameters.
-        chains: the draws, of which nothing but hyper-parameters is kept.
-        components: the posteriors given some of them, of equal weight.
-        rows: the data, of which none are watched.
-    """
-    return SampledPosterior(
-        components,
-        hyperparameters=_drawn(space, chains)[2],
-        f=chains.f,
-        watched=np.zeros(0, int),
-        rows=rows.select(np.zeros(0, int)),
-        statistics=chains.statistics,
-        summary=summarise(chains),
-        prior=space.prior_draws(jax.random.key(0)),
-    )
-
-
-def _drawn(
+def models_of(
     space: ParameterSpace, chains: Chains
 ) -> tuple[LatentGP, LatentGP, dict[str, Float[np.ndarray, "C S *P"]]]:
     """Model of the mean draw, of every draw, and draws by path."""

@@ -27,11 +27,11 @@ class LayerDraw(eqx.Module):
 
     Attributes:
         features: of the layer's kernel.
-        weights: shape (R, W).
+        weights: shape (R, W); of several draws with S first.
     """
 
     features: FeatureWeights
-    weights: Float[Array, "R W"]
+    weights: Float[Array, "*S R W"]
 
 
 class LastLayer(NamedTuple):

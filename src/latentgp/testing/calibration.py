@@ -177,6 +177,20 @@ def check_calibration(
         side_information=side_information,
     )
     name = f"{type(method).__name__} with {type(model.likelihood).__name__}"
+    check_ranks(found, name, standard_errors=standard_errors)
+
+
+def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) -> None:
+    """Check that ranks of true latents are those in exact posteriors.
+
+    Args:
+        found: the ranks.
+        name: of what is calibrated.
+        standard_errors: by which a share may differ from what it should be.
+
+    Raises:
+        AssertionError: as `check_calibration`.
+    """
     require(
         found.failed == 0, f"{name} has no finite posterior in {found.failed:.1%} of the cases."
     )

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.target import Position, WhiteTarget
+from latentgp.inference.mcmc.target import Coefficients, Position
 from latentgp.posteriors.chains import Chains, few_latents, largest_r_hat
-from latentgp.representations.whitening import Whitening
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.programs import Program
 from latentgp.runtime.progress import Run, RunControl
@@ -34,12 +33,13 @@ class Draw(NamedTuple):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,).
-        white: white coefficients of the latent functions, shape (Q, M).
+        white: white coefficients, shape (K, M), M of each of K = Q latent functions; of deep models
+            those of their layers.
         f: latent functions at the rows that are watched, shape (W, Q).
     """
 
     vector: Float[Array, "*C S P"]
-    white: Float[Array, "*C S Q M"]
+    white: Float[Array, "*C S K M"]
     f: Float[Array, "*C S W Q"]
 
 
@@ -196,13 +196,13 @@ class Sampler(eqx.Module):
     """Markov transition that leaves a target invariant, as `init` and `step` of one chain.
 
     Attributes:
-        target: the log density, and the map to the rows.
+        target: a `Target`, the log density and the map to the rows.
         adapts_in_init: the whole warm-up is made by `init`.
     """
 
     adapts_in_init: ClassVar[bool] = False
 
-    target: eqx.AbstractVar[WhiteTarget]
+    target: eqx.AbstractVar[Any]
 
     @property
     def shares_work(self) -> bool:
@@ -298,12 +298,12 @@ def run_chains(
     sampled = collect(piece, start, cold + warm, number * thin, control)
     columns, statistics = sampled.joined(draws)
     last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
-    whitening = _whitening(sampler, last)
+    coefficients = _coefficients(sampler, last)
     return Chains(
         *columns,
-        centres=jax.tree.map(np.asarray, whitening.centres),
+        centres=jax.tree.map(np.asarray, coefficients.centres),
         statistics=statistics,
-        jitter=float(whitening.jitter),
+        jitter=float(coefficients.jitter),
         seconds=time.perf_counter() - started,
     )
 
@@ -332,10 +332,9 @@ def _start(sampler: Sampler, keys: Key[Array, "C"]) -> Any:
 
 
 @Program
-def _whitening(sampler: Sampler, state: Any) -> Whitening:
-    """The map to the rows at one chain's hyper-parameters."""
-    target = sampler.target
-    return target.whitening(target.space.to_model(sampler.position(state).vector))
+def _coefficients(sampler: Sampler, state: Any) -> Coefficients:
+    """What the coefficients of one chain belong to."""
+    return sampler.target.coefficients(sampler.position(state))
 
 
 @partial(Program, static_argnums=(4,))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from abc import abstractmethod
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -28,14 +29,39 @@ class Position(NamedTuple):
 
     Attributes:
         vector: unconstrained hyper-parameters, shape (P,); P = 0 if they are fixed.
-        white: white coefficients of the latent functions, shape (Q, M).
+        white: white coefficients of the latent functions, shape (Q, M); of deep models those of
+            their layers.
     """
 
     vector: Float[Array, "P"]
     white: Float[Array, "Q M"]
 
 
-class WhiteTarget(eqx.Module):
+class Coefficients(NamedTuple):
+    """What white coefficients belong to.
+
+    Attributes:
+        centres: such as points of shape (M, D).
+        jitter: added to the diagonal of their prior covariance; units of f squared.
+    """
+
+    centres: Any
+    jitter: Float[Array, ""]
+
+
+class Target(eqx.Module):
+    """Density that chains draw from."""
+
+    @abstractmethod
+    def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
+        """A draw of f at the rows given a position."""
+
+    @abstractmethod
+    def coefficients(self, position: Position) -> Coefficients:
+        """What the white coefficients belong to at a position."""
+
+
+class WhiteTarget(Target):
     """Log density of white coefficients and unconstrained hyper-parameters, up to a constant.
 
     With one coefficient a row it is the posterior's own. Through inducing points it is that of the
@@ -71,6 +97,10 @@ class WhiteTarget(eqx.Module):
         prior = self.space.log_prior(position.vector) - 0.5 * jnp.sum(position.white**2)
         return prior + self.log_likelihood(model, position.white)
 
+    def coefficients(self, position: Position) -> Coefficients:
+        whitening = self.whitening(self.space.to_model(position.vector))
+        return Coefficients(whitening.centres, whitening.jitter)
+
     def whitening(self, model: LatentGP) -> Whitening:
         """The map from white coefficients to the rows."""
         if self.fixed is not None:
@@ -89,19 +119,14 @@ class WhiteTarget(eqx.Module):
         """Log p(y | f) in nats; through inducing points E log p(y | f) under the marginals."""
         if not self.representation.one_coefficient_a_row:
             return self.expected_log_likelihood(model, marginals)
-        y, side = self.data.y, dict(self.data.side_information)
-        return self._sum(jax.vmap(model.likelihood.log_prob)(y, marginals.mean, side))
+        return log_likelihood_of_rows(model, self.data, marginals.mean)
 
     def expected_log_likelihood(self, model: LatentGP, marginals: Marginals) -> Float[Array, ""]:
         """E log p(y | f) in nats."""
         y, side = self.data.y, dict(self.data.side_information)
-        return self._sum(model.likelihood.expected_log_prob(y, marginals, side))
-
-    def _sum(self, terms: Float[Array, "N"]) -> Float[Array, ""]:
-        return jnp.sum(terms) if self.data.weights is None else terms @ self.data.weights
+        return _sum(model.likelihood.expected_log_prob(y, marginals, side), self.data)
 
     def latents(self, position: Position, key: Key[Array, ""]) -> Float[Array, "N Q"]:
-        """A draw of f at the rows given a position."""
         model = self.space.to_model(position.vector)
         return self.latents_of(self.conditional(model, position.white), key)
 
@@ -113,16 +138,30 @@ class WhiteTarget(eqx.Module):
         return mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape, mean.dtype)
 
 
+def log_likelihood_of_rows(model: LatentGP, data: Data, f: Float[Array, "N Q"]) -> Float[Array, ""]:
+    """Log p(y | f) of the rows by their weights, in nats."""
+    side = dict(data.side_information)
+    return _sum(jax.vmap(model.likelihood.log_prob)(data.y, f, side), data)
+
+
+def _sum(terms: Float[Array, "N"], data: Data) -> Float[Array, ""]:
+    return jnp.sum(terms) if data.weights is None else terms @ data.weights
+
+
 @Program
 def _whitening_at_rows(target: WhiteTarget) -> Whitening:
     return target.whitening(target.space.model)
 
 
+def around(centre: Float[Array, "P"], key: Key[Array, ""]) -> Float[Array, "P"]:
+    """Unconstrained hyper-parameters where a chain starts, around some."""
+    return centre + _SPREAD * jax.random.normal(key, centre.shape, centre.dtype)
+
+
 def over_dispersed(target: WhiteTarget, key: Key[Array, ""]) -> Position:
     """A start: hyper-parameters around those of the space's model, coefficients from the prior."""
     key_vector, key_white = jax.random.split(key)
-    centre = target.centre
-    vector = centre + _SPREAD * jax.random.normal(key_vector, centre.shape, centre.dtype)
+    vector = around(target.centre, key_vector)
     model = target.space.model
     kernel, X = model.kernel, target.data.X
     coefficients = jax.eval_shape(lambda: target.representation.whitening(kernel, X)).centres
