@@ -316,7 +316,8 @@ class RandomFeatureVI(Method):
         state: DeepState,
         evidence: Evidence | None = None,
     ) -> Posterior:
-        number = self.components if inference.space.model.layers else 1
+        drawn = inference.space.model.layers or state.learned.spread is not None
+        number = self.components if drawn else 1
         parts = _components(inference, state, jax.random.split(key, number))
         return Posterior(jax.tree.map(np.asarray, parts), evidence)
 
@@ -348,8 +349,12 @@ def _components(
         )
         features = jax.tree.map(lambda a: a[:1], features)
     last = jax.tree.map(lambda a: a[None], state.last)
+    models, own = model, state.learned.spread is not None
+    if own:
+        vectors = jax.vmap(lambda key: inference.at_draw(state.learned, key).vector)(keys)
+        models = jax.vmap(inference.space.to_model)(vectors)
     drawn = architecture.layout, hidden, features, last, len(keys)
-    return DeepComponents(model, model, False, *drawn)
+    return DeepComponents(model, models, own, *drawn)
 
 
 @eqx.filter_jit

@@ -171,7 +171,7 @@ def test_a_posterior_of_the_noise_is_that_of_the_integral():
         components=200,
     )
     settings = {"frozen": ("kernel",)}
-    found = fitted(model, own, **settings)
+    found = fitted(model, own, priors=None, **settings)
     space = ParameterSpace(model, **settings)
     parts = found.posterior.components
     drawn = jax.tree.map(lambda a: a[0], parts.features)
