@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where tables and model go")
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--inducing", type=int, default=100)
+    parser.add_argument("--depth", type=int, default=1, help="above 1 a deep model")
     parser.add_argument("--batch-size", type=int, default=1000)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--json", type=Path)
@@ -41,7 +42,8 @@ def main() -> None:
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
     fit = command(
         *("fit", learned, "--target", synthetic.TARGET, "--out", model),
-        *("--n-inducing", arguments.inducing, "--batch-size", arguments.batch_size),
+        *("--batch-size", arguments.batch_size, "--depth", arguments.depth),
+        *(("--n-inducing", arguments.inducing) if arguments.depth == 1 else ()),
         *("--epochs", arguments.epochs, "--checkpoint", folder / "state"),
     )
     predictions = folder / "predictions.parquet"

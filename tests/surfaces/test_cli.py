@@ -638,3 +638,29 @@ def test_processes_that_do_not_know_of_each_other_are_warned(run, house, tmp_pat
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     _, _, err = run(*fit)
     assert "one of 2 processes (OMPI_COMM_WORLD_SIZE)" in err
+
+
+def test_a_deep_model_of_a_folder(run, tmp_path):
+    """By batches, as it learns from a table."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for part in range(2):
+        x = rng.uniform(-2, 2, 150)
+        y = np.sign(x) + 0.1 * rng.normal(size=150)
+        pd.DataFrame({"x": x, "y": y}).to_parquet(folder / f"{part}.parquet")
+    code, _, err = run(
+        *("fit", folder, "--target", "y", "--out", tmp_path / "m", "--depth", 2),
+        *("--batch-size", 100, "--epochs", 40, "--seed", 0),
+    )
+    assert code == 0, err
+    model = latentgp.load(tmp_path / "m")
+    assert model.estimator.model_.depth == 2
+    assert isinstance(model.estimator.method_, latentgp.RandomFeatureVI)
+    assert model.estimator.method_.batch_size == 100
+    assert (
+        np.corrcoef(
+            model.estimator.predict(np.array([[-1.0], [-0.5], [0.7], [1.0]])), [-1, -1, 1, 1]
+        )[0, 1]
+        > 0.9
+    )

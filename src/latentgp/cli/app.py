@@ -155,11 +155,6 @@ def fit(
         raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
-    if in_batches and depth != 1:
-        raise InputError(
-            "--depth learns from batches by itself: leave --batch-size out, and read a folder with "
-            "latentgp.fit and FileRows"
-        )
     if checkpoint is not None:
         if not in_batches:
             raise InputError("--checkpoint is for a fit in batches: add --batch-size 1000")
@@ -181,6 +176,7 @@ def fit(
     more: dict[str, Any] = {"restarts": restarts, "depth": depth}
     if in_batches:
         more = {
+            "depth": depth,
             "batch_size": 1000 if batch_size is None else batch_size,
             "epochs": 20 if epochs is None else epochs,
             "devices": devices,

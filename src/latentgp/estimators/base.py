@@ -219,10 +219,13 @@ class GPEstimator(BaseEstimator):
             )
         method = self.method_.all_rows_at_once
         own = getattr(method, "representation", None)
-        if own is None or own.one_coefficient_a_row:
-            number, usual = self._number_of_points(), usual_number_of_points(self.model_)
-            method = method.through_points(None, number, usual, selection="k-means++")
-        batches = Stochastic.of(method, batch_size=batch_size, epochs=epochs)
+        if method.reads_batches:  # by itself
+            batches = dataclasses.replace(method, batch_size=batch_size, epochs=epochs)
+        else:
+            if own is None or own.one_coefficient_a_row:
+                number, usual = self._number_of_points(), usual_number_of_points(self.model_)
+                method = method.through_points(None, number, usual, selection="k-means++")
+            batches = Stochastic.of(method, batch_size=batch_size, epochs=epochs)
         model, centre = self._centred_model()
         result = self._run(
             model,

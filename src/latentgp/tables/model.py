@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.likelihoods import Likelihood
+from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.registry import of_name
 from latentgp.methods.stochastic import Stochastic
 from latentgp.posteriors.predictive import Predictive
@@ -175,17 +176,19 @@ class TableModel:
             epochs: at most so many passes over the rows.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
             devices: over which the rows are spread, as in `latentgp.fit`.
-            settings: for the estimator: `method`, `n_inducing`, `random_state`, `verbose`.
+            settings: for the estimator: `method`, `n_inducing`, `depth`, `random_state`, `verbose`.
 
         Raises:
             InputError: as `fit` does; a method that keeps something of every row.
         """
         sides = side_columns or {}
         method = settings.get("method", "auto")
-        if method != "auto" and not of_name(method).works_in_batches:
+        own = None if method == "auto" else of_name(method)
+        if not (own is None or own.works_in_batches or own.reads_batches):
             raise InputError(
                 f"method={method!r} keeps something of every row, which a fit in batches cannot: "
-                "choose auto, collapsed, augmented or variational, or fit one file without batches"
+                "choose auto, collapsed, augmented, variational or random-features, or fit one "
+                "file without batches"
             )
         held = settings.get("representation")
         if held is not None and held.one_coefficient_a_row:
@@ -213,11 +216,17 @@ class TableModel:
             settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
-        if estimator.n_inducing is None and held is None:
+        deep = estimator.depth != 1
+        if estimator.n_inducing is None and held is None and not deep:
             estimator.n_inducing = _INDUCING
-        names, limit = ("max_evaluations", "verbose", "max_seconds"), estimator.max_seconds
+        names, limit = (
+            ["max_evaluations", "verbose", "max_seconds", "method"],
+            estimator.max_seconds,
+        )
         asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        if deep:  # its own search starts at what a few rows say
+            estimator.set_params(method=RandomFeatureVI(epochs=1))
         began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is fitted is judged at the end
