@@ -384,6 +384,7 @@ def mnist(report, quick, data_dir, seconds):
         error, nlpd = scores_of(fit.posterior, X[60_000:], y[60_000:])
         steps = fit.diagnostics.site_updates
         rows.append([layers, "yes" if feed else "no", 100 * (1 - error), nlpd, steps, took])
+        report.note(f"mnist: {rows[-1]}")
     heads = ["hidden layers", "inputs fed", "accuracy, %", "NLPD", "steps", "processor seconds"]
     report.table(f"mnist, {kept} rows", heads, rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +16,11 @@ from latentgp.inference.setup.priors import scales, space_of
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Likelihood
 from latentgp.model_checks import check_model
-from latentgp.models import LatentGP
+from latentgp.models import DeepGP, LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
+from latentgp.representations.layers import Layout
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
@@ -85,7 +86,8 @@ def sample_prior(
     frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
     space = space_of(model, scales(model, data), priors, frozen)
     drawn = space.prior_draws(key_vectors, number)
-    f, y = _draws(model, data.to_device(), drawn, jax.random.split(key_rows, number))
+    keys = jax.random.split(key_rows, number)
+    f, y = _draws(model, layout_of(model, data), data.to_device(), drawn, keys)
     f = f[..., 0] if model.likelihood.latent_size == 1 else f
     held = tuple(path for path in parameters(model) if path not in drawn)
     return PriorDraws(drawn, np.asarray(f), np.asarray(y), held)
@@ -93,21 +95,36 @@ def sample_prior(
 
 @jax.jit
 def _draws(
-    model: LatentGP, data: Data, drawn: dict[str, Array], keys: Key[Array, "S"]
+    model: LatentGP,
+    layout: Layout | None,
+    data: Data,
+    drawn: dict[str, Array],
+    keys: Key[Array, "S"],
 ) -> tuple[Float[Array, "S N Q"], Float[Array, "S N *P"]]:
     def one(own: tuple[dict[str, Array], Array]) -> tuple[Array, Array]:
         values, key = own
         at = replace_unchecked(model, values)
-        return draw_rows(at.likelihood, *moments_before(at, data), data, key)
+        return draw_rows(at.likelihood, *moments_before(at, layout, data, key), data, key)
 
     return jax.lax.map(one, (drawn, keys))
 
 
+def layout_of(model: LatentGP, data: Data) -> Layout | None:
+    """What is fixed between the layers of a deep model of these rows; None of others."""
+    return Layout.of(model, data.X) if isinstance(model, DeepGP) else None
+
+
 def moments_before(
-    model: LatentGP, data: Data
+    model: LatentGP, layout: Layout | None, data: Data, key: Key[Array, ""]
 ) -> tuple[Float[Array, "N Q"], Float[Array, "#Q N N"]]:
-    """Prior mean of the latent functions at the rows, and lower factors of their covariances."""
-    grams = latent_grams(model.kernel, data.X)
+    """Prior mean of the latent functions at the rows, and lower factors of their covariances.
+
+    Of a deep model they are those given a draw of the hidden functions.
+    """
+    seen = data.X
+    if layout is not None:
+        seen = layout.from_prior(cast(DeepGP, model), data.X, jax.random.fold_in(key, 1))
+    grams = latent_grams(model.kernel, seen)
     lower = vmap_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
     return prior_mean(model, data), lower
 

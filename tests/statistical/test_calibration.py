@@ -84,7 +84,7 @@ def test_what_is_calibrated_is_what_a_fit_gives(x64):
     model = model_of(lgp.BernoulliProbit())
     given = lgp.Data(INPUTS[:6], np.zeros(6)).merged()
     found = simulate_calibration(lgp.Laplace(), model, given.X, key=KEY, replications=3)
-    f, y = from_prior(model, given, jax.random.split(jax.random.split(KEY, 3)[0], 3))
+    f, y = from_prior(model, None, given, jax.random.split(jax.random.split(KEY, 3)[0], 3))
     data = lgp.Data(given.X, y[2])
     fit = lgp.fit(model, data, key=KEY, method=lgp.Laplace(), learn_hyperparameters=False)
     own = fit.posterior.predict_f(given.X)

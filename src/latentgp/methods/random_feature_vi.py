@@ -45,7 +45,8 @@ Values = Literal["learned", "variational"]
 Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
-_AT_THE_END = 8  # draws of the hidden layers for the bound
+_AT_THE_END = 8  # draws of the hidden layers for the bound, fewer where rows average noise
+_ROWS_AT_THE_END = 800_000
 
 
 class RandomFeatureVI(Method):
@@ -271,7 +272,8 @@ class RandomFeatureVI(Method):
         )
         searched = search.run(inference.begin(learned, model))
         state = searched.state
-        keys = jax.random.split(key_end, _AT_THE_END)
+        at_the_end = max(2, min(_AT_THE_END, _ROWS_AT_THE_END // source.size))
+        keys = jax.random.split(key_end, at_the_end)
         terms = -np.array([float(_kl(inference, state, key)) for key in keys])
         for block in blocks_of(source, (0,), plan.rows_a_round):
             terms += np.array([float(_bound_of(inference, state, block, key)) for key in keys])

@@ -14,8 +14,9 @@ from jaxtyping import Float, Key
 
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import DeepGP
+from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.representations.random_features import FeatureWeights
 from latentgp.typing import Array
 
@@ -114,6 +115,19 @@ class Layout(eqx.Module):
         if not self.skips:
             return inputs
         return self.seen(reduce(jnp.matmul, self.skips, inputs), inputs)
+
+    def from_prior(
+        self, model: DeepGP, X: Float[Array, "N D"], key: Key[Array, ""]
+    ) -> Float[Array, "N E"]:
+        """What the last layer sees for a joint draw of the hidden processes at the rows."""
+        below = seen = inputs = self.standardised(X)
+        for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
+            lower = jittered_cholesky(latent_grams(layer.kernel, seen)[0]).factor.lower
+            shape = len(X), layer.width
+            noise = jax.random.normal(jax.random.fold_in(key, place), shape, lower.dtype)
+            below = lower @ noise + below @ skip
+            seen = self.seen(below, inputs)
+        return seen
 
     def under_last(
         self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]

@@ -26,7 +26,8 @@ from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, variances_of
 from latentgp.posteriors.sampled import SampledPosterior
-from latentgp.prior import draw_rows, moments_before
+from latentgp.prior import draw_rows, layout_of, moments_before
+from latentgp.representations.layers import Layout
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
 from latentgp.testing.numerics import require
@@ -110,7 +111,9 @@ def simulate_calibration(
     given = Data(X, np.zeros((size, *model.likelihood.output_shape)), **side).merged()
     require(given.size == size, "Inputs of simulate_calibration have equal rows.")
     key_data, key_fits, key_ties = jax.random.split(key, 3)
-    f, y = from_prior(model, given, jax.random.split(key_data, replications))
+    f, y = from_prior(
+        model, layout_of(model, given), given, jax.random.split(key_data, replications)
+    )
     keys = jax.random.split(key_fits, replications)
     if method.makes_sites:
         settled = cast(SiteMethod, method).settled(model, size)
@@ -208,11 +211,15 @@ def check_ranks(found: Calibration, name: str, *, standard_errors: float = 4.5) 
 
 @jax.jit
 def from_prior(
-    model: LatentGP, given: Data, keys: Key[Array, "R"]
+    model: LatentGP, layout: Layout | None, given: Data, keys: Key[Array, "R"]
 ) -> tuple[Float[Array, "R N Q"], Float[Array, "R N *P"]]:
     """Latents drawn from the prior at the rows of `given`, and targets given them."""
-    before = moments_before(model, given)
-    return jax.vmap(lambda key: draw_rows(model.likelihood, *before, given, key))(keys)
+
+    def one(key: Key[Array, ""]) -> tuple[Array, Array]:
+        before = moments_before(model, layout, given, key)
+        return draw_rows(model.likelihood, *before, given, key)
+
+    return jax.lax.map(one, keys)
 
 
 @jax.jit
