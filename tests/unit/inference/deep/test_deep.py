@@ -216,3 +216,17 @@ def test_estimators_of_some_depth():
     assert isinstance(chosen.method, lgp.RandomFeatureVI)
     with pytest.raises(lgp.InputError, match="leave kernel"):
         lgp.GPRegressor(lgp.RBF(), depth=2).fit(X, STEP)
+
+
+def test_draws_from_the_prior_go_through_all_layers():
+    """E k(h(x), h(x')) is known for RBF layers."""
+    layer = lgp.Layer(lgp.RBF(0.9, 1.3), 2)
+    model = lgp.DeepGP(
+        lgp.RBF(0.8, 1.7), lgp.Gaussian(0.1), layers=[layer], feed_inputs=False, skip=False
+    )
+    x = np.array([[-1.0], [0.0], [1.0]])
+    x = x / x.std()
+    drawn = lgp.sample_prior(model, lgp.Data(x, [0.0, 1.0, 2.0]), key=KEY, number=6000, priors=None)
+    hidden = 1.3 * np.exp(-0.5 * ((x - x.T) / 0.9) ** 2)
+    known = 1.7 / (1 + 2 * (1.3 - hidden) / 0.8**2)
+    np.testing.assert_allclose(np.cov(drawn.f.T), known, atol=0.12)
