@@ -45,6 +45,7 @@ Values = Literal["learned", "variational"]
 Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
+_STEPS_A_LOOK = 100
 _AT_THE_END = 8  # draws of the hidden layers for the bound, fewer where rows average noise
 _ROWS_AT_THE_END = 800_000
 
@@ -86,7 +87,7 @@ class RandomFeatureVI(Method):
         components: draws of the hidden layers that the posterior has.
         held_out: share of the rows whose mean log density must rise for the search to go on.
         tolerance: as of `Stochastic`.
-        patience: as of `Stochastic`.
+        patience: how many times 100 steps, such a part has at least; hidden layers move slowly.
         workers: processes that compute gradients of batches at their own pace, by Ray (`pip install
             latentgp[ray]`), at parameters that may be some steps old when this process steps along
             them (Cutajar et al. 2017, appendix F). 0 makes the steps here, one after another.
@@ -217,7 +218,7 @@ class RandomFeatureVI(Method):
             self.batch_size,
             self.epochs or max(_EPOCHS, math.ceil(_STEPS / batches)),
             self.tolerance,
-            self.patience,
+            self.patience * math.ceil(_STEPS_A_LOOK / min(batches, _STEPS_A_LOOK)),
             columns=max(sample.X.shape[1], self.features * max(self.draws_by_half)),
         )
         steps = plan.batches * plan.epochs
