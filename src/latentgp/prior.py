@@ -26,6 +26,8 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 from latentgp.validation import as_key, check_arguments, check_data
 
+_OF_HIDDEN = 1 << 20  # folded into a key; smaller numbers are what it is split into
+
 
 class PriorDraws(NamedTuple):
     """Draws of hyper-parameters, latent functions and targets before the data.
@@ -123,7 +125,7 @@ def moments_before(
     """
     seen = data.X
     if layout is not None:
-        seen = layout.from_prior(cast(DeepGP, model), data.X, jax.random.fold_in(key, 1))
+        seen = layout.from_prior(cast(DeepGP, model), data.X, jax.random.fold_in(key, _OF_HIDDEN))
     grams = latent_grams(model.kernel, seen)
     lower = vmap_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
     return prior_mean(model, data), lower

@@ -177,8 +177,8 @@ def fit(
     if in_batches:
         more = {
             "depth": depth,
-            "batch_size": 1000 if batch_size is None else batch_size,
-            "epochs": 20 if epochs is None else epochs,
+            "batch_size": batch_size,
+            "epochs": epochs,
             "devices": devices,
             "checkpoint": None if checkpoint is None else checkpoint / "search.safetensors",
         }

@@ -191,8 +191,8 @@ class GPEstimator(BaseEstimator):
         self,
         rows: RowSource,
         *,
-        batch_size: int = 1000,
-        epochs: int = 20,
+        batch_size: int | None = None,
+        epochs: int | None = None,
         checkpoint: str | Path | None = None,
         verbose: int = 0,
         devices: Sequence[Any] | None = None,
@@ -201,8 +201,8 @@ class GPEstimator(BaseEstimator):
 
         Args:
             rows: inputs and targets as `fit` makes them for the model: of classes their numbers.
-            batch_size: rows of a batch.
-            epochs: at most so many passes over the rows.
+            batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
+            epochs: at most so many passes over the rows; None is 20, or the method's own.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
             verbose: 1 prints progress and the verdict.
             devices: over which the rows are spread, as in `latentgp.fit`.
@@ -220,12 +220,12 @@ class GPEstimator(BaseEstimator):
         method = self.method_.all_rows_at_once
         own = getattr(method, "representation", None)
         if method.reads_batches:  # by itself
-            batches = dataclasses.replace(method, batch_size=batch_size, epochs=epochs)
+            batches = method.continued(batch_size, epochs)
         else:
             if own is None or own.one_coefficient_a_row:
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
-            batches = Stochastic.of(method, batch_size=batch_size, epochs=epochs)
+            batches = Stochastic.of(method, batch_size=batch_size or 1000, epochs=epochs or 20)
         model, centre = self._centred_model()
         result = self._run(
             model,

@@ -62,7 +62,8 @@ class Compared(NamedTuple):
         seconds: of the fit, compilation included.
         memory: bytes that the fit and the predictions took at their peak, compilation included, as
             `apart` measures them; NaN but of representations.
-        bound: log evidence, or its bound, nats a row to learn from; NaN of methods without one.
+        bound: log evidence, or its bound, nats a row to learn from; NaN of methods that only
+            approximate it.
         note: why there was no fit, or what the verdict warns of; empty if nothing. Errors,
             coverage and calibration leave censored rows out, which it says.
     """
@@ -123,7 +124,7 @@ def compare(
     likelihoods: Sequence[str] = (),
     methods: Sequence[str] = (),
     representations: Sequence[str] | Literal["usual"] = (),
-    depths: Sequence[int] = (),
+    depths: int | Sequence[int] = (),
     budget: float = 120.0,
     test_share: float = 0.3,
     seed: int = 0,
@@ -168,6 +169,7 @@ def compare(
     tried, notes = {}, []
     known = np.flatnonzero(frame.index.isin(split.inputs.index))
     order = np.random.default_rng(seed).permutation(known)
+    depths = [depths] if isinstance(depths, int) else depths
     if representations and depths:
         raise InputError("a pilot of representations has one depth: leave depths out")
     if representations:
@@ -301,8 +303,10 @@ def _one(
 
 
 def _bound(model: TableModel, rows: int) -> float:
-    evidence = model.estimator.posterior_.log_evidence
-    return _NAN if evidence is None else evidence.value / rows
+    evidence = model.estimator.posterior_.evidence
+    if evidence is None or evidence.kind == "approximation":
+        return _NAN
+    return evidence.value / rows
 
 
 def _methods_for(task: Task) -> list[str]:

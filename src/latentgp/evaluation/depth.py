@@ -32,14 +32,17 @@ def verdict(shallow: Sequence[Scored], deep: Sequence[Scored]) -> str:
         return "There is no verdict on depth: it takes a fit without hidden layers, and one with."
     (one, of_one), (many, of_many) = best_shallow, best_deep
     gain = of_one - of_many
-    mean, error = float(np.mean(gain)), float(np.std(gain, ddof=1) / np.sqrt(len(gain)))
+    mean = float(np.mean(gain))
+    error = float(np.std(gain, ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.nan
+    if not np.isfinite(error):
+        return "There is no verdict on depth: one held-out row says nothing of the error."
     said = "pays" if mean > 2 * error else "does not pay"
     where = "ahead of" if mean > 0 else "behind"
     told = f"Depth {said} here: {many.name} is {where} {one.name} by {abs(mean):.3f} ± {error:.3f}"
-    bounds = [row.bound for row, _ in (*shallow, *deep)]
-    if np.isnan(bounds).any():
+    bounded = [row for row, _ in (*shallow, *deep) if not np.isnan(row.bound)]
+    if len(bounded) < 2:
         return f"{told} nats a row."
-    highest = max((*shallow, *deep), key=lambda scored: scored[0].bound)[0]
+    highest = max(bounded, key=lambda row: row.bound)
     return f"{told} nats a row. {highest.name} has the highest bound, {highest.bound:.3f}."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import singledispatch
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -72,6 +73,16 @@ class Method(Module):
     def all_rows_at_once(self) -> "Method":
         """The method that a batch method wraps; itself for all others."""
         return self
+
+    def continued(self, batch_size: int | None, epochs: int | None) -> Any:
+        """The same method, one that reads batches, for a search that goes on from a fitted model.
+
+        Args:
+            batch_size: rows of a batch; None keeps the method's own.
+            epochs: at most so many passes over the rows; None keeps the method's own.
+        """
+        asked = {"batch_size": batch_size, "epochs": epochs}
+        return replace(self, **{name: v for name, v in asked.items() if v is not None})
 
     def through_points(
         self,

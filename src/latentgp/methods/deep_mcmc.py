@@ -29,6 +29,8 @@ from latentgp.posteriors.chains import Chains
 from latentgp.posteriors.deep import DeepComponents, LayeredComponents, ProcessComponents
 from latentgp.posteriors.sampled import models_of, posterior_of_chains
 from latentgp.representations.layers import LastLayer, LayerDraw, Layout
+from latentgp.representations.prior_paths import prior_paths
+from latentgp.representations.processes import PATH_FEATURES
 from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows.data import Data
 from latentgp.typing import Array
@@ -164,14 +166,16 @@ class DeepMCMC(Method):
             problem.rows.given.select(watched),
         )
         what = "processes" if self.sampler == "elliptical-slice" else f"{self.features} features"
-        note = f"{model.depth} layers of {what}; predictions average over {number} draws."
+        note = f"{model.depth} layers of {what}; predictions average over {number} draws"
+        if self.sampler == "elliptical-slice":
+            note += f", each a draw of {PATH_FEATURES} prior features where it is not at a row"
         diagnostics = diagnose_chains(
             method=self,
             reason=problem.reason,
             chains=chains,
             summary=posterior.summary,
             seconds=problem.seconds,
-            notes=(note,),
+            notes=(f"{note}.",),
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)
 
@@ -193,6 +197,8 @@ class DeepMCMC(Method):
                 'DeepMCMC("elliptical-slice") draws one hidden layer, but the model has '
                 f'{model.depth - 1}; use DeepMCMC("nuts").'
             )
+        kernel, columns = model.layers[0].kernel, problem.data.X.shape[1]
+        prior_paths(kernel, problem.key, inputs=columns, latents=1, features=2, number=1)
         if space.size:
             raise InputError(
                 'DeepMCMC("elliptical-slice") holds hyper-parameters; give those of a fit by '

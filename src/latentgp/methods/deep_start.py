@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.inference.setup.priors import scales, search_bounds
 from latentgp.inference.sites.algorithm import SiteInference
@@ -17,14 +19,23 @@ from latentgp.means import ConstantMean, ZeroMean
 from latentgp.methods.problem import Problem
 from latentgp.methods.sites import learned_model
 from latentgp.models import DeepGP, LatentGP
-from latentgp.parameters.base import parameters, replace_unchecked
+from latentgp.parameters.base import _is_under, parameters, replace_unchecked
+from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.random_features import FeatureWeights, RandomFeatures
+from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rules.variational import VariationalRule
 from latentgp.runtime.mesh import number_of_shards
+from latentgp.runtime.progress import INTERRUPTED, RunControl
+from latentgp.typing import Array
+
+if TYPE_CHECKING:
+    from latentgp.inference.batches.loop import Plan
+    from latentgp.inference.deep.steps import DeepInference, DeepState
 
 _ROWS, _EVALUATIONS, _TOLERANCE = 600, 40, 1e-4
 _SHORTER = 10.0
+_TRIAL = 400  # steps
 _HIDDEN = "layers["
 
 
@@ -34,14 +45,17 @@ def from_shallow(
     sample: Data,
     seen: Float[np.ndarray, "N E"],
     features: FeatureWeights,
-) -> DeepGP:
+) -> list[DeepGP]:
     """The model with what a short search of the last layer alone, on a few rows, has learned.
 
-    A last layer that starts smooth explains short-range variation as noise, and hidden functions
-    then have nothing to say: the search ends below the shallow model.
+    A last layer that starts smooth may explain short-range variation as noise, and hidden functions
+    then have nothing to say: the search ends below the shallow model. One that starts rough may
+    leave them nothing to say either, so that both are starts.
 
     Args:
-        problem: what is free, and its priors.
+        problem: what is free, and its priors. Where nothing is, or hidden functions have no prior
+            mean of use (`skip=False`), or the prior mean is a function of the inputs, there is
+            no such start.
         model: where it begins.
         sample: rows, of which 600 are looked at.
         seen: what the last layer sees there where hidden functions are their prior means.
@@ -50,19 +64,19 @@ def from_shallow(
     """
     plain = isinstance(model.mean, ZeroMean | ConstantMean)
     if not (problem.learn_hyperparameters and model.skip and plain):
-        return model
+        return []
     rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
     shallow = LatentGP(model.kernel, model.likelihood, model.mean)
     own = dataclasses.replace(
         problem,
         model=shallow,
         priors=_of_last(problem.priors),
-        frozen=tuple(path for path in problem.frozen if not path.startswith(_HIDDEN)),
+        frozen=tuple(path for path in problem.frozen if _names_any(path, shallow)),
     )
     scale = scales(shallow, rows)
     space = own.space(scale)
     if not space.size:
-        return model
+        return []
     through = RandomFeatures(len(features), weights=features)
     algorithm = SiteInference.of(shallow, through, VariationalRule(coupled=False)).rough()
     learned = learn(
@@ -70,7 +84,7 @@ def from_shallow(
         space,
         rows.padded(number_of_shards()).to_device(),
         bounds=search_bounds(space, scale),
-        second=space.to_vector(_shorter(shallow)),
+        second=_shorter(space),
         restarts=0,
         tolerance=_TOLERANCE,
         search=Search(
@@ -78,17 +92,48 @@ def from_shallow(
         ),
         key=problem.key,
     )
+    if learned.reason == INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is learned yet
     last = learned_model(space, learned)
-    return eqx.tree_at(
-        lambda m: (m.kernel, m.likelihood, m.mean), model, (last.kernel, last.likelihood, last.mean)
-    )
+    parts = last.kernel, last.likelihood, last.mean
+    return [eqx.tree_at(lambda m: (m.kernel, m.likelihood, m.mean), model, parts)]
 
 
-def _shorter(model: LatentGP) -> LatentGP:
-    """The model with a tenth of its length-scales, around which another mode may be."""
-    known = parameters(model).items()
-    values = {path: p.value / _SHORTER for path, p in known if path.endswith("lengthscale")}
-    return replace_unchecked(model, values)
+def best_start(
+    inference: DeepInference,
+    starts: Sequence[DeepState],
+    source: RowSource,
+    plan: Plan,
+    key: Key[Array, ""],
+    control: RunControl,
+) -> DeepState:
+    """The start with the highest bound after 400 steps on a sample, as large as a round is."""
+    from latentgp.inference.batches.loop import BatchSearch  # Optax takes long to import
+
+    rows, size = RowsInMemory(source.sample(plan.rows_a_round)), plan.round_size
+    trial = plan._replace(epochs=math.ceil(_TRIAL / size), batches=size)
+    own = eqx.tree_at(lambda i: i.batches, inference, jnp.asarray(float(size)))
+
+    def bound(state: DeepState) -> float:
+        quiet = control._replace(callback=None)
+        searched = BatchSearch(own, rows, trial, key=key, control=quiet).run(state)
+        if searched.reason == INTERRUPTED:
+            raise KeyboardInterrupt  # nothing is learned yet
+        bounds = [r.bound for r in searched.rounds]
+        return float(np.mean(bounds[len(bounds) // 2 :]))
+
+    return max(starts, key=bound)
+
+
+def _shorter(space: ParameterSpace) -> Float[np.ndarray, "P"] | None:
+    """A tenth of the length-scales, around which another mode may be; None without free ones."""
+    known, free = parameters(space.model), set(space.paths) - set(space.narrowed)
+    values = {path: known[path].value / _SHORTER for path in free if path.endswith("lengthscale")}
+    return space.to_vector(replace_unchecked(space.model, values)) if values else None
+
+
+def _names_any(path: str, model: LatentGP) -> bool:
+    return any(_is_under(name, path) for name in parameters(model))
 
 
 def _of_last(priors: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from numbers import Integral
@@ -20,7 +21,7 @@ from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
 from latentgp.methods.base import Method, check_workers
-from latentgp.methods.deep_start import from_shallow
+from latentgp.methods.deep_start import best_start, from_shallow
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.methods.stochastic import check_processes, mean_log_density
@@ -46,8 +47,12 @@ Start = Literal["shallow", "given"]
 _SAMPLED_ROWS = 4_096
 _EPOCHS, _STEPS = 200, 4_000  # the more of both unless epochs are given
 _STEPS_A_LOOK = 100
+_FLAT = (
+    "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
+    "the log evidence is known up to a constant."
+)
 _AT_THE_END = 8  # draws of the hidden layers for the bound, fewer where rows average noise
-_ROWS_AT_THE_END = 800_000
+_FEWEST, _ROWS_AT_THE_END = 4, 800_000
 
 
 class RandomFeatureVI(Method):
@@ -75,7 +80,8 @@ class RandomFeatureVI(Method):
         importance: joint draws of all weights in the bound (Burda et al. 2016), one for the usual
             bound; more need all rows in a batch and last="factorised".
         start: "shallow" begins at hyper-parameters that a short search of the last layer alone
-            has found on some rows, hidden functions at their prior means; "given" at the model's.
+            has found on some rows, hidden functions at their prior means, or at the model's own,
+            whichever has the higher bound after 400 steps; "given" at the model's.
         batch_size: rows of a batch.
         epochs: at most so many passes over the rows; None is 200, or 4,000 steps if that is more.
         learning_rate: of Adam, at the start. Directions that move fast fit rows by heart: at 0.01
@@ -140,6 +146,10 @@ class RandomFeatureVI(Method):
             hyperparameters=get_args(Values),
         )
         RandomFeatures(self.features, kind=self.kind)
+        if len(self.draws_by_half) != 2:
+            raise InputError(
+                f"RandomFeatureVI.draws is a number, or one for each half, got {self.draws}."
+            )
         numbers = (
             *(self.batch_size, self.patience, self.components, self.importance),
             *self.draws_by_half,
@@ -177,6 +187,9 @@ class RandomFeatureVI(Method):
         """Draws of the hidden layers in a step, in the first half of the epochs and after."""
         return self.draws if isinstance(self.draws, tuple) else (self.draws, self.draws)
 
+    def continued(self, batch_size: int | None, epochs: int | None) -> Any:
+        return dataclasses.replace(super().continued(batch_size, epochs), start="given")
+
     def run(self, problem: Problem) -> Fit:
         """Gradients by batches, and draws of the hidden layers."""
         # Optax takes long to import.
@@ -207,11 +220,11 @@ class RandomFeatureVI(Method):
         source = source.part(jax.process_index(), jax.process_count())
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
-        space = problem.space(scale)
+        space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
+        starts = [model]
         if self.start == "shallow":
             seen = np.asarray(_seen(architecture.layout, sample.X))
-            model = from_shallow(problem, model, sample, seen, architecture.features[-1])
-        space = eqx.tree_at(lambda s: s.model, space, model)
+            starts += from_shallow(problem, model, sample, seen, architecture.features[-1])
         batches = math.ceil(source.size / self.batch_size)
         plan = Plan.of(
             source.size,
@@ -249,7 +262,14 @@ class RandomFeatureVI(Method):
             key_run,
         )
         control = problem.control_with(
-            self, (architecture, algorithm), space, batches=f"{plan.batches} of {plan.batch_size}"
+            self,
+            (architecture, algorithm),
+            space,
+            hidden=self.hidden,
+            last=self.last,
+            hyperparameters=self.hyperparameters,
+            importance=self.importance,
+            batches=f"{plan.batches} of {plan.batch_size}",
         )
         view = partial(self._posterior, inference, key_end)
         search = BatchSearch(
@@ -263,28 +283,38 @@ class RandomFeatureVI(Method):
             workers=self.workers,
         )
         natural = self.last == "natural"
-        learned = architecture.start(
-            model,
-            space.to_vector(),
-            key_start,
-            natural=natural,
-            factorised=self.hidden == "factorised",
-            spread=self.hyperparameters == "variational" and space.size > 0,
-        )
-        searched = search.run(inference.begin(learned, model))
+
+        def begun(model: DeepGP) -> DeepState:
+            learned = architecture.start(
+                model,
+                space.to_vector(model),
+                key_start,
+                natural=natural,
+                factorised=self.hidden == "factorised",
+                spread=self.hyperparameters == "variational" and space.size > 0,
+            )
+            return inference.begin(learned, model)
+
+        states = list(map(begun, starts))
+        if len(states) > 1:
+            states = [best_start(inference, states, source, plan, key_start, problem.control)]
+        searched = search.run(states[0])
         state = searched.state
-        at_the_end = max(2, min(_AT_THE_END, _ROWS_AT_THE_END // source.size))
+        at_the_end = max(_FEWEST, min(_AT_THE_END, _ROWS_AT_THE_END // source.size))
         keys = jax.random.split(key_end, at_the_end)
         terms = -np.array([float(_kl(inference, state, key)) for key in keys])
-        for block in blocks_of(source, (0,), plan.rows_a_round):
-            terms += np.array([float(_bound_of(inference, state, block, key)) for key in keys])
+        for number, block in enumerate(blocks_of(source, (0,), plan.rows_a_round)):
+            of_keys = [_bound_of(inference, state, block, key, number) for key in keys]
+            terms += np.array([float(value) for value in of_keys])
         error = float(np.std(terms, ddof=1) / np.sqrt(len(terms)))
-        posterior = view(state, Evidence(float(np.mean(terms)), "lower bound"))
+        proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
+        kind = "lower bound" if proper else "approximation"
+        posterior = view(state, Evidence(float(np.mean(terms)), kind))
         warnings = []
         if not searched.converged:
             warnings.append(
                 f"The search ended because {searched.reason}; raise epochs, or continue from the "
-                "fitted model."
+                'fitted model with start="given".'
             )
         passed_over = sum(r.passed_over for r in searched.rounds)
         if passed_over:
@@ -308,6 +338,7 @@ class RandomFeatureVI(Method):
             notes=(
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
+                *([] if proper else [_FLAT]),
             ),
         ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
@@ -366,8 +397,10 @@ def _seen(layout: Layout, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
 
 
 @eqx.filter_jit
-def _bound_of(inference: Any, state: Any, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
-    return inference.bound_of(state, block, key)
+def _bound_of(
+    inference: Any, state: Any, block: Data, key: Key[Array, ""], number: Any
+) -> Float[Array, ""]:
+    return inference.bound_of(state, block, key, number)
 
 
 @eqx.filter_jit

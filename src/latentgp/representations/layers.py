@@ -95,8 +95,9 @@ class Layout(eqx.Module):
         for place, layer in enumerate(model.layers):
             skip = np.eye(below, layer.width)
             if place == 0 and below > layer.width:
-                skip = np.linalg.svd((X - centre) / spread, full_matrices=False)[2].T
-                skip = skip[:, : layer.width]
+                found = np.linalg.svd((X - centre) / spread, full_matrices=False)[2].T
+                skip = np.zeros((below, layer.width))  # rows may be fewer than functions
+                skip[:, : found.shape[1]] = found[:, : layer.width]
             skips.append(np.asarray(skip * model.skip, X.dtype))
             below = layer.width
         return cls(centre, spread, tuple(skips), model.feed_inputs)

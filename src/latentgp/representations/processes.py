@@ -16,7 +16,7 @@ from latentgp.representations.prior_paths import prior_paths
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
-_PATH_FEATURES = 1024
+PATH_FEATURES = 1024
 
 
 class ProcessLayers(eqx.Module):
@@ -64,7 +64,7 @@ class ProcessLayers(eqx.Module):
             key,
             inputs=rows.shape[1],
             latents=hidden.shape[1],
-            features=_PATH_FEATURES,
+            features=PATH_FEATURES,
             number=1,
         )
         inverse = jittered_cholesky(latent_grams(kernel, rows)[0]).factor.inverse

@@ -80,6 +80,11 @@ class Workers:
         """Whether a worker waits for a request."""
         return bool(self._free)
 
+    @property
+    def busy(self) -> int:
+        """Number of requests without an answer yet."""
+        return len(self._asked)
+
     def ask(self, request: Any, label: Any) -> None:
         """Hand a request to a worker that is free.
 

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.likelihoods import Likelihood
+from latentgp.methods.base import Method
 from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.registry import of_name
 from latentgp.methods.stochastic import Stochastic
@@ -151,8 +152,8 @@ class TableModel:
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
         leave_out: Sequence[str] = (),
-        batch_size: int = 1000,
-        epochs: int = 20,
+        batch_size: int | None = None,
+        epochs: int | None = None,
         checkpoint: str | Path | None = None,
         devices: Sequence[Any] | None = None,
         **settings: Any,
@@ -172,8 +173,8 @@ class TableModel:
             side_columns: as in `fit`.
             order: as in `fit`.
             leave_out: as in `fit`.
-            batch_size: rows of a batch.
-            epochs: at most so many passes over the rows.
+            batch_size: rows of a batch; None is 1,000, or a method's own that learns from batches.
+            epochs: at most so many passes over the rows; None is 20, or the method's own.
             checkpoint: a file kept up to date while learning, and resumed from if it exists.
             devices: over which the rows are spread, as in `latentgp.fit`.
             settings: for the estimator: `method`, `n_inducing`, `depth`, `random_state`, `verbose`.
@@ -201,7 +202,7 @@ class TableModel:
                 "a fit in batches takes the most probable hyper-parameters: leave hyperparameters "
                 "out, or fit one file without batches"
             )
-        Stochastic(batch_size=batch_size, epochs=epochs)  # refuses what it cannot be
+        Stochastic().continued(batch_size, epochs)  # refuses what it cannot be
         files = TableFiles(path)
         frame = sample_of(files, _SAMPLED_ROWS)
         started = start(
@@ -216,7 +217,12 @@ class TableModel:
             settings=settings,
         )
         estimator, encoder = started.estimator, started.encoder
-        deep = estimator.depth != 1
+        deep = estimator.depth != 1 or (own is not None and own.reads_batches)
+        if deep and not (own is None or own.takes_layers):
+            raise InputError(
+                f"method={method!r} has no hidden layers, but depth={estimator.depth}; leave the "
+                "method out, or take depth=1"
+            )
         if estimator.n_inducing is None and held is None and not deep:
             estimator.n_inducing = _INDUCING
         names, limit = (
@@ -225,8 +231,9 @@ class TableModel:
         )
         asked = {name: getattr(estimator, name) for name in names}
         estimator.set_params(max_evaluations=_START_EVALUATIONS, verbose=0)
+        by_itself = method if isinstance(method, Method) else RandomFeatureVI()
         if deep:  # its own search starts at what a few rows say
-            estimator.set_params(method=RandomFeatureVI(epochs=1))
+            estimator.set_params(method=dataclasses.replace(by_itself, epochs=1))
         began = time.monotonic()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what is fitted is judged at the end
@@ -236,6 +243,8 @@ class TableModel:
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
         if INTERRUPTED in estimator.diagnostics_.verdict:
             raise KeyboardInterrupt  # nothing was learned from the batches yet
+        if deep:
+            estimator.method_ = by_itself
         left = None if limit is None else max(0.0, limit - (time.monotonic() - began))
         estimator.set_params(**asked | {"max_seconds": left})
 

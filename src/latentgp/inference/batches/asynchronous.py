@@ -161,7 +161,9 @@ class ParameterServer:
             if batch is None:
                 return
             seen = seen or _on_host(self.inference.seen(state))
-            workers.ask((seen, batch), (batch, seen))
+            # Its number makes its key: requests at one state draw apart.
+            sent = seen._replace(steps=seen.steps + workers.busy)
+            workers.ask((sent, batch), (batch, seen))
 
     def _stepped(self, workers: Workers, state: Any, infos: list[BatchInfo]) -> Any:
         """The state after the next answer, whose information is added."""

@@ -57,7 +57,9 @@ class ImportanceWeighted(DeepInference):
         in_prior = jax.grad(self.space.log_prior)(state.vector)
         return value, slopes._replace(vector=slopes.vector + in_prior), None
 
-    def bound_of(self, state: DeepState, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
+    def bound_of(
+        self, state: DeepState, block: Data, key: Key[Array, ""], number: Any = 0
+    ) -> Float[Array, ""]:
         return self._estimate(self.at_draw(state.learned, key), block, key)[1]
 
     def kl_of_weights(self, state: DeepState) -> Float[Array, ""]:

@@ -19,6 +19,7 @@ from latentgp.inference.mcmc.target import Position, around
 from latentgp.typing import Array
 
 _LEAST = 1e-16  # average squared gradient
+_FROM_BATCHES = 0.5  # of the noise, at most
 
 
 class WeightSampler(Sampler):
@@ -100,6 +101,8 @@ class ScaledSGHMC(WeightSampler):
     In the warm-up each entry's mass follows the root of its average squared gradient, over a window
     that adapts too (Springenberg et al. 2016, eq. 8-10; Havasi et al. 2018). No step is refused.
     Hyper-parameters are held for its first half: far from likely weights they would explain noise.
+    Steps are shorter where a batch's gradient would bring more than half of the noise that friction
+    takes: what it brings beyond all of it would heat the chain.
 
     Attributes:
         batch_size: rows of a gradient, drawn with replacement; all of them if there are no more.
@@ -133,12 +136,16 @@ class ScaledSGHMC(WeightSampler):
             jnp.where(adapts, new, old)
             for new, old in zip((memory, mean, square), learned, strict=True)
         )
+        of_batches = jnp.maximum(square - mean**2, _LEAST)  # variance of a batch's gradient
         rate = self.step_size**2 / jnp.sqrt(jnp.maximum(square, _LEAST))
+        lost_noise = self.friction * (2 - self.friction)  # what friction takes, a unit of the rate
+        if not self.sees_all_rows:
+            rate = jnp.minimum(rate, _FROM_BATCHES * lost_noise / of_batches)
         held = jnp.arange(len(rate)) < len(rate) - self.target.size
         rate = jnp.where(held & (2 * state.steps < self.warmup), 0.0, rate)
-        variance = self.friction * (2 - self.friction) * rate
+        variance = lost_noise * rate
         if not self.sees_all_rows:  # less the noise of the step along a batch's gradient
-            variance = jnp.maximum(variance - rate**2 * square, 0.0)
+            variance = variance - rate**2 * of_batches
         noise = jax.random.normal(key_noise, state.place.shape, state.place.dtype)
         kept = (1 - self.friction) * state.momentum
         momentum = kept - rate * slope + jnp.sqrt(variance) * noise

@@ -269,11 +269,22 @@ class DeepInference(TwoPartInference):
         logs = jnp.sum(jnp.log(jnp.diagonal(state.factor.lower, axis1=1, axis2=2)))
         return 0.5 * (jnp.sum(root**2) - mean.size + jnp.sum(mean**2)) + logs
 
-    def bound_of(self, state: DeepState, block: Data, key: Key[Array, ""]) -> Float[Array, ""]:
-        """Expected log likelihood of some rows under one draw of the hidden layers, in nats."""
+    def bound_of(
+        self, state: DeepState, block: Data, key: Key[Array, ""], number: Any = 0
+    ) -> Float[Array, ""]:
+        """Expected log likelihood of a block of rows under a draw of the hidden layers, in nats.
+
+        Args:
+            state: of the search.
+            block: the rows.
+            key: of the draw of hyper-parameters, the same for all blocks.
+            number: of the block; rows of each have noise of their own.
+        """
         learned = self.at_draw(state.learned, key)
         model = self.space.to_model(learned.vector)
-        marginals = state.last.marginals(self.blocks(learned, block.X, key))
+        marginals = state.last.marginals(
+            self.blocks(learned, block.X, jax.random.fold_in(key, number))
+        )
         of_f = marginals.shifted(prior_mean(model, block))
         sites = self.algorithm.new_sites(model, rows_of(block), of_f, GaussianSites.none(of_f.mean))
         return jnp.sum(sites.expected(of_f))

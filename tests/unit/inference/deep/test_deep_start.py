@@ -1,0 +1,109 @@
+"""Where deep models start: the last layer learned alone."""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import latentgp as lgp
+from deep import KEY, STEP, X, deep, fitted, method
+
+
+def noise(**settings):
+    """Noise variance after one step, which moves it by a thousandth; it was given as 2."""
+    own = settings.pop("method", method(epochs=1, batch_size=80, learning_rate=1e-3, warmup=0.0))
+    found = fitted(deep(lgp.Gaussian(2.0)), own, **settings)
+    return float(found.model.likelihood.noise_variance), found
+
+
+def test_it_starts_at_what_the_last_layer_alone_learns():
+    assert noise()[0] < 0.5
+    given = method(epochs=1, batch_size=80, learning_rate=1e-3, start="given")
+    assert noise(method=given)[0] > 1.9
+
+
+@pytest.mark.parametrize(
+    "frozen", ["layers", ("layers[0]",), ("likelihood",), ("kernel", "layers")]
+)
+def test_what_is_frozen_stays(frozen):
+    learned, found = noise(frozen=frozen)
+    assert (learned == 2.0) == ("likelihood" in frozen)
+    if "layers" in "".join(frozen):
+        np.testing.assert_array_equal(found.model.layers[0].kernel.lengthscale, 1.2)
+
+
+def test_priors_of_bounded_support_and_of_hidden_layers():
+    priors = {
+        "kernel.lengthscale": dist.Uniform(0.5, 2.0),
+        "layers[0].kernel.lengthscale": dist.LogNormal(0.0, 0.5),
+    }
+    learned, found = noise(priors=priors)
+    assert learned < 0.7
+    assert 0.5 < float(found.model.kernel.lengthscale) < 2.0
+
+
+def test_a_fit_goes_on_from_a_fitted_model():
+    estimator = lgp.GPRegressor(depth=2, random_state=0, method=method(epochs=60)).fit(X, STEP)
+    before = float(estimator.model_.likelihood.noise_variance)
+    rows = lgp.rows.RowsInMemory(lgp.Data(X, STEP))
+    estimator.continue_with(rows, epochs=1)
+    assert estimator.method_.start == "given"
+    assert estimator.method_.features == 20
+    np.testing.assert_allclose(estimator.model_.likelihood.noise_variance, before, rtol=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_fewer_rows_than_functions(rows):
+    model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(), 3)])
+    data = lgp.Data(np.arange(5.0 * rows).reshape(rows, 5), np.arange(rows))
+    found = lgp.fit(model, data, key=KEY, method=method(epochs=2))
+    assert np.isfinite(found.posterior.mean_f(data.X)).all()
+    assert lgp.sample_prior(model, data, key=KEY, number=3).f.shape == (3, rows)
+
+
+def test_noise_of_prior_draws_is_none_of_the_hidden_functions():
+    layer = lgp.Layer(lgp.RBF(), 1)
+    model = lgp.DeepGP(
+        lgp.Linear(), lgp.Gaussian(0.1), layers=[layer], feed_inputs=False, skip=False
+    )
+    data = lgp.Data([-1.0, 0.0, 1.0], [0.0, 1.0, 2.0])
+    drawn = lgp.sample_prior(model, data, key=KEY, number=2000, priors=None)
+    correlations = np.corrcoef(np.abs(drawn.f).T, np.abs(drawn.y - drawn.f).T)
+    assert np.max(np.abs(correlations[:3, 3:])) < 0.1
+
+
+def test_a_bound_under_flat_priors_is_none():
+    settings = {"hyperparameters": "variational", "epochs": 2}
+    flat, weak = (fitted(deep(), method(**settings), priors=p) for p in (None, "weak"))
+    assert flat.posterior.log_evidence.kind == "approximation"
+    assert weak.posterior.log_evidence.kind == "lower bound"
+
+
+def test_another_family_is_no_checkpoint_of_this(tmp_path):
+    path = tmp_path / "checkpoint"
+    fitted(deep(), method(epochs=4), checkpoint=path)
+    with pytest.raises(lgp.InputError, match="hidden"):
+        fitted(deep(), method(epochs=4, hidden="matrix-normal"), checkpoint=path)
+
+
+def test_many_rows_do_not_heat_a_chain_of_batches():
+    """One layer, Gaussian noise: the exact variances are known."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1.7, 1.7, (1000, 1))
+    model = lgp.DeepGP(lgp.RBF(0.7), lgp.Gaussian(0.1), layers=[])
+    data = lgp.Data(x, np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=1000))
+    own = lgp.DeepMCMC(
+        "sghmc", features=10, batch_size=100, chains=4, draws=300, warmup=4000, thin=40
+    )
+    held = {"key": KEY, "learn_hyperparameters": False}
+    found = lgp.fit(model, data, method=own, **held).posterior
+    features = jax.tree.map(lambda a: a[0], found.components.features)
+    exact = lgp.fit(
+        lgp.LatentGP(lgp.RBF(0.7), lgp.Gaussian(0.1)),
+        lgp.Data((x - x.mean()) / x.std(), data.y),
+        method=lgp.CollapsedVI(lgp.RandomFeatures(10, weights=features)),
+        **held,
+    ).posterior
+    new = np.linspace(-1.5, 1.5, 9)[:, None]
+    ratio = found.predict_f(new).variance / exact.predict_f((new - x.mean()) / x.std()).variance
+    assert 0.6 < np.median(ratio) < 1.6
