@@ -49,6 +49,10 @@ class Here(Workers):
     def free(self):
         return len(self.asked) < self.number
 
+    @property
+    def busy(self):
+        return len(self.asked)
+
     def ask(self, request, label):
         self.asked.append((label, self.function(request)))
 
