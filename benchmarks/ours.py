@@ -526,7 +526,10 @@ def deep(
     hidden = lgp.Layer(model_of(problem, likelihood).kernel, width)
     model = lgp.DeepGP(kernel, likelihood, layers=[hidden])
     method = lgp.RandomFeatureVI(
-        options["features"], batch_size=options["batch_size"], epochs=options["epochs"]
+        options["features"],
+        batch_size=options["batch_size"],
+        epochs=options["epochs"],
+        start=options["start"],
     )
     return by_rounds(problem, model, method, scores)
 

@@ -107,22 +107,22 @@ def best_start(
     key: Key[Array, ""],
     control: RunControl,
 ) -> DeepState:
-    """The start with the highest bound after 400 steps on a sample, as large as a round is."""
+    """State after 400 steps on a sample, as large as a round is, from the best of some starts."""
     from latentgp.inference.batches.loop import BatchSearch  # Optax takes long to import
 
     rows, size = RowsInMemory(source.sample(plan.rows_a_round)), plan.round_size
     trial = plan._replace(epochs=math.ceil(_TRIAL / size), batches=size)
     own = eqx.tree_at(lambda i: i.batches, inference, jnp.asarray(float(size)))
 
-    def bound(state: DeepState) -> float:
+    def tried(state: DeepState) -> tuple[float, DeepState]:
         quiet = control._replace(callback=None)
         searched = BatchSearch(own, rows, trial, key=key, control=quiet).run(state)
         if searched.reason == INTERRUPTED:
             raise KeyboardInterrupt  # nothing is learned yet
         bounds = [r.bound for r in searched.rounds]
-        return float(np.mean(bounds[len(bounds) // 2 :]))
+        return float(np.mean(bounds[len(bounds) // 2 :])), searched.state
 
-    return max(starts, key=bound)
+    return max(map(tried, starts), key=lambda found: found[0])[1]
 
 
 def _shorter(space: ParameterSpace) -> Float[np.ndarray, "P"] | None:
