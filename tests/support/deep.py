@@ -27,6 +27,7 @@ def deep(likelihood=None, layers=1, width=2, **settings):
 
 def method(**settings):
     usual = {"features": 20, "batch_size": 40, "epochs": 40, "components": 4, "learning_rate": 0.01}
+    usual["start"] = "given"
     return lgp.RandomFeatureVI(**(usual | settings))
 
 

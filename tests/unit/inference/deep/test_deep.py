@@ -179,7 +179,7 @@ def test_rows_from_files(tmp_path):
 
 
 def test_held_out_rows_end_the_search():
-    found = fitted(deep(), method(epochs=400, held_out=0.25, patience=3, tolerance=0.01))
+    found = fitted(deep(), method(epochs=800, held_out=0.25, patience=1, tolerance=0.01))
     assert found.diagnostics.ending == "the log density of held-out targets stood still"
 
 
