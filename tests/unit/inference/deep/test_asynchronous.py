@@ -32,7 +32,7 @@ DEEP = lgp.DeepGP(lgp.RBF(1.5), lgp.Gaussian(0.1), layers=[lgp.Layer(lgp.RBF(1.2
 
 def fitted(workers=0, model=DEEP, data=DATA, fit=(), **settings):
     usual = {"features": 20, "batch_size": 20, "epochs": 10, "components": 4, "learning_rate": 0.01}
-    method = lgp.RandomFeatureVI(workers=workers, **(usual | settings))
+    method = lgp.RandomFeatureVI(workers=workers, start="given", **(usual | settings))
     return lgp.fit(model, data, key=KEY, method=method, **dict(fit))
 
 
