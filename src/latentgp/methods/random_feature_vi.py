@@ -32,6 +32,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
+from latentgp.rows import RowsInMemory
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
 from latentgp.rules.variational import VariationalRule
@@ -51,8 +52,7 @@ _FLAT = (
     "Hyper-parameters without a prior have a flat one, under which there is no evidence to bound: "
     "the log evidence is known up to a constant."
 )
-_AT_THE_END = 8  # draws of the hidden layers for the bound, fewer where rows average noise
-_FEWEST, _ROWS_AT_THE_END = 4, 800_000
+_AT_THE_END, _ROWS_AT_THE_END = 8, 400_000  # draws of the hidden layers, and rows, for the bound
 
 
 class RandomFeatureVI(Method):
@@ -300,16 +300,25 @@ class RandomFeatureVI(Method):
             states = [best_start(inference, states, source, plan, key_start, problem.control)]
         searched = search.run(states[0])
         state = searched.state
-        at_the_end = max(_FEWEST, min(_AT_THE_END, _ROWS_AT_THE_END // source.size))
-        keys = jax.random.split(key_end, at_the_end)
-        terms = -np.array([float(_kl(inference, state, key)) for key in keys])
-        for number, block in enumerate(blocks_of(source, (0,), plan.rows_a_round)):
-            of_keys = [_bound_of(inference, state, block, key, number) for key in keys]
-            terms += np.array([float(value) for value in of_keys])
-        error = float(np.std(terms, ddof=1) / np.sqrt(len(terms)))
+        keys = jax.random.split(key_end, _AT_THE_END)
+        of_some = source.size > _ROWS_AT_THE_END and jax.process_count() == 1
+        rows = RowsInMemory(source.sample(_ROWS_AT_THE_END)) if of_some else source
+        a_block = plan.rows_a_round
+        if of_some:  # enough of them to tell an error
+            a_block = min(a_block, max(1, rows.size // 20 // plan.batch_size) * plan.batch_size)
+        terms = np.array(
+            [
+                [float(_bound_of(inference, state, block, key, number)) for key in keys]
+                for number, block in enumerate(blocks_of(rows, (0,), a_block))
+            ]
+        )
+        totals = np.sum(terms, axis=0) - [float(_kl(inference, state, key)) for key in keys]
+        error = float(np.std(totals, ddof=1) / np.sqrt(len(keys)))
+        if of_some and len(terms) > 1:  # blocks are samples too
+            error = float(np.hypot(error, np.sqrt(len(terms)) * np.std(terms.mean(axis=1), ddof=1)))
         proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
         kind = "lower bound" if proper else "approximation"
-        posterior = view(state, Evidence(float(np.mean(terms)), kind))
+        posterior = view(state, Evidence(float(np.mean(totals)), kind))
         warnings = []
         if not searched.converged:
             warnings.append(
@@ -339,6 +348,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
+                *([_of_a_sample(rows.size, source.size)] if of_some else []),
             ),
         ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
@@ -354,6 +364,12 @@ class RandomFeatureVI(Method):
         number = self.components if drawn else 1
         parts = _components(inference, state, jax.random.split(key, number))
         return Posterior(jax.tree.map(np.asarray, parts), evidence)
+
+
+def _of_a_sample(seen: int, size: int) -> str:
+    return (
+        f"The bound is estimated from {seen} of {size} rows; evidence_error holds what that adds."
+    )
 
 
 def _shallow(model: LatentGP) -> DeepGP:

@@ -11,6 +11,7 @@ import latentgp as lgp
 from deep import KEY, NEW, STEP, X, deep, fitted, inference, method
 from latentgp.inference.batches.step_sizes import RobbinsMonro
 from latentgp.inference.deep.weights import Factors
+from latentgp.methods import random_feature_vi
 from latentgp.methods.registry import method_from_name
 from slow import slow_parameters
 
@@ -230,3 +231,14 @@ def test_draws_from_the_prior_go_through_all_layers():
     hidden = 1.3 * np.exp(-0.5 * ((x - x.T) / 0.9) ** 2)
     known = 1.7 / (1 + 2 * (1.3 - hidden) / 0.8**2)
     np.testing.assert_allclose(np.cov(drawn.f.T), known, atol=0.12)
+
+
+def test_the_bound_of_very_many_rows_is_that_of_a_sample(monkeypatch):
+    whole = fitted(deep(), method(batch_size=10, epochs=10))
+    monkeypatch.setattr(random_feature_vi, "_ROWS_AT_THE_END", 50)
+    some = fitted(deep(), method(batch_size=10, epochs=10))
+    error = some.diagnostics.evidence_error
+    assert error > whole.diagnostics.evidence_error
+    difference = some.posterior.log_evidence.value - whole.posterior.log_evidence.value
+    assert abs(difference) < 4 * error
+    assert "50 of 80 rows" in " ".join(some.diagnostics.notes)
