@@ -32,7 +32,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
-from latentgp.rows import RowsInMemory
+from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of
 from latentgp.rules.variational import VariationalRule
@@ -40,6 +40,7 @@ from latentgp.runtime.processes import broadcast_from_first
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
+    from latentgp.inference.batches.loop import Plan
     from latentgp.inference.deep.steps import DeepInference, DeepState
 
 LastLayer = Literal["natural", "factorised"]
@@ -300,25 +301,10 @@ class RandomFeatureVI(Method):
             states = [best_start(inference, states, source, plan, key_start, problem.control)]
         searched = search.run(states[0])
         state = searched.state
-        keys = jax.random.split(key_end, _AT_THE_END)
-        of_some = source.size > _ROWS_AT_THE_END and jax.process_count() == 1
-        rows = RowsInMemory(source.sample(_ROWS_AT_THE_END)) if of_some else source
-        a_block = plan.rows_a_round
-        if of_some:  # enough of them to tell an error
-            a_block = min(a_block, max(1, rows.size // 20 // plan.batch_size) * plan.batch_size)
-        terms = np.array(
-            [
-                [float(_bound_of(inference, state, block, key, number)) for key in keys]
-                for number, block in enumerate(blocks_of(rows, (0,), a_block))
-            ]
-        )
-        totals = np.sum(terms, axis=0) - [float(_kl(inference, state, key)) for key in keys]
-        error = float(np.std(totals, ddof=1) / np.sqrt(len(keys)))
-        if of_some and len(terms) > 1:  # blocks are samples too
-            error = float(np.hypot(error, np.sqrt(len(terms)) * np.std(terms.mean(axis=1), ddof=1)))
+        bound, error, rows = _bound_at_the_end(inference, state, source, plan, key_end)
         proper = self.hyperparameters == "learned" or set(space.paths) == set(space.prior_paths)
         kind = "lower bound" if proper else "approximation"
-        posterior = view(state, Evidence(float(np.mean(totals)), kind))
+        posterior = view(state, Evidence(bound, kind))
         warnings = []
         if not searched.converged:
             warnings.append(
@@ -348,7 +334,7 @@ class RandomFeatureVI(Method):
                 f"{model.depth} layers of {self.features} random features; predictions are a "
                 f"mixture of {self.components} draws of the hidden ones.",
                 *([] if proper else [_FLAT]),
-                *([_of_a_sample(rows.size, source.size)] if of_some else []),
+                *([_of_a_sample(rows, source.size)] if rows < source.size else []),
             ),
         ).by_workers(searched.asynchrony)
         return Fit(posterior.model, posterior, History.of(searched.rounds), diagnostics)
@@ -364,6 +350,29 @@ class RandomFeatureVI(Method):
         number = self.components if drawn else 1
         parts = _components(inference, state, jax.random.split(key, number))
         return Posterior(jax.tree.map(np.asarray, parts), evidence)
+
+
+def _bound_at_the_end(
+    inference: Any, state: Any, source: RowSource, plan: Plan, key: Key[Array, ""]
+) -> tuple[float, float, int]:
+    """Bound by all rows or a sample of very many, its standard error, and the number of rows."""
+    keys = jax.random.split(key, _AT_THE_END)
+    of_some = source.size > _ROWS_AT_THE_END and jax.process_count() == 1
+    rows = RowsInMemory(source.sample(_ROWS_AT_THE_END)) if of_some else source
+    a_block = plan.rows_a_round
+    if of_some:  # enough of them to tell an error
+        a_block = min(a_block, max(1, rows.size // 20 // plan.batch_size) * plan.batch_size)
+    terms = np.array(
+        [
+            [float(_bound_of(inference, state, block, key, number)) for key in keys]
+            for number, block in enumerate(blocks_of(rows, (0,), a_block))
+        ]
+    )
+    totals = np.sum(terms, axis=0) - [float(_kl(inference, state, key)) for key in keys]
+    error = np.std(totals, ddof=1) / np.sqrt(len(keys))
+    if of_some and len(terms) > 1:  # blocks are samples too
+        error = np.hypot(error, np.sqrt(len(terms)) * np.std(terms.mean(axis=1), ddof=1))
+    return float(np.mean(totals)), float(error), rows.size
 
 
 def _of_a_sample(seen: int, size: int) -> str:
