@@ -7,10 +7,12 @@ from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
 from latentgp.kernels.stationary import (
     RBF,
+    Cosine,
     Matern,
     Matern12,
     Matern32,
     Matern52,
+    MaternHalfInteger,
     Periodic,
     RationalQuadratic,
     Stationary,
@@ -23,6 +25,7 @@ __all__ = [
     "ArcCosine",
     "Categorical",
     "Constant",
+    "Cosine",
     "Kernel",
     "LatentKernel",
     "Linear",
@@ -30,6 +33,7 @@ __all__ = [
     "Matern12",
     "Matern32",
     "Matern52",
+    "MaternHalfInteger",
     "OwnKernels",
     "PerLatent",
     "PerLatentSum",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Any, final
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
+from latentgp.errors import InputError
 from latentgp.kernels.base import Kernel
 from latentgp.numerics.bessel import matern_correlation
 from latentgp.parameters.base import parameter
@@ -109,6 +112,40 @@ class Matern52(Stationary):
         return (1 + s + s**2 / 3) * jnp.exp(-s)
 
 
+class MaternHalfInteger(Stationary):
+    """Matérn kernel of order p + 1/2, a polynomial times an exponential (R&W 2006, eq. 4.16).
+
+    Functions are p times differentiable. For `Markov()`, which wants the order to be known;
+    `Matern` can learn it.
+
+    Args:
+        degree: p, a whole number from 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(MaternHalfInteger(degree=3)(jnp.zeros(1), jnp.zeros(1)))
+        1.0
+    """
+
+    degree: int = eqx.field(static=True, default=3)
+
+    def __check_init__(self) -> None:
+        if not isinstance(self.degree, int) or self.degree < 0:
+            raise InputError(
+                f"MaternHalfInteger.degree must be a whole number from 0, got {self.degree!r}; "
+                "give 3 for the order 7/2."
+            )
+
+    def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+        p = self.degree
+        s = math.sqrt(2 * p + 1) * distance(squared_distance)
+        total = jnp.zeros_like(s)
+        for i in range(p + 1):  # by Horner's rule, highest power first
+            weight = math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
+            total = total * (2 * s) + weight
+        return total * jnp.exp(-s)
+
+
 class Matern(Stationary):
     """Matérn kernel of any order nu > 0, in Bessel form (Rasmussen & Williams 2006, eq. 4.14).
 
@@ -165,6 +202,41 @@ class Periodic(Stationary):
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
         return jnp.exp(-0.5 * squared_distance)
+
+
+class Cosine(Kernel):
+    """Waves of one frequency, variance * cos(2 pi sum_d (x_d - z_d) / p_d).
+
+    Times another kernel it makes oscillations that lose their phase.
+
+    Args:
+        period: scalar or shape (D,); units of the inputs.
+        variance: units of the latent function squared.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> float(Cosine(period=2.0)(jnp.zeros(1), jnp.ones(1)))
+        -1.0
+    """
+
+    period: Float[Array, "#D"] | Float[Array, ""] = parameter(
+        constraints.positive, role="lengthscale", default=1.0
+    )
+    variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.variance * jnp.cos(jnp.sum(self._phase(x - z)))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        centre = jax.lax.stop_gradient(jnp.mean(X, axis=0))
+        a, b = (jnp.sum(self._phase(points - centre), axis=1) for points in (X, Z))
+        return self.variance * jnp.cos(a[:, None] - b[None])
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+    def _phase(self, points: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
+        return 2 * jnp.pi * points / self.per_column("period", points)
 
 
 @jax.custom_jvp

@@ -1,0 +1,306 @@
+"""Small matrices of very many lanes side by side, unrolled into their entries.
+
+Each entry is an array over the lanes, which a compiler fuses and vectorises; an entry that is the
+number 0.0 is known to be zero and costs nothing. Above a few rows unrolled code takes longer to
+compile than it saves, and the same functions take arrays of shape (*lanes, I, J).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+MOST_UNROLLED = 4  # rows
+
+
+@jax.tree_util.register_pytree_node_class
+class Unrolled:
+    """A matrix as rows of entries.
+
+    Attributes:
+        rows: I rows of J entries, each an array over the lanes or a number.
+
+    Example:
+        >>> turn = Unrolled([[0.0, 1.0], [1.0, 0.0]])
+        >>> (turn @ Unrolled([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
+        [0, 1, 2]
+    """
+
+    def __init__(self, rows: Iterable[Iterable[Any]]):
+        self.rows = tuple(tuple(row) for row in rows)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), len(self.rows[0])
+
+    @property
+    def mT(self) -> "Unrolled":  # noqa: N802  (NumPy's name)
+        return Unrolled(zip(*self.rows, strict=True))
+
+    def __matmul__(self, other: "Unrolled") -> "Unrolled":
+        columns = other.mT.rows
+        return Unrolled([[_dot(row, column) for column in columns] for row in self.rows])
+
+    def __add__(self, other: "Unrolled") -> "Unrolled":
+        return self._with(other, _plus)
+
+    def __sub__(self, other: "Unrolled") -> "Unrolled":
+        return self._with(other, lambda a, b: a if _is_zero(b) else a - b)
+
+    def _with(self, other: "Unrolled", operation: Any) -> "Unrolled":
+        pairs = zip(self.rows, other.rows, strict=True)
+        return Unrolled([[operation(*two) for two in zip(*rows, strict=True)] for rows in pairs])
+
+    def tree_flatten(self) -> tuple[list[Any], tuple[int, int]]:
+        return [entry for row in self.rows for entry in row], self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, int], entries: Any) -> "Unrolled":
+        rows, columns = shape
+        return cls([entries[i * columns : (i + 1) * columns] for i in range(rows)])
+
+
+Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, I, J)
+
+
+def matrix(entries: Sequence[Sequence[Any]], lanes: Any) -> Matrix:
+    """A matrix of entries, unrolled if it has few rows.
+
+    Args:
+        entries: numbers, or arrays over the lanes.
+        lanes: an array whose shape is that of the lanes.
+    """
+    if max(len(entries), len(entries[0])) <= MOST_UNROLLED:
+        return Unrolled(entries)
+    flat = [entry for row in entries for entry in row]
+    there = [entry for entry in flat if not _is_zero(entry)]
+    shape = jnp.broadcast_shapes(lanes.shape, *map(jnp.shape, there))
+    values = [jnp.broadcast_to(jnp.asarray(entry, lanes.dtype), shape) for entry in there]
+    table = jnp.stack([*values, jnp.zeros(shape, lanes.dtype)], -1)
+    places = np.full(len(flat), len(there))
+    places[[not _is_zero(entry) for entry in flat]] = np.arange(len(there))
+    return table[..., places.reshape(len(entries), len(entries[0]))]
+
+
+def full(M: Matrix, lanes: Any) -> Matrix:
+    """The same with every entry an array over all lanes, as a loop's carry has to be."""
+    if not isinstance(M, Unrolled):
+        return jnp.broadcast_to(M, (*lanes.shape, *M.shape[-2:]))
+    return Unrolled(
+        [
+            [jnp.broadcast_to(jnp.asarray(entry, lanes.dtype), lanes.shape) for entry in row]
+            for row in M.rows
+        ]
+    )
+
+
+def kron(A: Unrolled, B: Unrolled) -> Unrolled:
+    """Kronecker product A x B."""
+    return Unrolled(
+        [[_times(a, b) for a in upper for b in lower] for upper in A.rows for lower in B.rows]
+    )
+
+
+def block_diagonal(blocks: Sequence[Unrolled]) -> Unrolled:
+    """Blocks along the diagonal."""
+    size, rows, before = sum(block.shape[1] for block in blocks), [], 0
+    for block in blocks:
+        after = size - before - block.shape[1]
+        rows += [[*[0.0] * before, *row, *[0.0] * after] for row in block.rows]
+        before += block.shape[1]
+    return Unrolled(rows)
+
+
+def identity(size: int) -> Unrolled:
+    """The identity."""
+    return Unrolled([[float(i == j) for j in range(size)] for i in range(size)])
+
+
+def scaled(M: Matrix, factor: Any) -> Matrix:
+    """M times a number a lane."""
+    if isinstance(M, Unrolled):
+        return Unrolled(
+            [[entry if _is_zero(entry) else entry * factor for entry in row] for row in M.rows]
+        )
+    return M * jnp.asarray(factor)[..., None, None]
+
+
+def number(M: Matrix) -> Any:
+    """The entry of a matrix of one row and column."""
+    return M.rows[0][0] if isinstance(M, Unrolled) else M[..., 0, 0]
+
+
+def chosen(there: Any, M: Matrix, other: Matrix) -> Matrix:
+    """M in some lanes, another in the rest."""
+    if isinstance(M, Unrolled):
+        return M._with(
+            other, lambda a, b: 0.0 if _is_zero(a) and _is_zero(b) else jnp.where(there, a, b)
+        )
+    return jnp.where(there[..., None, None], M, other)
+
+
+def beside(left: Matrix, right: Matrix) -> Matrix:
+    """[left, right]."""
+    if isinstance(left, Unrolled):
+        return Unrolled([(*a, *b) for a, b in zip(left.rows, right.rows, strict=True)])
+    shape = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    parts = [jnp.broadcast_to(part, (*shape, *part.shape[-2:])) for part in (left, right)]
+    return jnp.concatenate(parts, -1)
+
+
+def columns_of(M: Matrix) -> list[Matrix]:
+    """Its columns, each of shape (I, 1)."""
+    if isinstance(M, Unrolled):
+        return [Unrolled([[entry] for entry in column]) for column in M.mT.rows]
+    return [M[..., j : j + 1] for j in range(M.shape[-1])]
+
+
+def symmetric(M: Matrix) -> Matrix:
+    """A symmetric matrix from its lower half."""
+    if isinstance(M, Unrolled):
+        return Unrolled(
+            [[M.rows[max(i, j)][min(i, j)] for j in range(len(M.rows))] for i in range(len(M.rows))]
+        )
+    return 0.5 * (M + M.mT)
+
+
+def lower_of_rows(M: Matrix) -> Matrix:
+    """Lower triangular L with L L' = M M', by modified Gram-Schmidt; M may be deficient.
+
+    Example:
+        >>> lower_of_rows(Unrolled([[3.0, 4.0], [0.0, 1.0]])).rows[0][0].item()
+        5.0
+    """
+    if not isinstance(M, Unrolled):
+        return _lower_of_rows(M)
+    rest, lower = [list(row) for row in M.rows], []
+    columns: list[list[Any]] = []
+    for i, row in enumerate(rest):
+        square = _dot(row, row)
+        if _is_zero(square):
+            columns.append([0.0] * len(rest))
+            continue
+        there = square > 0
+        root = jnp.sqrt(jnp.where(there, square, 1.0))
+        unit = [entry if _is_zero(entry) else entry / root for entry in row]
+        column: list[Any] = [0.0] * i + [jnp.where(there, root, 0.0)]
+        for j in range(i + 1, len(rest)):
+            along = _dot(rest[j], unit)
+            rest[j] = [_minus_times(entry, along, u) for entry, u in zip(rest[j], unit, strict=True)]
+            column.append(along)
+        columns.append(column)
+    lower = [[column[i] for column in columns] for i in range(len(rest))]
+    return Unrolled(lower)
+
+
+def _lower_of_rows(M: Any) -> Any:
+    size = M.shape[-2]
+
+    def step(carry: Any, i: Any) -> tuple[Any, Any]:
+        row = jax.lax.dynamic_index_in_dim(carry, i, carry.ndim - 2, keepdims=False)
+        square = jnp.sum(row**2, -1, keepdims=True)
+        root = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+        unit = row / root
+        along = jnp.einsum("...ij,...j->...i", carry, unit)
+        return carry - along[..., None] * unit[..., None, :], along
+
+    _, along = jax.lax.scan(step, M, jnp.arange(size))
+    return jnp.tril(jnp.moveaxis(along, 0, -1))
+
+
+def semidefinite_root(P: Matrix) -> Matrix:
+    """Lower triangular L with L L' = P for a P whose pivots may be zero, or less by rounding."""
+    if isinstance(P, Unrolled):
+        return Unrolled(_root_of_entries([list(row) for row in P.rows]))
+
+    def step(rest: Any, j: Any) -> tuple[Any, Any]:
+        column = jax.lax.dynamic_index_in_dim(rest, j, rest.ndim - 1, keepdims=False)
+        pivot = jax.lax.dynamic_index_in_dim(column, j, column.ndim - 1)
+        scale = jnp.where(pivot > 0, 1 / jnp.sqrt(jnp.where(pivot > 0, pivot, 1.0)), 0.0)
+        column = column * scale
+        return rest - column[..., :, None] * column[..., None, :], column
+
+    _, columns = jax.lax.scan(step, P, jnp.arange(P.shape[-1]))
+    return jnp.tril(jnp.moveaxis(columns, 0, -1))
+
+
+def _root_of_entries(P: list[list[Any]]) -> list[list[Any]]:
+    size = len(P)
+    L: list[list[Any]] = [[0.0] * size for _ in range(size)]
+    for j in range(size):
+        pivot = _minus(P[j][j], _dot(L[j][:j], L[j][:j]))
+        if _is_zero(pivot):
+            continue
+        there = pivot > 0
+        root = jnp.sqrt(jnp.where(there, pivot, 1.0))
+        L[j][j] = jnp.where(there, root, 0.0)
+        for i in range(j + 1, size):
+            rest = _minus(P[i][j], _dot(L[i][:j], L[j][:j]))
+            L[i][j] = 0.0 if _is_zero(rest) else jnp.where(there, rest / root, 0.0)
+    return L
+
+
+def unit_factors(J: Matrix, right: Matrix) -> tuple[list[Matrix], list[Any], list[Any]]:
+    """Columns u_i, numbers d_i and y_i such that J = sum d_i u_i u_i' and right = sum y_i u_i.
+
+    J is symmetric and need not be definite; right is one column. What follows a pivot of zero is
+    zero, as in a semi-definite matrix.
+    """
+    size = J.shape[-1]
+    rows = (
+        [list(row) for row in J.rows]
+        if isinstance(J, Unrolled)
+        else [[J[..., i, j] for j in range(size)] for i in range(size)]
+    )
+    rest = (
+        [row[0] for row in right.rows]
+        if isinstance(right, Unrolled)
+        else [right[..., i, 0] for i in range(size)]
+    )
+    columns, pivots, values = [], [], []
+    for k in range(size):
+        pivot, value = rows[k][k], rest[k]
+        there = pivot != 0
+        safe = jnp.where(there, pivot, 1.0)
+        column = [0.0] * k + [1.0]
+        column += [jnp.where(there, rows[i][k] / safe, 0.0) for i in range(k + 1, size)]
+        for i in range(k + 1, size):
+            rest[i] = rest[i] - column[i] * value
+            for j in range(k + 1, size):
+                rows[i][j] = rows[i][j] - column[i] * column[j] * pivot
+        columns.append(matrix([[entry] for entry in column], jnp.asarray(pivot)))
+        pivots.append(pivot)
+        values.append(value)
+    return columns, pivots, values
+
+
+def _is_zero(entry: Any) -> bool:
+    return isinstance(entry, float) and entry == 0.0
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return b if _is_zero(a) else a if _is_zero(b) else a + b
+
+
+def _minus(a: Any, b: Any) -> Any:
+    return a if _is_zero(b) else a - b
+
+
+def _minus_times(a: Any, b: Any, c: Any) -> Any:
+    return a if _is_zero(b) or _is_zero(c) else a - b * c
+
+
+def _times(a: Any, b: Any) -> Any:
+    return 0.0 if _is_zero(a) or _is_zero(b) else a * b
+
+
+def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    total: Any = 0.0
+    for left, right in zip(a, b, strict=True):
+        if not (_is_zero(left) or _is_zero(right)):
+            total = _plus(total, left * right)
+    return total

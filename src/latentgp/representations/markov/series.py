@@ -1,0 +1,139 @@
+"""Rows in the order of time, cut into lanes that are filtered side by side."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int
+
+from latentgp.kernels.state_space import Columns
+from latentgp.typing import Array
+
+_ROWS_A_LANE, _MOST_LANES, _MOST_LANES_ON_DEVICE = 256, 2_048, 65_536
+
+
+def usual_lanes(rows: int) -> int:
+    """Number of lanes for so many rows: one where a loop over all takes no longer."""
+    on_device = jax.default_backend() != "cpu"
+    fewest, most = (32, _MOST_LANES_ON_DEVICE) if on_device else (_ROWS_A_LANE, _MOST_LANES)
+    return max(1, min(most, rows // fewest)) if rows >= 8 * fewest else 1
+
+
+class Order(NamedTuple):
+    """The order of rows by series and time.
+
+    Attributes:
+        rows: numbers of the rows in their order.
+        ranks: the place of each row.
+    """
+
+    rows: Int[Array, "N"]
+    ranks: Int[Array, "N"]
+
+
+def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> Order:
+    """The order of rows, in NumPy or in JAX."""
+    keys = (X[:, columns.time],)
+    if columns.series is not None:
+        keys = (*keys, X[:, columns.series])
+    rows = numpy.lexsort(keys)
+    ranks = numpy.argsort(rows)
+    return Order(rows, ranks)
+
+
+class Lanes(NamedTuple):
+    """One step of all lanes, or all steps with an axis in front.
+
+    Attributes:
+        time: of the row.
+        gap: since the row before.
+        fresh: whether a series begins here.
+    """
+
+    time: Float[Array, "*L C"]
+    gap: Float[Array, "*L C"]
+    fresh: Bool[Array, "*L C"]
+
+
+class Series(eqx.Module):
+    """Rows of one or several series in lanes: L steps of C lanes, each of consecutive rows.
+
+    Attributes:
+        order: of the rows; None where they are in order.
+        lanes: times and gaps, shape (L, C).
+        times: of the rows in order, shape (N,).
+        label: number of the row's series, shape (N,); None for one series.
+        rows: N.
+    """
+
+    order: Order | None
+    lanes: Lanes
+    times: Float[Array, "N"]
+    label: Float[Array, "N"] | None
+    rows: int = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls, X: Float[Array, "N D"], columns: Columns, order: Order | None, lanes: int
+    ) -> "Series":
+        """Rows with inputs X in an order, in so many lanes."""
+        rows = len(X)
+        time = X[:, columns.time]
+        label = None if columns.series is None else X[:, columns.series]
+        if order is not None:
+            time = time[order.rows]
+            label = None if label is None else label[order.rows]
+        gap = jnp.diff(time, prepend=time[:1])
+        fresh = jnp.arange(rows) == 0
+        if label is not None:
+            fresh = fresh | (label != jnp.roll(label, 1))
+        gap = jnp.where(fresh, 0.0, gap)
+        steps = -(-rows // lanes)
+        short = steps * lanes - rows
+
+        def cut(values: Array, fill: Any) -> Array:
+            return jnp.pad(values, (0, short), constant_values=fill).reshape(lanes, steps).T
+
+        padded_time = jnp.pad(time, (0, short), mode="edge").reshape(lanes, steps).T
+        cut_lanes = Lanes(padded_time, cut(gap, 0.0), cut(fresh, False))
+        return cls(order, cut_lanes, time, label, rows)
+
+    def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "L *Q C"]:
+        """Values of the rows, zero in lanes' ends that are no rows."""
+        if self.order is not None:
+            values = values[self.order.rows]
+        steps, lanes = self.lanes.time.shape
+        widths = [(0, steps * lanes - self.rows), *[(0, 0)] * (values.ndim - 1)]
+        cut = jnp.pad(values, widths).reshape(lanes, steps, *values.shape[1:])
+        return jnp.moveaxis(cut, 0, -1)
+
+    def in_order(self, values: Float[Array, "L *Q C"]) -> Float[Array, "N *Q"]:
+        """Values of lanes as those of the rows in the order of time."""
+        moved = jnp.moveaxis(values, -1, 0)
+        return moved.reshape(-1, *moved.shape[2:])[: self.rows]
+
+    def to_rows(self, values: Float[Array, "L *Q C"]) -> Float[Array, "N *Q"]:
+        """Values of lanes as those of the rows."""
+        found = self.in_order(values)
+        return found if self.order is None else found[self.order.ranks]
+
+    def place(self, X: Float[Array, "B D"], columns: Columns) -> Int[Array, "B"]:
+        """Numbers in the order of time of the last rows at or before new inputs; -1 for none."""
+        t = X[:, columns.time]
+        if self.label is None:
+            return jnp.searchsorted(self.times, t, side="right") - 1
+        label = X[:, columns.series]
+        low = jnp.searchsorted(self.label, label, side="left")
+        high = jnp.searchsorted(self.label, label, side="right")
+
+        def halve(_: Any, bounds: Any) -> Any:
+            low, high = bounds
+            middle = (low + high) // 2
+            before = (self.times[jnp.minimum(middle, self.rows - 1)] <= t) & (low < high)
+            return jnp.where(before, middle + 1, low), jnp.where(before | (low >= high), high, middle)
+
+        first, _ = jax.lax.fori_loop(0, max(self.rows, 2).bit_length() + 1, halve, (low, high))
+        return first - 1
