@@ -84,7 +84,9 @@ class StateSpace(eqx.Module):
         """P(t), the prior covariance of the state."""
 
     @abstractmethod
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         """A and Q over a gap >= 0 that ends at t."""
 
     @property
@@ -113,7 +115,9 @@ class MaternSpace(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return scaled(Unrolled(_matern_constants(self.degree).stationary), self.variance)
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         known, s = _matern_constants(self.degree), self.rate * gap
         powers = [jnp.ones_like(s)]
         for _ in range(self.degree):
@@ -131,7 +135,8 @@ class MaternSpace(StateSpace):
         gammas = lower_gammas(2 * s, 2 * self.degree + 1)
         noise = [
             [
-                self.variance * sum(float(c) * g for c, g in zip(known.noise[i, j], gammas, strict=True) if c)
+                self.variance
+                * sum(float(c) * g for c, g in zip(known.noise[i, j], gammas, strict=True) if c)
                 for j in range(size)
             ]
             for i in range(size)
@@ -191,7 +196,9 @@ class Modes(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return scaled(Unrolled(_rbf_constants(self.order).stationary), self.variance)
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         known, s = _rbf_constants(self.order), self.rate * gap
         A = block_diagonal([_turn(b * s, jnp.exp(-a * s)) for a, b in known.poles])
         P = Unrolled(known.stationary)
@@ -266,7 +273,9 @@ class Oscillations(StateSpace):
 
         return self._blocks(block)
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         one = jnp.ones_like(gap)
 
         def block(number: int, variance: Any) -> Unrolled:
@@ -288,7 +297,9 @@ class LinearSpace(StateSpace):
         v = self.variance
         return Unrolled([[v * t**2, v * t], [v * t, v + 0 * t]])
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         return Unrolled([[1.0, gap], [0.0, 1.0]]), _zeros(2)
 
 
@@ -304,14 +315,18 @@ class ConstantSpace(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return Unrolled([[self.variance + 0 * t]])
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         return identity(1), _zeros(1)
 
 
 class WhiteSpace(ConstantSpace):
     """An independent value at every distinct time."""
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         same = jnp.where(gap == 0, 1.0, 0.0).astype(gap.dtype)
         return Unrolled([[same]]), Unrolled([[self.variance * (1 - same)]])
 
@@ -329,7 +344,9 @@ class ScaledSpace(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return scaled(self.inner.covariance(t), self.factor)
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         A, Q = self.inner.transition(t, gap)
         return A, scaled(Q, self.factor)
 
@@ -346,7 +363,9 @@ class SumSpace(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return block_diagonal([part.covariance(t) for part in self.parts])
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         moves, noises = zip(*(part.transition(t, gap) for part in self.parts), strict=True)
         return block_diagonal(moves), block_diagonal(noises)
 
@@ -364,7 +383,9 @@ class ProductSpace(StateSpace):
     def covariance(self, t: Float[Array, "*S"]) -> Unrolled:
         return kron(self.left.covariance(t), self.right.covariance(t))
 
-    def transition(self, t: Float[Array, "*S"], gap: Float[Array, "*S"]) -> tuple[Unrolled, Unrolled]:
+    def transition(
+        self, t: Float[Array, "*S"], gap: Float[Array, "*S"]
+    ) -> tuple[Unrolled, Unrolled]:
         A, Q = self.left.transition(t, gap)
         B, R = self.right.transition(t, gap)
         P, S = self.left.covariance(t), self.right.covariance(t)
@@ -587,8 +608,8 @@ def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
         size = float(np.ravel(np.asarray(kernel.lengthscale))[0])
         rest = 1 - float(sum(np.asarray(share) for share in _shares(size, truncation.harmonics)))
         return [
-            f"Periodic has {truncation.harmonics} harmonics, which leave out {max(rest, 0.0):.1e} of the "
-            "variance."
+            f"Periodic has {truncation.harmonics} harmonics, which leave out {max(rest, 0.0):.1e} of "
+            "the variance."
         ]
     return []
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from latentgp.typing import Array
 
-_SMALL, _TERMS = 2.0, 24
+_SMALL, _TERMS = 1.0, 16
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

@@ -190,7 +190,9 @@ def lower_of_rows(M: Matrix) -> Matrix:
         column: list[Any] = [0.0] * i + [jnp.where(there, root, 0.0)]
         for j in range(i + 1, len(rest)):
             along = _dot(rest[j], unit)
-            rest[j] = [_minus_times(entry, along, u) for entry, u in zip(rest[j], unit, strict=True)]
+            rest[j] = [
+                _minus_times(entry, along, u) for entry, u in zip(rest[j], unit, strict=True)
+            ]
             column.append(along)
         columns.append(column)
     lower = [[column[i] for column in columns] for i in range(len(rest))]

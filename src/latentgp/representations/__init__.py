@@ -4,6 +4,7 @@ from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.dense import Dense
 from latentgp.representations.evidence import log_evidence
 from latentgp.representations.inducing.representation import Inducing
+from latentgp.representations.markov.representation import Markov
 from latentgp.representations.matrix_free.representation import MatrixFree
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.representation import Neighbours
@@ -14,6 +15,7 @@ __all__ = [
     "Inducing",
     "LatentNeighbours",
     "LatentPosterior",
+    "Markov",
     "MatrixFree",
     "Neighbours",
     "RandomFeatures",

@@ -101,7 +101,9 @@ class Filter(NamedTuple):
         A, Q, P, zero = (small.matrix(M.rows, at.gap) for M in found)
         return small.chosen(at.fresh, zero, A), small.chosen(at.fresh, P, Q)
 
-    def moved(self, spread: Matrix, A: Matrix, Q: Matrix, root_of_Q: Matrix | None = None) -> Matrix:
+    def moved(
+        self, spread: Matrix, A: Matrix, Q: Matrix, root_of_Q: Matrix | None = None
+    ) -> Matrix:
         """The spread after a transition."""
         if self.signed:
             return small.symmetric(A @ spread @ A.mT + Q)
@@ -178,10 +180,10 @@ def filtered(
     h = process.measurement(like_spread)
 
     def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
-        where, l, w = at
+        where, linear, precision = at
         A, Q = process.transition(where)
         predicted = Belief(A @ belief.mean, process.moved(belief.spread, A, Q))
-        after = process.update(predicted, h, l, w)
+        after = process.update(predicted, h, linear, precision)
         out = _packed(process.known(belief)), after.error, after.weight, after.value
         return _full(after.belief, like_mean, like_spread), out
 
@@ -250,7 +252,10 @@ def smoothed(
 
 
 def _elements(
-    process: Filter, series: Series, linear: Float[Array, "L *Q C"], precision: Float[Array, "L *R C"]
+    process: Filter,
+    series: Series,
+    linear: Float[Array, "L *Q C"],
+    precision: Float[Array, "L *R C"],
 ) -> Element:
     """What each lane says of the state before it."""
     like_mean, like_spread = linear[0], precision[0]
@@ -258,11 +263,11 @@ def _elements(
     h = process.measurement(like_spread)
 
     def step(element: Element, at: Any) -> tuple[Element, None]:
-        where, l, w = at
+        where, linear, precision = at
         A, Q = process.transition(where)
         before = Belief(A @ element.belief.mean, process.moved(element.belief.spread, A, Q))
         Phi = A @ element.Phi
-        after = process.update(before, h, l, w)
+        after = process.update(before, h, linear, precision)
         c = Phi.mT @ h
         told = Element(
             after.belief,
@@ -389,10 +394,9 @@ def _axis_of_lanes(M: Matrix) -> int:
 
 def _lanes_first(element: Element) -> Element:
     """The lanes' axis in front."""
-    *matrices, value = element
     axis = _axis_of_lanes(element.J)
-    moved = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), matrices)
-    return Element(*moved, jnp.moveaxis(value, -1, 0))
+    moved = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, axis, 0), element._replace(value=None))
+    return moved._replace(value=jnp.moveaxis(element.value, -1, 0))
 
 
 def _packed(belief: Belief) -> Any:

@@ -133,7 +133,9 @@ class Series(eqx.Module):
             low, high = bounds
             middle = (low + high) // 2
             before = (self.times[jnp.minimum(middle, self.rows - 1)] <= t) & (low < high)
-            return jnp.where(before, middle + 1, low), jnp.where(before | (low >= high), high, middle)
+            return jnp.where(before, middle + 1, low), jnp.where(
+                before | (low >= high), high, middle
+            )
 
         first, _ = jax.lax.fori_loop(0, max(self.rows, 2).bit_length() + 1, halve, (low, high))
         return first - 1

@@ -1,0 +1,1 @@
+"""Latent functions of one time-like input as state-space processes."""

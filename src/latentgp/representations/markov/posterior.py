@@ -1,0 +1,235 @@
+"""Posterior of state-space processes: marginals anywhere in O(d^3), joint draws by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key, PyTree
+
+from latentgp.errors import InputError
+from latentgp.kernels import LatentKernel
+from latentgp.kernels.state_space import Columns, Truncation, left_out, time_columns
+from latentgp.likelihoods.base import Marginals
+from latentgp.numerics import lanes as small
+from latentgp.numerics.lanes import Unrolled, number
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
+from latentgp.representations.markov.filtering import Belief, Filter, from_lower
+from latentgp.representations.markov.processes import (
+    Conditioned,
+    latents_of_groups,
+    means_given,
+    together,
+)
+from latentgp.representations.markov.series import Lanes, Series, order_of
+from latentgp.representations.markov.simulation import posterior_draws
+from latentgp.sites.gaussian import GaussianSites
+from latentgp.typing import Array
+
+_COLUMNS = 64  # of a joint covariance that are found together
+
+
+class MarkovPosterior(LatentPosterior):
+    """Posterior of latent functions that are state-space processes.
+
+    Attributes:
+        X: inputs of the rows.
+        series: the rows in the order of time.
+        sites: as functions of g.
+        parts: the latent functions of one structure each.
+        at_rows: marginals at the rows.
+        truncation: of what is approximated.
+    """
+
+    kernel: LatentKernel
+    X: Float[Array, "N D"]
+    series: Series
+    sites: GaussianSites
+    parts: tuple[Conditioned, ...]
+    at_rows: Marginals
+    log_evidence: Float[Array, ""]
+    jitter: Float[Array, ""]
+    trace_term: Float[Array, ""]
+    truncation: Truncation = eqx.field(static=True)
+
+    @property
+    def kl(self) -> Float[Array, ""]:
+        expected = self.sites.expected(self.at_rows) - self.sites.log_constant
+        return jnp.sum(expected) - self.log_evidence
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        kernels = distinct_kernels(self.kernel)
+        said = [note for kernel in kernels for note in left_out(kernel, self.truncation)]
+        return tuple(dict.fromkeys(said))
+
+    @property
+    def centres(self) -> Float[Array, "M D"]:
+        return self.X
+
+    @property
+    def _columns(self) -> Columns:
+        return time_columns(self.kernel, self.X.shape[1])[0]
+
+    @property
+    def _groups(self) -> list[tuple[int, ...]]:
+        return latents_of_groups(self.kernel, self.sites.linear.shape[1])
+
+    @property
+    def filters(self) -> list[Filter]:
+        """The processes alone."""
+        return [part.process for part in self.parts]
+
+    def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
+        return self.marginals(X).mean
+
+    def marginals(self, X: Float[Array, "N D"]) -> Marginals:
+        near = _Near.of(self.series, X, self._columns)
+        found = [_at(part, near) for part in self.parts]
+        mean, variance = (
+            together([values[i].T for values in found], self._groups) for i in range(2)
+        )
+        prior = jnp.broadcast_to(latent_diagonals(self.kernel, X).T, variance.shape)
+        return Marginals(mean, jnp.clip(variance, 0.0, prior))
+
+    def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
+        """By smoothing: Cov(f_i, f_j) is how a linear term at i moves the mean at j."""
+        more, count = self._with_rows(X), len(X)
+        latents = self.sites.linear.shape[1]
+        precision = jnp.concatenate([self.sites.precision, jnp.zeros((count, latents))])
+
+        def columns(places: Int[Array, "S"]) -> Float[Array, "S N Q"]:
+            units = (jnp.arange(count)[:, None] == places[None]).astype(precision.dtype)
+            none = jnp.zeros((len(self.X), len(places)), precision.dtype)
+            linear = jnp.concatenate([none, units])[..., None] * jnp.ones(latents)
+            found = means_given(self.filters, self._groups, more, linear, precision)
+            return jnp.moveaxis(found[-count:], 1, 0)
+
+        blocks = -(-count // _COLUMNS)
+        places = jnp.arange(blocks * min(_COLUMNS, count)).reshape(blocks, -1)
+        found = jax.lax.map(columns, places).reshape(-1, count, latents)[:count]
+        covariance = jnp.moveaxis(found, -1, 0)
+        return 0.5 * (covariance + jnp.swapaxes(covariance, 1, 2))
+
+    def draws(
+        self, key: Key[Array, ""], X: Float[Array, "N D"], number: int
+    ) -> Float[Array, "S N Q"]:
+        """Joint draws at new inputs by simulation; by their covariance where sites are signed."""
+        if any(part.process.signed for part in self.parts):
+            return super().draws(key, X, number)
+        count, latents = len(X), self.sites.linear.shape[1]
+        none = jnp.zeros((count, latents))
+        linear = jnp.concatenate([self.sites.linear, none])
+        precision = jnp.concatenate([self.sites.precision, none])
+        drawn = posterior_draws(
+            self.filters, self._groups, self._with_rows(X), linear, precision, key, number
+        )
+        return jnp.moveaxis(drawn[-count:], 1, 0)
+
+    def _with_rows(self, X: Float[Array, "N D"]) -> Series:
+        both = jnp.concatenate([self.X, X])
+        columns = self._columns
+        lanes = self.series.lanes.gap.shape[1]
+        return Series.of(both, columns, order_of(both, columns), lanes)
+
+    def left_out(
+        self, rows: Int[np.ndarray, "R"]
+    ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
+        mean, variance = (np.asarray(values)[rows, 0] for values in self.at_rows)
+        linear, precision = (np.asarray(a)[rows, 0] for a in self.sites[:2])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = 1 - precision * variance
+            cavity = (mean - variance * linear) / left
+            return linear / precision - cavity, variance / left
+
+    def remembered(self, log_evidence: float) -> PyTree:
+        raise InputError(
+            "Markov() remembers its rows, not points; posterior.update(...) adds rows to them."
+        )
+
+    def pathwise_update(
+        self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
+    ) -> Float[Array, "Q M"]:
+        """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m."""
+        linear, precision, _ = self.sites
+        held = jnp.maximum(precision, 0.0)
+        noise = jax.random.normal(key, linear.shape, linear.dtype)
+        told = linear - held * prior_path(self.X) - jnp.sqrt(held) * noise
+        mean = means_given(self.filters, self._groups, self.series, told, held)
+        return (told - held * mean).T
+
+
+class _Near(eqx.Module):
+    """New inputs between the rows before and after them.
+
+    Attributes:
+        slot: step and lane of the row after each, whose belief is that of the row before.
+        at_end: whether there is no such slot, after the very last one.
+        before: the step from the row before.
+        after: the step to the row after.
+        followed: whether there is one, in the same series.
+    """
+
+    slot: tuple[Int[Array, "B"], Int[Array, "B"]]
+    at_end: Any
+    before: Lanes
+    after: Lanes
+    followed: Any
+
+    @classmethod
+    def of(cls, series: Series, X: Float[Array, "B D"], columns: Columns) -> "_Near":
+        t, place = X[:, columns.time], series.place(X, columns)
+        steps, lanes = series.lanes.gap.shape
+        last = jnp.maximum(place, 0)
+        following = jnp.minimum(place + 1, series.rows - 1)
+        preceded, followed = place >= 0, place + 1 < series.rows
+        if series.label is not None:
+            label = X[:, columns.series]
+            preceded = preceded & (series.label[last] == label)
+            followed = followed & (series.label[following] == label)
+        slot = place + 1
+        at_end = slot >= steps * lanes
+        slot = jnp.minimum(slot, steps * lanes - 1)
+        none = jnp.zeros(len(X), bool)
+        gap = jnp.where(preceded, t - series.times[last], 0.0)
+        rest = jnp.where(followed, series.times[following] - t, 0.0)
+        return cls(
+            (slot % steps, slot // steps),
+            at_end,
+            Lanes(t, gap, ~preceded),
+            Lanes(jnp.where(followed, series.times[following], t), rest, none),
+            followed,
+        )
+
+
+def _at(part: Conditioned, near: _Near) -> tuple[Float[Array, "Q B"], Float[Array, "Q B"]]:
+    """Means and variances of f at new inputs, of the latents of a part."""
+    process, found, smooth = part
+    step, lane = near.slot
+
+    def taken(leaf: Any) -> Any:
+        return jnp.moveaxis(leaf[step, :, lane], 0, 1)
+
+    mean, lower = jax.tree.map(taken, found.before)
+    belief = Belief(mean, from_lower(lower))
+    final = jax.tree.map(
+        lambda leaf: leaf[..., -1:] if isinstance(mean, Unrolled) else leaf[..., -1:, :, :],
+        found.last,
+    )
+    m = small.chosen(near.at_end, final.mean, belief.mean)
+    P = small.chosen(near.at_end, final.spread, belief.spread)
+    A, Q = process.transition(near.before)
+    m, P = A @ m, A @ P @ A.mT + Q
+    r, lower = jax.tree.map(taken, smooth.adjoint)
+    there = jnp.where(near.followed, 1.0, 0.0).astype(near.before.gap.dtype)
+    B = small.scaled(process.transition(near.after)[0], there)
+    r, N = B.mT @ r, B.mT @ from_lower(lower) @ B
+    h = process.measurement(near.before.gap)
+    u = P @ h
+    mean = number(h.mT @ m) + number(u.mT @ r)
+    return mean, number(h.mT @ u) - number(u.mT @ N @ u)
