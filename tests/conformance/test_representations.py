@@ -26,6 +26,15 @@ REPRESENTATIONS = {
     "neighbours of latents, few": (lgp.LatentNeighbours(3), False),
     "random features": (lgp.RandomFeatures(20), None),
 }
+LINE = {  # of one column, for representations that take no other
+    "shared": lgp.Matern32(variance=1.3).on(0) + lgp.Constant(0.4),
+    "own, alike": lgp.PerLatent(
+        lgp.Matern52().on(0), lgp.Matern52(lengthscale=0.5, variance=5.0).on(0)
+    ),
+    "own, different": lgp.PerLatent(
+        lgp.Matern12().on(0) * lgp.Cosine(period=2.0).on(0), lgp.Matern32().on(0)
+    ),
+}
 KERNELS = {
     "shared": KERNEL,
     "own, alike": lgp.PerLatent(KERNEL, 5.0 * lgp.RBF(lengthscale=0.5)),
@@ -56,8 +65,15 @@ def test_representation_conforms(case, kernel):
     check_representation(representation, KERNELS[kernel], X, exact=exact)
 
 
+@pytest.mark.parametrize("kernel", LINE)
+@pytest.mark.parametrize("lanes", [1, *slow_parameters(3)])
+def test_markov_conforms(kernel, lanes):
+    check_representation(lgp.Markov(lanes=lanes), LINE[kernel], X, exact=True)
+
+
 def test_every_representation_is_checked():
     checked = {type(representation).__name__ for representation, _ in REPRESENTATIONS.values()}
+    checked.add("Markov")
     assert checked == concrete_classes(Representation)
 
 

@@ -601,15 +601,15 @@ def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:
     if isinstance(kernel, RBF):
         error = _rbf_constants(truncation.rbf).error
         return [
-            f"RBF has {truncation.rbf} states, whose covariance is off by {error:.1e} of the variance "
-            "at most."
+            f"RBF has {truncation.rbf} states, whose covariance is off by at most {error:.1e} of "
+            "the variance."
         ]
     if isinstance(kernel, Periodic):
         size = float(np.ravel(np.asarray(kernel.lengthscale))[0])
         rest = 1 - float(sum(np.asarray(share) for share in _shares(size, truncation.harmonics)))
         return [
-            f"Periodic has {truncation.harmonics} harmonics, which leave out {max(rest, 0.0):.1e} of "
-            "the variance."
+            f"Periodic has {truncation.harmonics} harmonics, which leave out a share of "
+            f"{max(rest, 0.0):.1e} of the variance."
         ]
     return []
 

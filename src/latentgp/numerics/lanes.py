@@ -281,7 +281,7 @@ def unit_factors(J: Matrix, right: Matrix) -> tuple[list[Matrix], list[Any], lis
 
 
 def _is_zero(entry: Any) -> bool:
-    return isinstance(entry, float) and entry == 0.0
+    return type(entry) is float and entry == 0.0
 
 
 def _plus(a: Any, b: Any) -> Any:

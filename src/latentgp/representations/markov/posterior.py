@@ -183,6 +183,7 @@ class _Near(eqx.Module):
 
     @classmethod
     def of(cls, series: Series, X: Float[Array, "B D"], columns: Columns) -> "_Near":
+        X = jnp.asarray(X)
         t, place = X[:, columns.time], series.place(X, columns)
         steps, lanes = series.lanes.gap.shape
         last = jnp.maximum(place, 0)

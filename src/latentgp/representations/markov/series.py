@@ -80,7 +80,7 @@ class Series(eqx.Module):
         cls, X: Float[Array, "N D"], columns: Columns, order: Order | None, lanes: int
     ) -> "Series":
         """Rows with inputs X in an order, in so many lanes."""
-        rows = len(X)
+        X, rows = jnp.asarray(X), len(X)
         time = X[:, columns.time]
         label = None if columns.series is None else X[:, columns.series]
         if order is not None:
@@ -122,6 +122,7 @@ class Series(eqx.Module):
 
     def place(self, X: Float[Array, "B D"], columns: Columns) -> Int[Array, "B"]:
         """Numbers in the order of time of the last rows at or before new inputs; -1 for none."""
+        X = jnp.asarray(X)
         t = X[:, columns.time]
         if self.label is None:
             return jnp.searchsorted(self.times, t, side="right") - 1
