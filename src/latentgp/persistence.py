@@ -64,6 +64,7 @@ _INTERNAL = {
     "latentgp.posteriors.chains": "ChainSummary",
     "latentgp.posteriors.components": "Draws Gaussians Mixture OneGaussian",
     "latentgp.posteriors.deep": "DeepComponents ProcessComponents",
+    "latentgp.posteriors.conditioned_draws": "ConditionedDraws",
     "latentgp.posteriors.near_draws": "NearDraws",
     "latentgp.posteriors.evidence": "Evidence",
     "latentgp.representations.coupled": "CoupledDensePosterior",
@@ -74,6 +75,15 @@ _INTERNAL = {
     "latentgp.representations.inducing.stream": "StreamingPrior",
     "latentgp.representations.random_features": "FeatureWeights",
     "latentgp.representations.layers": "LastLayer LayerDraw Layout",
+    "latentgp.numerics.lanes": "Unrolled",
+    "latentgp.kernels.state_space": (
+        "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
+        "SumSpace Truncation WhiteSpace"
+    ),
+    "latentgp.representations.markov.filtering": "Adjoint Belief Filter Filtered Smoothed",
+    "latentgp.representations.markov.posterior": "MarkovPosterior",
+    "latentgp.representations.markov.processes": "Conditioned",
+    "latentgp.representations.markov.series": "Lanes RowOrder Series",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",
     "latentgp.representations.neighbours.conditionals": "Conditionals ScaledSites",

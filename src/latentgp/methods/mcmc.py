@@ -214,6 +214,11 @@ class MCMC(SamplingMethod):
                     'use coupling="partial", "sites", "whitened", "centred" or "interwoven" with '
                     "other moves than Riemannian, manifold and auxiliary ones, or Dense()."
                 )
+        if self._coupling in _BY_SITES and not self.representation.has_coordinates_of_sites:
+            raise InputError(
+                f'MCMC(coupling="{self._coupling}") moves in coordinates of sites, which Markov has '
+                'none of; use "whitened", "centred" or "interwoven", or Dense().'
+            )
         if self._hyper_move().differentiates and self._coupling in _BY_SITES:
             raise InputError(
                 f'MCMC(hyperparameters="{self.hyperparameters}") differentiates coordinates of '
@@ -224,6 +229,8 @@ class MCMC(SamplingMethod):
     @property
     def _coupling(self) -> str:
         usual = "sites" if self.representation.has_dense_factors else "partial"
+        if not self.representation.has_coordinates_of_sites:
+            usual = "whitened"
         return self.coupling or usual
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:

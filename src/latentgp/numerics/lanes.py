@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +18,7 @@ import numpy as np
 MOST_UNROLLED = 4  # rows
 
 
-@jax.tree_util.register_pytree_node_class
-class Unrolled:
+class Unrolled(eqx.Module):
     """A matrix as rows of entries.
 
     Attributes:
@@ -29,6 +29,8 @@ class Unrolled:
         >>> (turn @ Unrolled([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
         [0, 1, 2]
     """
+
+    rows: tuple[tuple[Any, ...], ...]
 
     def __init__(self, rows: Iterable[Iterable[Any]]):
         self.rows = tuple(tuple(row) for row in rows)
@@ -54,14 +56,6 @@ class Unrolled:
     def _with(self, other: "Unrolled", operation: Any) -> "Unrolled":
         pairs = zip(self.rows, other.rows, strict=True)
         return Unrolled([[operation(*two) for two in zip(*rows, strict=True)] for rows in pairs])
-
-    def tree_flatten(self) -> tuple[list[Any], tuple[int, int]]:
-        return [entry for row in self.rows for entry in row], self.shape
-
-    @classmethod
-    def tree_unflatten(cls, shape: tuple[int, int], entries: Any) -> "Unrolled":
-        rows, columns = shape
-        return cls([entries[i * columns : (i + 1) * columns] for i in range(rows)])
 
 
 Matrix: TypeAlias = Any  # Unrolled, or an array of shape (*lanes, I, J)

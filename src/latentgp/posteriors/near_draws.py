@@ -130,12 +130,13 @@ def near_draws(draws: Draws, rows: NearRows, representation: Representation) -> 
         rows: the same.
         representation: gives g by the coefficients.
     """
-    g = np.asarray(_at_rows(draws, representation))
+    g = np.asarray(at_rows(draws, representation))
     return NearDraws(draws.mean_model, draws.models, draws.own, rows, g)
 
 
 @eqx.filter_jit
-def _at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q"]:
+def at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q"]:
+    """Draws of g at the rows, of white coefficients."""
     if draws.own:
 
         def one(draw: tuple[LatentGP, Array]) -> Float[Array, "N Q"]:

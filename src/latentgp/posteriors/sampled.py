@@ -20,6 +20,7 @@ from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
+from latentgp.posteriors.conditioned_draws import conditioned_draws
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.near_draws import near_draws
 from latentgp.posteriors.posterior import Posterior
@@ -207,6 +208,8 @@ def sampled_posterior(
     seen = representation.rows_seen(places_of(chains.centres))
     if seen is not None:
         draws = near_draws(cast(Draws, draws), seen, representation)
+    elif representation.conditions_on_rows:
+        draws = conditioned_draws(cast(Draws, draws), representation)
     return posterior_of_chains(space, chains, draws, watched, rows)
 
 

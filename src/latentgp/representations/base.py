@@ -326,6 +326,16 @@ class Representation(Module):
         return None
 
     @property
+    def has_coordinates_of_sites(self) -> bool:
+        """Whether chains can move in coordinates in which the posterior by sites is white."""
+        return self.has_coefficients
+
+    @property
+    def conditions_on_rows(self) -> bool:
+        """Whether draws of chains are predicted by conditioning on latents at all rows."""
+        return False
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what chains keep of it, for the user; none unless overridden."""
         return ()

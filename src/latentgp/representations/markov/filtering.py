@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Float
@@ -78,7 +79,7 @@ class Smoothed(NamedTuple):
     adjoint: Any
 
 
-class Filter(NamedTuple):
+class Filter(eqx.Module):
     """The arithmetic of one process.
 
     Attributes:
@@ -87,7 +88,7 @@ class Filter(NamedTuple):
     """
 
     space: StateSpace
-    signed: bool
+    signed: bool = eqx.field(static=True)
 
     def measurement(self, lanes: Any) -> Matrix:
         """h, shape (d, 1)."""

@@ -27,7 +27,7 @@ from latentgp.representations.markov.processes import (
     together,
 )
 from latentgp.representations.markov.root import MarkovSampler, MarkovWhitening
-from latentgp.representations.markov.series import Order, Series, order_of, usual_lanes
+from latentgp.representations.markov.series import RowOrder, Series, order_of, usual_lanes
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -66,7 +66,7 @@ class Markov(Representation):
     harmonics: int = eqx.field(static=True, default=10)
     signed: bool = eqx.field(static=True, default=False)
     in_order: bool = eqx.field(static=True, default=False)
-    order: Order | None = None
+    order: RowOrder | None = None
 
     def __check_init__(self) -> None:
         for name in ("lanes", "rbf_states", "harmonics"):
@@ -224,6 +224,14 @@ class Markov(Representation):
 
     @property
     def one_coefficient_a_row(self) -> bool:
+        return True
+
+    @property
+    def has_coordinates_of_sites(self) -> bool:
+        return False
+
+    @property
+    def conditions_on_rows(self) -> bool:
         return True
 
     @property

@@ -22,7 +22,7 @@ def usual_lanes(rows: int) -> int:
     return max(1, min(most, rows // fewest)) if rows >= 8 * fewest else 1
 
 
-class Order(NamedTuple):
+class RowOrder(NamedTuple):
     """The order of rows by series and time.
 
     Attributes:
@@ -34,14 +34,14 @@ class Order(NamedTuple):
     ranks: Int[Array, "N"]
 
 
-def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> Order:
+def order_of(X: Any, columns: Columns, numpy: Any = jnp) -> RowOrder:
     """The order of rows, in NumPy or in JAX."""
     keys = (X[:, columns.time],)
     if columns.series is not None:
         keys = (*keys, X[:, columns.series])
     rows = numpy.lexsort(keys)
     ranks = numpy.argsort(rows)
-    return Order(rows, ranks)
+    return RowOrder(rows, ranks)
 
 
 class Lanes(NamedTuple):
@@ -69,7 +69,7 @@ class Series(eqx.Module):
         rows: N.
     """
 
-    order: Order | None
+    order: RowOrder | None
     lanes: Lanes
     times: Float[Array, "N"]
     label: Float[Array, "N"] | None
@@ -77,7 +77,7 @@ class Series(eqx.Module):
 
     @classmethod
     def of(
-        cls, X: Float[Array, "N D"], columns: Columns, order: Order | None, lanes: int
+        cls, X: Float[Array, "N D"], columns: Columns, order: RowOrder | None, lanes: int
     ) -> "Series":
         """Rows with inputs X in an order, in so many lanes."""
         X, rows = jnp.asarray(X), len(X)
