@@ -83,6 +83,7 @@ _INTERNAL = {
     "latentgp.representations.markov.filtering": "Adjoint Belief Filter Filtered Smoothed",
     "latentgp.representations.markov.posterior": "MarkovPosterior",
     "latentgp.representations.markov.processes": "Conditioned",
+    "latentgp.representations.markov.remembered": "RememberedRows",
     "latentgp.representations.markov.series": "Lanes RowOrder Series",
     "latentgp.representations.matrix_free.posterior": "MatrixFreePosterior Report",
     "latentgp.representations.matrix_free.solves": "MatrixFreeSolves",

@@ -129,7 +129,7 @@ def as_key(key: Any) -> Key[Array, ""]:
 
 def check_streaming_prior(remembered: Any, likelihood: Likelihood) -> None:
     """Raise unless a summary of data seen so far can be about the latent functions."""
-    latents, wanted = len(remembered.white.linear), likelihood.latent_size
+    latents, wanted = remembered.latents, likelihood.latent_size
     if latents != wanted:
         raise InputError(
             f"What is remembered is about {latents} latent function(s), but the likelihood has "

@@ -145,7 +145,9 @@ class GPEstimator(BaseEstimator):
             model = deepened(model, self.depth, merged)
         asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
-            choice = method_from_name(method, model, merged.size, n_inducing, own)
+            choice = method_from_name(
+                method, model, merged.size, n_inducing, own, merged.X.shape[1]
+            )
             searched = self.learn_hyperparameters and not self.restarts
             if self.method == "auto" and searched and asked == "optimise" and model.depth == 1:
                 choice = choice.within(self.max_seconds, model, merged.X.shape)

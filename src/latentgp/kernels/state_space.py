@@ -219,7 +219,7 @@ def _rbf_constants(order: int) -> _RBFConstants:
     if order < 2 or order % 2:
         raise InputError(
             f"The number of states of an RBF kernel must be even and positive, got {order!r}; give "
-            "6, or 10 for an error of 2e-4 of the variance."
+            "6, or 10 for an error of 1.3e-4 of the variance."
         )
     polynomial = np.zeros(2 * order + 1)
     for k in range(order + 1):
@@ -552,6 +552,22 @@ def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kerne
             "use Dense() or Inducing(...)."
         )
     return found[0], own
+
+
+def has_state_space(kernel: LatentKernel, inputs: int) -> bool:
+    """Whether a kernel of so many columns sees one time-like one and has a state-space form.
+
+    Example:
+        >>> from latentgp import Matern32, RationalQuadratic
+        >>> has_state_space(Matern32(), 1), has_state_space(RationalQuadratic(), 1)
+        (True, False)
+    """
+    try:
+        for own in time_columns(kernel, inputs)[1]:
+            state_space(own, Truncation())
+    except InputError:
+        return False
+    return True
 
 
 def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:

@@ -15,7 +15,7 @@ from latentgp.methods.result import Fit
 from latentgp.models import LatentGP
 from latentgp.modules import Module
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import DataSummary
 
 if TYPE_CHECKING:
     from latentgp.methods.sites import SiteMethod
@@ -65,7 +65,7 @@ class Method(Module):
         return False
 
     @property
-    def streaming_prior(self) -> StreamingPrior | None:
+    def streaming_prior(self) -> DataSummary | None:
         """Summary of the data seen so far that the fit starts from; None without any."""
         return None
 
@@ -86,7 +86,7 @@ class Method(Module):
 
     def through_points(
         self,
-        remembered: StreamingPrior | None,
+        remembered: DataSummary | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",

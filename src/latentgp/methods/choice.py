@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
+from latentgp.kernels.state_space import has_state_space
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
@@ -21,7 +22,7 @@ from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Inducing, Neighbours, Representation
+from latentgp.representations import Dense, Inducing, Markov, Neighbours, Representation
 from latentgp.rows import RowSource
 
 _DENSE_REGRESSION = 2_000
@@ -159,7 +160,7 @@ def choose_for(
     if model.depth > 1:
         return deep_choice(model)
     if source is None:
-        choice = choose_method(model, shape[0])
+        choice = choose_method(model, shape[0], inputs=shape[1])
         return choice.within(seconds, model, shape) if searched else choice
     choice = choose_method(model, source.size, usual_number_of_points(model))
     why = f"{choice.reason}; batches of rows that are read"
@@ -172,15 +173,21 @@ def deep_choice(model: LatentGP) -> Choice:
     return Choice(RandomFeatureVI(), why)
 
 
-def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> Choice:
+def choose_method(
+    model: LatentGP, rows: int, n_inducing: int | None = None, inputs: int | None = None
+) -> Choice:
     """Choose the method for a model and a number of rows, as `method="auto"` does.
 
     Args:
         model: the model.
         rows: number of rows N.
         n_inducing: asks for so many inducing points whatever N is.
+        inputs: number of input columns D; None where it is not known.
     """
-    representation = usual_representation(model, rows, n_inducing)
+    representation: Representation = usual_representation(model, rows, n_inducing)
+    series = n_inducing is None and inputs is not None and _is_series(model, inputs)
+    if series and isinstance(representation, Inducing):
+        representation = Markov()
     usual = usual_method(model.likelihood)
     if isinstance(representation, Inducing):
         why = f"{rows} rows through {representation.number} inducing points"
@@ -192,6 +199,10 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
             near = Neighbours()
             why = f"{rows} rows, each given its {near.number} nearest, which say more than points"
             return Choice(ExactGP(near), why, points)
+    elif isinstance(representation, Markov):
+        why = f"{rows} rows of one time-like column, in state-space form"
+        if usual == "ExactGP":
+            return Choice(ExactGP(representation), f"{why}: the posterior is exact in O(N)")
     else:
         why = f"{rows} rows are few enough for one coefficient a row"
         if isinstance(model.likelihood, LeastSquares):
@@ -215,6 +226,11 @@ def choose_method(model: LatentGP, rows: int, n_inducing: int | None = None) -> 
     return Choice(
         VariationalInference(representation), f"{why}; quadrature sites have the tighter bound"
     )
+
+
+def _is_series(model: LatentGP, inputs: int) -> bool:
+    """Whether the one latent function has a state-space form."""
+    return model.likelihood.latent_size == 1 and has_state_space(model.kernel, inputs)
 
 
 def _has_neighbours(model: LatentGP) -> bool:

@@ -12,8 +12,8 @@ from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.streaming import going_on
+from latentgp.representations.summary import DataSummary
 from latentgp.rules.augmentation import AugmentationRule
 
 
@@ -33,12 +33,13 @@ class ExactGP(SiteMethod):
 
     def through_points(
         self,
-        remembered: StreamingPrior | None,
+        remembered: DataSummary | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",
-    ) -> "CollapsedVI":
-        return CollapsedVI(going_on(self.representation, remembered, number, usual, selection))
+    ) -> "ExactGP | CollapsedVI":
+        own = going_on(self.representation, remembered, number, usual, selection)
+        return ExactGP(own) if own.one_coefficient_a_row else CollapsedVI(own)
 
 
 class CollapsedVI(SiteMethod):

@@ -40,7 +40,7 @@ from latentgp.posteriors.hyperparameters import (
 )
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations import LatentPosterior
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import DataSummary
 from latentgp.runtime.progress import Run, RunControl
 from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.coupled import Sites
@@ -92,7 +92,7 @@ class Integrated(Method):
         check_integrable(self.method)
 
     @property
-    def streaming_prior(self) -> StreamingPrior | None:
+    def streaming_prior(self) -> DataSummary | None:
         return self.method.streaming_prior
 
     def run(self, problem: Problem) -> Fit:

@@ -216,8 +216,8 @@ class MCMC(SamplingMethod):
                 )
         if self._coupling in _BY_SITES and not self.representation.has_coordinates_of_sites:
             raise InputError(
-                f'MCMC(coupling="{self._coupling}") moves in coordinates of sites, which Markov has '
-                'none of; use "whitened", "centred" or "interwoven", or Dense().'
+                f'MCMC(coupling="{self._coupling}") moves in coordinates of sites, which Markov '
+                'has none of; use "whitened", "centred" or "interwoven", or Dense().'
             )
         if self._hyper_move().differentiates and self._coupling in _BY_SITES:
             raise InputError(

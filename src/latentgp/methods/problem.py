@@ -18,7 +18,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.summary import summary
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ class Problem:
     learn_hyperparameters: bool
     priors: Mapping[str, Distribution | None] | Literal["weak"] | None
     frozen: tuple[str, ...]
-    streaming_prior: StreamingPrior | None
+    streaming_prior: DataSummary | None
     restarts: int
     max_evaluations: int
     tolerance: float

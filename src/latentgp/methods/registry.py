@@ -197,6 +197,7 @@ def method_from_name(
     rows: int,
     n_inducing: int | None = None,
     representation: Representation | None = None,
+    inputs: int | None = None,
 ) -> Choice:
     """The method that a name in an estimator or on the command line stands for.
 
@@ -206,6 +207,7 @@ def method_from_name(
         rows: number of rows N.
         n_inducing: asks for so many inducing points.
         representation: that was asked for; None is the usual one.
+        inputs: number of input columns D.
 
     Raises:
         InputError: no such name, or one that does not fit the model.
@@ -215,7 +217,7 @@ def method_from_name(
             return deep_choice(model)
         if representation is not None:
             return method_through(representation, model)
-        return choose_method(model, rows, n_inducing)
+        return choose_method(model, rows, n_inducing, inputs)
     make: Callable[..., Method] = of_name(name)
     representation = representation or METHODS[name].representation(model, rows, n_inducing)
     method = make() if representation is None else make(representation=representation)

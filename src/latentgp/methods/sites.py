@@ -41,8 +41,8 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.streaming import going_on
+from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
@@ -108,12 +108,12 @@ class SiteMethod(Method):
         return self.representation.spreads_rows
 
     @property
-    def streaming_prior(self) -> StreamingPrior | None:
+    def streaming_prior(self) -> DataSummary | None:
         return self.representation.streaming_prior
 
     def through_points(
         self,
-        remembered: StreamingPrior | None,
+        remembered: DataSummary | None,
         number: int | None,
         usual: int,
         selection: Selection = "greedy-variance",

@@ -40,7 +40,7 @@ from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Inducing
 from latentgp.representations.base import LatentPosterior
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import DataSummary
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rows.source import blocks_of, counting_as
@@ -201,7 +201,7 @@ class Stochastic(Method):
         return self.method.spreads_rows
 
     @property
-    def streaming_prior(self) -> StreamingPrior | None:
+    def streaming_prior(self) -> DataSummary | None:
         return self.method.streaming_prior
 
     @property

@@ -27,7 +27,7 @@ class Unrolled(eqx.Module):
     Example:
         >>> turn = Unrolled([[0.0, 1.0], [1.0, 0.0]])
         >>> (turn @ Unrolled([[jnp.arange(3)], [2.0]])).rows[1][0].tolist()
-        [0, 1, 2]
+        [0.0, 1.0, 2.0]
     """
 
     rows: tuple[tuple[Any, ...], ...]

@@ -26,7 +26,7 @@ from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.selection import Selection
-from latentgp.representations.inducing.stream import StreamingPrior
+from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
@@ -234,7 +234,8 @@ class Posterior(eqx.Module):
 
         The streaming sparse posterior (Bui, Nguyen & Turner 2017): exact sites for Gaussian noise,
         quadrature for other likelihoods. For other methods, and to learn hyper-parameters on the
-        way, call `latentgp.fit` with `Inducing(..., remembered=posterior.remembered())`.
+        way, call `latentgp.fit` with `Inducing(..., remembered=posterior.remembered())`. A
+        posterior through `Markov()` goes on exactly, its rows remembered with their sites.
 
         Args:
             X: inputs of the new rows, shape (N, D).
@@ -265,7 +266,7 @@ class Posterior(eqx.Module):
         return updated(self, data, key=key, n_inducing=n_inducing, selection=selection)
 
     @double_precision
-    def remembered(self) -> StreamingPrior:
+    def remembered(self) -> DataSummary:
         """Summary of the data for streaming updates, as `Inducing(remembered=...)` takes it.
 
         Raises:

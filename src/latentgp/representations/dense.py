@@ -139,7 +139,9 @@ class DensePosterior(LatentPosterior):
         white = vmap_latents(sites, grams, prior.lower, self.weights, self.precision)
         constant = log_evidence - self.log_evidence
         signed = self.raised.shape[1] > 0
-        return StreamingPrior(self.X, prior.inverse, white, constant, signed)
+        return StreamingPrior(
+            centres=self.X, inverse=prior.inverse, white=white, constant=constant, signed=signed
+        )
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]

@@ -103,7 +103,7 @@ def test_an_approximate_kernel_says_by_how_much():
         errors.append(abs(float(posterior.log_evidence - exact.log_evidence)))
     assert 1e-6 < errors[1] < 0.2 * errors[0] < 0.1
     (note,) = left_out(kernel, Truncation(rbf=6))
-    assert "4.3e-03" in note
+    assert "3.0e-03" in note
 
 
 def test_series_apart_are_independent():
@@ -176,7 +176,7 @@ def test_white_coefficients_make_the_prior_and_come_back():
     white = jax.random.normal(jax.random.key(0), (2, 25))
     again = whitening.white_of(whitening.conditional(white).mean)
     np.testing.assert_allclose(again, white, atol=1e-3)  # of two times 1e-9 apart
-    dense = Dense().whitening(kernel, X[jnp.asarray([i for i in range(25) if i != 2])])
+    dense = Dense().whitening(kernel, X[jnp.asarray([i for i in range(25) if i not in (1, 2)])])
     ours = Markov().whitening(kernel, dense.centres)
     np.testing.assert_allclose(ours.log_determinant(2), dense.log_determinant(2), atol=1e-6)
 
@@ -210,7 +210,7 @@ def test_every_rule_is_as_with_dense_algebra(name):
     model = lgp.LatentGP(lgp.Matern32(lengthscale=1.5, variance=1.2), likelihood)
     data, new = series(likelihood), np.linspace(-2, 22, 20)
     held = ["kernel.lengthscale", "kernel.variance"]
-    held += ["likelihood.variance"] if name == "exact" else []
+    held += ["likelihood.noise_variance"] if name == "exact" else []
     fits = [
         lgp.fit(model, data, method=method(representation), frozen=held, key=jax.random.key(0))
         for representation in (lgp.Dense(), lgp.Markov(), lgp.Markov(lanes=4))
@@ -229,7 +229,13 @@ def test_the_bound_of_two_thousand_rows_is_that_of_dense_algebra():
     model = lgp.LatentGP(lgp.Matern32(lengthscale=1.5, variance=1.2), lgp.Bernoulli())
     data, held = series(model.likelihood, 2_000), ["kernel.lengthscale", "kernel.variance"]
     dense, own = (
-        lgp.fit(model, data, method=lgp.AugmentedVI(representation), frozen=held)
+        lgp.fit(
+            model,
+            data,
+            method=lgp.AugmentedVI(representation),
+            frozen=held,
+            key=jax.random.key(0),
+        )
         for representation in (lgp.Dense(), lgp.Markov())
     )
     bounds = [float(each.posterior.log_evidence) for each in (own, dense)]
@@ -280,7 +286,9 @@ def test_what_has_no_state_space_form_says_so(kernel, columns, words):
 def test_a_saved_posterior_is_the_same(tmp_path):
     model = lgp.LatentGP(lgp.Matern32() + lgp.Constant(), lgp.Gaussian())
     data = series(model.likelihood, 30)
-    posterior = lgp.fit(model, data, method=lgp.ExactGP(lgp.Markov())).posterior
+    posterior = lgp.fit(
+        model, data, method=lgp.ExactGP(lgp.Markov()), key=jax.random.key(0)
+    ).posterior
     again = lgp.load(lgp.save(posterior, tmp_path / "posterior.latentgp"))
     new = np.array([1.0, 30.0])
     np.testing.assert_array_equal(again.predict(new).mean, posterior.predict(new).mean)
@@ -291,5 +299,6 @@ def test_order_is_kept_where_it_is_known():
     ready = Markov().for_rows(X, None, KERNELS["white"])
     np.testing.assert_array_equal(np.asarray(X)[ready.order.rows, 0], np.sort(X[:, 0]))
     sorted_ready = Markov().for_rows(np.sort(X, axis=0), None, KERNELS["white"])
-    assert sorted_ready.in_order and sorted_ready.order is None
+    assert sorted_ready.in_order
+    assert sorted_ready.order is None
     assert dataclasses.replace(sorted_ready, lanes=3).lanes == 3

@@ -15,8 +15,8 @@ from latentgp.models import LatentGP
 from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.supports import unconstrained
-from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.summary import DataSummary
 from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
@@ -44,7 +44,7 @@ class Scales(NamedTuple):
     stretch: Float[np.ndarray, "D"]
 
 
-def scales(model: LatentGP, data: Data, remembered: StreamingPrior | None = None) -> Scales:
+def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -> Scales:
     """Weighted spreads of the inputs (one if constant) and of the latent functions.
 
     An input's is its standard deviation, unless wild values are the cause of that: then it is

@@ -112,7 +112,13 @@ class InducingPosterior(LatentPosterior):
         own = 0.5 * jnp.sum(self.white_mean * white.linear)
         own = own + sum(jnp.sum(jnp.log(jnp.diagonal(root))) for root in self.white_root)
         constant = log_evidence - own
-        return StreamingPrior(self.centres, self.factor.inverse, white, constant, self.signed)
+        return StreamingPrior(
+            centres=self.centres,
+            inverse=self.factor.inverse,
+            white=white,
+            constant=constant,
+            signed=self.signed,
+        )
 
     def white_sites(self) -> WhiteSites:
         """White sites of all rows, those of the streaming prior included."""

@@ -1,4 +1,4 @@
-"""The summary of data seen so far, which streaming updates start from."""
+"""The summary of data seen so far by inducing variables, which streaming updates start from."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
-from latentgp.modules import Module
 from latentgp.numerics.cholesky import Factor
 from latentgp.representations.inducing.natural_parameters import Memory, Seen, WhiteSites
 from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.summary import DataSummary
 from latentgp.representations.variables import Centres, covariance_between, covariance_of
 from latentgp.typing import Array
 
 
-class StreamingPrior(Module):
+class StreamingPrior(DataSummary):
     """Summary of the data seen so far, for streaming updates (Bui, Nguyen & Turner 2017).
 
     It is a factor of the earlier posterior's inducing variables: white sites under the prior of
@@ -34,6 +34,10 @@ class StreamingPrior(Module):
     white: WhiteSites
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
+
+    @property
+    def latents(self) -> int:
+        return len(self.white.linear)
 
     def seen(self, kernel: LatentKernel, centres: Centres) -> "Seen":
         """The summary projected on other variables, under another kernel."""

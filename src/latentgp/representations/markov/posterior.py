@@ -9,9 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, Key
 
-from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.state_space import Columns, Truncation, left_out, time_columns
 from latentgp.likelihoods.base import Marginals
@@ -26,6 +25,7 @@ from latentgp.representations.markov.processes import (
     means_given,
     together,
 )
+from latentgp.representations.markov.remembered import RememberedRows
 from latentgp.representations.markov.series import Lanes, Series, order_of
 from latentgp.representations.markov.simulation import posterior_draws
 from latentgp.sites.gaussian import GaussianSites
@@ -42,7 +42,10 @@ class MarkovPosterior(LatentPosterior):
         series: the rows in the order of time.
         sites: as functions of g.
         parts: the latent functions of one structure each.
-        at_rows: marginals at the rows.
+        at_all_rows: marginals at the rows.
+        log_evidence_of_sites: of all of them, without constants.
+        constant: of those of rows that were remembered.
+        earlier: number of these; they come first.
         truncation: of what is approximated.
     """
 
@@ -51,16 +54,27 @@ class MarkovPosterior(LatentPosterior):
     series: Series
     sites: GaussianSites
     parts: tuple[Conditioned, ...]
-    at_rows: Marginals
-    log_evidence: Float[Array, ""]
+    at_all_rows: Marginals
+    log_evidence_of_sites: Float[Array, ""]
+    constant: Float[Array, ""]
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
     truncation: Truncation = eqx.field(static=True)
+    earlier: int = eqx.field(static=True)
+
+    @property
+    def log_evidence(self) -> Float[Array, ""]:
+        return self.log_evidence_of_sites + self.constant
+
+    @property
+    def at_rows(self) -> Marginals:
+        """Marginals at the rows that were not remembered."""
+        return Marginals(*(values[self.earlier :] for values in self.at_all_rows))
 
     @property
     def kl(self) -> Float[Array, ""]:
-        expected = self.sites.expected(self.at_rows) - self.sites.log_constant
-        return jnp.sum(expected) - self.log_evidence
+        expected = self.sites.expected(self.at_all_rows) - self.sites.log_constant
+        return jnp.sum(expected) - self.log_evidence_of_sites
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -141,15 +155,18 @@ class MarkovPosterior(LatentPosterior):
         self, rows: Int[np.ndarray, "R"]
     ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
         mean, variance = (np.asarray(values)[rows, 0] for values in self.at_rows)
-        linear, precision = (np.asarray(a)[rows, 0] for a in self.sites[:2])
+        linear, precision = (np.asarray(a)[self.earlier :][rows, 0] for a in self.sites[:2])
         with np.errstate(divide="ignore", invalid="ignore"):
             left = 1 - precision * variance
             cavity = (mean - variance * linear) / left
             return linear / precision - cavity, variance / left
 
-    def remembered(self, log_evidence: float) -> PyTree:
-        raise InputError(
-            "Markov() remembers its rows, not points; posterior.update(...) adds rows to them."
+    def remembered(self, log_evidence: float) -> RememberedRows:
+        linear, precision, _ = self.sites
+        signed = any(part.process.signed for part in self.parts)
+        constant = jnp.asarray(log_evidence - self.log_evidence_of_sites)
+        return RememberedRows(
+            centres=self.X, linear=linear, precision=precision, constant=constant, signed=signed
         )
 
     def pathwise_update(

@@ -26,6 +26,7 @@ from latentgp.representations.markov.processes import (
     spaces_of,
     together,
 )
+from latentgp.representations.markov.remembered import RememberedRows
 from latentgp.representations.markov.root import MarkovSampler, MarkovWhitening
 from latentgp.representations.markov.series import RowOrder, Series, order_of, usual_lanes
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -48,15 +49,21 @@ class Markov(Representation):
     Args:
         lanes: number of stretches of the series that are filtered side by side; None for as many
             as suit the number of rows and the device, 1 for one loop over all rows.
-        rbf_states: number of states of an `RBF` kernel: 6 are off by 4e-3 of the variance, 10 by
-            2e-4.
+        rbf_states: number of states of an `RBF` kernel: 6 are off by 3e-3 of the variance, 10 by
+            1.3e-4.
         harmonics: of a `Periodic` kernel, above the constant.
+        remembered: rows so far with their sites, `Posterior.remembered()`, which others are added
+            to; exact.
+
+    Raises:
+        InputError: a setting that is no whole number from 1, or what is remembered of other rows.
 
     Example:
-        >>> import numpy as np, latentgp as lgp
+        >>> import jax, numpy as np, latentgp as lgp
         >>> model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian())
         >>> X = np.linspace(0, 10, 50)
-        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), method=lgp.ExactGP(lgp.Markov()))
+        >>> method = lgp.ExactGP(lgp.Markov())
+        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), method=method, key=jax.random.key(0))
         >>> result.posterior.predict_f(np.array([2.5])).mean.shape
         (1,)
     """
@@ -67,6 +74,7 @@ class Markov(Representation):
     signed: bool = eqx.field(static=True, default=False)
     in_order: bool = eqx.field(static=True, default=False)
     order: RowOrder | None = None
+    remembered: RememberedRows | None = None
 
     def __check_init__(self) -> None:
         for name in ("lanes", "rbf_states", "harmonics"):
@@ -84,6 +92,11 @@ class Markov(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "Markov":
+        if self.remembered is not None and self.remembered.centres.shape[1] != X.shape[1]:
+            raise InputError(
+                f"What is remembered is of {self.remembered.centres.shape[1]} input columns, but "
+                f"the rows have {X.shape[1]}; give rows of the same columns."
+            )
         spaces_of(kernel, X.shape[1], self.truncation)
         return self
 
@@ -93,8 +106,8 @@ class Markov(Representation):
         if isinstance(X, Tracer):
             return dataclasses.replace(self, order=None, in_order=False)
         columns, _ = time_columns(kernel, X.shape[1])
-        order = order_of(np.asarray(X), columns, np)
-        if np.array_equal(order.rows, np.arange(len(X))):
+        order = order_of(np.asarray(self._with_earlier(X)), columns, np)
+        if np.array_equal(order.rows, np.arange(len(order.rows))):
             return dataclasses.replace(self, order=None, in_order=True)
         return dataclasses.replace(self, order=order, in_order=False)
 
@@ -104,7 +117,26 @@ class Markov(Representation):
         return Truncation(self.rbf_states, self.harmonics)
 
     def configured_for(self, *, signed: bool, power: float) -> "Markov":
-        return dataclasses.replace(self, signed=signed)
+        earlier = self.remembered is not None and self.remembered.signed
+        return dataclasses.replace(self, signed=signed or earlier)
+
+    @property
+    def streaming_prior(self) -> RememberedRows | None:
+        return self.remembered
+
+    def _with_earlier(self, X: Float[Array, "N D"]) -> Float[Array, "M D"]:
+        """The rows that are remembered before others."""
+        return X if self.remembered is None else jnp.concatenate([self.remembered.centres, X])
+
+    def _sites_with_earlier(self, sites: GaussianSites) -> GaussianSites:
+        if self.remembered is None:
+            return sites
+        earlier = self.remembered
+        return GaussianSites(
+            jnp.concatenate([earlier.linear, sites.linear]),
+            jnp.concatenate([earlier.precision, sites.precision]),
+            jnp.concatenate([jnp.zeros_like(earlier.linear[:, 0]), sites.log_constant]),
+        )
 
     def filters(self, kernel: LatentKernel, inputs: int) -> list[Filter]:
         """The processes of the latent functions, those of one structure together."""
@@ -127,8 +159,9 @@ class Markov(Representation):
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> MarkovPosterior:
-        latents = sites.linear.shape[1]
+        rows, latents = sites.linear.shape
         groups = latents_of_groups(kernel, latents)
+        X, sites = self._with_earlier(X), self._sites_with_earlier(sites)
         series = self.series(kernel, X)
         linear, precision = series.to_lanes(sites.linear), series.to_lanes(sites.precision)
         parts, means, variances, evidence = [], [], [], jnp.zeros((), X.dtype)
@@ -154,8 +187,10 @@ class Markov(Representation):
             series=series,
             sites=sites,
             parts=tuple(parts),
-            at_rows=Marginals(mean, jnp.clip(variance, 0.0, prior)),
-            log_evidence=evidence,
+            at_all_rows=Marginals(mean, jnp.clip(variance, 0.0, prior)),
+            log_evidence_of_sites=evidence,
+            constant=zero if self.remembered is None else self.remembered.constant,
+            earlier=len(X) - rows,
             jitter=zero,
             trace_term=zero,
             truncation=self.truncation,
@@ -177,8 +212,8 @@ class Markov(Representation):
         self, posterior: MarkovPosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
         groups = latents_of_groups(posterior.kernel, sites.linear.shape[1])
-        series = posterior.series
-        precision = in_groups(series.to_lanes(sites.precision), groups)
+        series, first = posterior.series, posterior.earlier
+        precision = in_groups(series.to_lanes(posterior.sites.precision), groups)
         slopes, means, variances = [], [], []
         for part, w in zip(posterior.parts, precision, strict=True):
             smooth, slope = smoothed(part.process, series, w, part.filtered, slopes=True)
@@ -186,7 +221,7 @@ class Markov(Representation):
             means.append(series.to_rows(smooth.mean))
             variances.append(series.to_rows(smooth.variance))
         _, pull = jax.vjp(lambda k: spaces_of(k, X.shape[1], self.truncation), posterior.kernel)
-        marginals = Marginals(together(means, groups), together(variances, groups))
+        marginals = Marginals(together(means, groups)[first:], together(variances, groups)[first:])
         return Pullback(pull(slopes)[0], None, marginals)
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> MarkovWhitening:
@@ -210,6 +245,11 @@ class Markov(Representation):
     def sampler(
         self, kernel: LatentKernel, X: Float[Array, "N D"], power: float = 0.0
     ) -> MarkovSampler:
+        if self.remembered is not None:
+            raise InputError(
+                "Markov(remembered=...) has no sampler; go on with a method by sites, or give all "
+                "rows."
+            )
         return MarkovSampler(
             centres=X,
             jitter=jnp.zeros((), X.dtype),
