@@ -31,7 +31,7 @@ from latentgp.estimators.precomputed import (
 )
 from latentgp.fit import fit
 from latentgp.inference.setup.initial_model import deepened, starting_model
-from latentgp.kernels import Kernel, LatentKernel, OwnKernels
+from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.methods.base import Method
@@ -43,6 +43,7 @@ from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations import Representation
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
@@ -130,6 +131,13 @@ class GPEstimator(BaseEstimator):
             raise InputError(
                 'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
                 f"{kernel!r}."
+            )
+        if kernel is not None and any(
+            isinstance(part, Functionals) for part in distinct_kernels(kernel)
+        ):
+            raise InputError(
+                "Rows of functionals have no common level, which estimators take from the targets; "
+                "fit such rows with latentgp.fit."
             )
         level = None
         if not likelihood.is_location:
