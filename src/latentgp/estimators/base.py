@@ -42,6 +42,7 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations import Representation
@@ -358,6 +359,16 @@ class GPEstimator(BaseEstimator):
         cross, variances = checked_cross(X, self.gram_)
         scale = np.mean(np.diagonal(self.gram_))
         return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
+        """Posteriors of the parts of the latent functions at X, as `Posterior.parts`.
+
+        Args:
+            X: inputs, shape (N, D).
+            names: of the parts, in the order of the kernel's; as their kernels print unless given.
+        """
+        posterior, X = self._asked(X)
+        return posterior.parts(X, names)
 
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""

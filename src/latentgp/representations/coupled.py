@@ -12,11 +12,13 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import JointMarginals
@@ -105,6 +107,12 @@ class CoupledDensePosterior(CoupledPosterior):
         joint = own[:, :, None, :] * identity[:, None, :, None]
         joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
         return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
+
+    def telling_parts(self, number: int) -> "CoupledDensePosterior":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number))
+        )
 
     @property
     def centres(self) -> Float[Array, "M D"]:

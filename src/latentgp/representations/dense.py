@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, PyTree
 
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, Marginals
@@ -96,6 +97,12 @@ class DensePosterior(LatentPosterior):
         cross, prior = latent_grams(self.kernel, self.X, X), latent_grams(self.kernel, X)
         return vmap_latents(
             covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
+        )
+
+    def telling_parts(self, number: int) -> "DensePosterior":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number))
         )
 
     @property

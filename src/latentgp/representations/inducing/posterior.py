@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.kernels.parts import telling_parts
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
@@ -21,6 +22,7 @@ from latentgp.representations.inducing.natural_parameters import Memory, Statist
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import (
+    wholes_at,
     Centres,
     InducingVariables,
     covariance_of,
@@ -123,6 +125,13 @@ class InducingPosterior(LatentPosterior):
             return WhiteSites(precision @ mean, precision - identity)
 
         return vmap_latents(sites, self.white_mean, self.white_lower)
+
+    def telling_parts(self, number: int) -> "InducingPosterior":
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.variables),
+            self,
+            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
+        )
 
     @property
     def centres(self) -> Centres:
