@@ -13,7 +13,15 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels, PerLatent, PerLatentSum, WeightedSum
+from latentgp.kernels import (
+    Functionals,
+    Kernel,
+    LatentKernel,
+    OwnKernels,
+    PerLatent,
+    PerLatentSum,
+    WeightedSum,
+)
 from latentgp.kernels.base import ActiveDimensions, Product, Scaled, Sum
 from latentgp.likelihoods import CustomLikelihood, Likelihood
 from latentgp.means import FunctionalMean, PerLatentMean, ZeroMean

@@ -43,10 +43,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "document",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG))
-        for path in DOCUMENTS
-    ],
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG)) for path in DOCUMENTS],
     ids=lambda path: path.name,
 )
 def test_blocks_run(document, run, tmp_path):

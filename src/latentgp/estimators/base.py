@@ -44,8 +44,8 @@ from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations import Representation
+from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred

@@ -51,12 +51,13 @@ class Functionals(SeesColumns, Kernel):
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np
+        >>> from latentgp import functionals
         >>> at = np.linspace(0.0, 6.0, 13)[:, None]
-        >>> rows = np.concatenate([lgp.functionals.values([[0.0]]), lgp.functionals.derivatives(at)])
+        >>> rows = np.concatenate([functionals.values([[0.0]]), functionals.derivatives(at)])
         >>> y = np.concatenate([[0.0], np.cos(at[:, 0])])
         >>> model = lgp.LatentGP(lgp.Functionals(lgp.RBF(1.5)), lgp.Gaussian(1e-4))
         >>> fit = lgp.fit(model, lgp.Data(rows, y), key=jax.random.key(0))
-        >>> fit.posterior.predict_f(lgp.functionals.values([[np.pi / 2]])).mean.round(2)
+        >>> fit.posterior.predict_f(functionals.values([[np.pi / 2]])).mean.round(2)
         array([1.])
     """
 
@@ -84,7 +85,7 @@ class Functionals(SeesColumns, Kernel):
             )
 
     @property
-    def dimensions(self) -> tuple[int, ...]:
+    def dimensions(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The columns that the inner kernel sees."""
         return tuple(range(self.columns))
 
@@ -170,9 +171,7 @@ class Functionals(SeesColumns, Kernel):
         if self.average_along is None:
             return self._pair(x, z)
         column = self.average_along
-        shifts, masses = _trapezoidal_law(
-            x.width, z.width, z.x[column] - x.x[column], self.nodes
-        )
+        shifts, masses = _trapezoidal_law(x.width, z.width, z.x[column] - x.x[column], self.nodes)
 
         def add(total: Any, node: Any) -> tuple[Any, None]:
             shift, mass = node

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
-from latentgp.likelihoods import Likelihood
 from latentgp.kernels.parts import telling_parts
+from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky

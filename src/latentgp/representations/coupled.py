@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.numerics.cholesky import cholesky, jittered_cholesky
 from latentgp.numerics.small_matrices import small_eigh
@@ -110,9 +110,7 @@ class CoupledDensePosterior(CoupledPosterior):
 
     def telling_parts(self, number: int) -> "CoupledDensePosterior":
         kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number))
-        )
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, PyTree
 
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -101,9 +101,7 @@ class DensePosterior(LatentPosterior):
 
     def telling_parts(self, number: int) -> "DensePosterior":
         kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number))
-        )
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:

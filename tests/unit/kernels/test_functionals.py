@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 
 import latentgp as lgp
 from latentgp import functionals
@@ -17,14 +17,14 @@ SMOOTH = [lgp.RBF(0.8, 1.3), lgp.Matern32(0.8, 1.3), lgp.Matern52(0.8, 1.3)]
 
 def second_derivative(kernel, r):
     """d^2 k / dx dz in one dimension, in closed form, r = x - z."""
-    l, s2 = kernel.lengthscale, kernel.variance
-    t = np.abs(r) / l
+    scale, s2 = kernel.lengthscale, kernel.variance
+    t = np.abs(r) / scale
     if isinstance(kernel, lgp.RBF):
-        return s2 / l**2 * (1 - t**2) * np.exp(-(t**2) / 2)
+        return s2 / scale**2 * (1 - t**2) * np.exp(-(t**2) / 2)
     if isinstance(kernel, lgp.Matern32):
-        return 3 * s2 / l**2 * (1 - np.sqrt(3) * t) * np.exp(-np.sqrt(3) * t)
+        return 3 * s2 / scale**2 * (1 - np.sqrt(3) * t) * np.exp(-np.sqrt(3) * t)
     s = np.sqrt(5) * t
-    return 5 / 3 * s2 / l**2 * (1 + s - s**2) * np.exp(-s)
+    return 5 / 3 * s2 / scale**2 * (1 + s - s**2) * np.exp(-s)
 
 
 @pytest.mark.usefixtures("x64")
@@ -82,7 +82,9 @@ def test_averages_are_those_of_quadrature(kernel, centre, width):
 
     low, high = centre - width / 2, centre + width / 2
     own = functionals.averages([[0.0]], 1.0)[0]
-    other, place = (f[0] for f in (functionals.averages([[centre]], width), functionals.values([[0.2]])))
+    other, place = (
+        f[0] for f in (functionals.averages([[centre]], width), functionals.values([[0.2]]))
+    )
     pair = jax.jit(Functionals.__call__)
     whole = lgp.Functionals(kernel, average_along=0)
     single = quad(lambda x: value(x, 0.2), -0.5, 0.5, points=[0.2], epsabs=1e-12)[0]
@@ -103,10 +105,16 @@ def test_regions_are_weighted_sums_and_mix_with_the_rest():
     kernel = lgp.Functionals(inner, columns=2, average_along=1, regions=regions)
     plain = lgp.Functionals(inner, columns=2)
     rows = np.concatenate(
-        [regions.rows(), functionals.derivatives(PLANE[:1], 0), functionals.averages(PLANE[:1], 0.4, 1)]
+        [
+            regions.rows(),
+            functionals.derivatives(PLANE[:1], 0),
+            functionals.averages(PLANE[:1], 0.4, 1),
+        ]
     )
     found = jax.jit(Functionals.symmetric_gram)(kernel, rows)
-    points = np.concatenate([functionals.values(np.concatenate([PLANE, PLANE[:1] + 0.5])), rows[2:3]])
+    points = np.concatenate(
+        [functionals.values(np.concatenate([PLANE, PLANE[:1] + 0.5])), rows[2:3]]
+    )
     weights = np.zeros((3, 5))
     weights[0, :3], weights[1, 3], weights[2, 4] = [0.2, 0.5, 0.3], 2.0, 1.0
     expected = weights @ np.asarray(plain.symmetric_gram(points)) @ weights.T
@@ -201,5 +209,5 @@ def test_a_mean_of_values_and_what_cannot_be_averaged_are_refused():
     rows = functionals.derivatives([[0.0], [1.0]])
     with pytest.raises(lgp.InputError, match=r"give FunctionalMean\(ConstantMean"):
         lgp.fit(model, lgp.Data(rows, [0.0, 1.0]), key=KEY)
-    with pytest.raises(lgp.InputError, match="fit such rows with latentgp.fit"):
+    with pytest.raises(lgp.InputError, match=r"fit such rows with latentgp\.fit"):
         lgp.GPRegressor(kernel=lgp.Functionals(lgp.RBF())).fit(rows, [0.0, 1.0])

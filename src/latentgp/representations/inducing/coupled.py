@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Key
 
-from latentgp.kernels.parts import telling_parts
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
@@ -24,7 +24,12 @@ from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
 from latentgp.representations.latent_axis import block_means, vmap_latents
-from latentgp.representations.variables import Centres, cross_covariance, prior_covariance, wholes_at
+from latentgp.representations.variables import (
+    Centres,
+    cross_covariance,
+    prior_covariance,
+    wholes_at,
+)
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows

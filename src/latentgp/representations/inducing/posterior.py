@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
-from latentgp.kernels.parts import telling_parts
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
 from latentgp.numerics.sums import sum_over_first
@@ -22,13 +22,13 @@ from latentgp.representations.inducing.natural_parameters import Memory, Statist
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import (
-    wholes_at,
     Centres,
     InducingVariables,
     covariance_of,
     cross_covariance,
     prior_covariance,
     prior_variances,
+    wholes_at,
 )
 from latentgp.typing import Array
 

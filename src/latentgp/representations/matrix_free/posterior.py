@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Key
 
-from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.solvers.solution import Solution
 from latentgp.representations.base import LatentPosterior
@@ -124,9 +124,7 @@ class MatrixFreePosterior(LatentPosterior):
 
     def telling_parts(self, number: int) -> "MatrixFreePosterior":
         kernel = telling_parts(self.kernel, number)
-        return eqx.tree_at(
-            lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number))
-        )
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:
