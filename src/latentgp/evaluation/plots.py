@@ -145,7 +145,8 @@ def parts(
 ) -> Figure:
     """Draw the parts of a latent function along one input, a panel each, with their intervals.
 
-    Panels share the input and the height of a unit, so that large parts look large.
+    Panels share the input; heights follow the spans of the parts, down to three tenths of the
+    largest.
 
     Args:
         x: (N,) inputs, numbers or dates, in any order.

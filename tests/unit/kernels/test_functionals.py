@@ -99,6 +99,19 @@ def test_averages_are_those_of_quadrature(kernel, centre, width):
 
 
 @pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("width", "nodes", "error"), [(4.0, 8, 1e-6), (10.0, 16, 1e-8)])
+def test_wide_averages_have_the_error_that_is_stated(width, nodes, error):
+    row = functionals.averages([[0.0]], width)[0]
+    found = lgp.Functionals(lgp.RBF(), average_along=0, nodes=nodes)(row, row)
+
+    def weighted(t):
+        return 2 * (width - t) / width**2 * np.exp(-(t**2) / 2)
+
+    exact = quad(weighted, 0, width, epsabs=1e-13, points=[1.0, 3.0])[0]
+    np.testing.assert_allclose(found, exact, rtol=error)
+
+
+@pytest.mark.usefixtures("x64")
 def test_regions_are_weighted_sums_and_mix_with_the_rest():
     inner = lgp.Matern32([0.7, 1.2], 1.4)
     regions = functionals.Regions([PLANE, PLANE[:1] + 0.5], [[0.2, 0.5, 0.3], [2.0]])
@@ -176,7 +189,7 @@ def test_counts_of_areas_tell_of_the_rate_inside_them():
     rate = np.array([truth[g].mean() for g in groups])
     exposure = np.full(15, 30.0)
     y = np.random.default_rng(0).poisson(exposure * np.exp(rate))
-    kernel = lgp.Functionals(lgp.RBF(1.0, 1.0), regions=regions)
+    kernel = lgp.Functionals(lgp.RBF(1.0, 1.0), regions=regions, derivatives=False)
     model = lgp.LatentGP(
         kernel, lgp.Poisson(), lgp.FunctionalMean(lgp.ConstantMean(1.0), regions=regions)
     )
@@ -193,11 +206,14 @@ def test_counts_of_areas_tell_of_the_rate_inside_them():
         (lgp.Matern12(), functionals.derivatives([[0.0], [1.0]]), "have no derivative"),
         (lgp.RBF(), functionals.averages([[0.0], [1.0]], 1.0), "average_along"),
         (lgp.RBF(), functionals.Regions([[[0.0]], [[1.0]]]).rows(), "regions"),
+        (None, functionals.derivatives([[0.0], [1.0]]), "derivatives=False"),
         (lgp.RBF(), np.zeros((2, 1)), "reads 5 columns, got 1"),
     ],
 )
 def test_rows_that_the_kernel_cannot_read_are_refused(kernel, rows, words):
-    model = lgp.LatentGP(lgp.Functionals(kernel), lgp.Gaussian())
+    values_alone = lgp.Functionals(lgp.RBF(), derivatives=False)
+    own = values_alone if kernel is None else lgp.Functionals(kernel)
+    model = lgp.LatentGP(own, lgp.Gaussian())
     with pytest.raises(lgp.InputError, match=words):
         lgp.fit(model, lgp.Data(rows, [0.0, 1.0]), key=KEY)
 
