@@ -44,7 +44,7 @@ class Functionals(SeesColumns, Kernel):
             kernel has to be a function of differences along it.
         regions: those that rows are about.
         nodes: of the quadrature, on each of six pieces between kinks.
-        derivatives: whether there are rows of derivatives; without them the rest is faster.
+        derivatives: whether there are rows of derivatives; without them sums over regions are faster.
 
     Raises:
         InputError: a kernel that is none of differences along `average_along`; regions of points
@@ -181,9 +181,11 @@ class Functionals(SeesColumns, Kernel):
         column = self.average_along
         shifts, masses = _trapezoidal_law(x.width, z.width, z.x[column] - x.x[column], self.nodes)
 
+        unit = jnp.asarray(np.eye(self.columns)[column], x.x.dtype)
+
         def add(total: Any, node: Any) -> tuple[Any, None]:
             shift, mass = node
-            moved = x._replace(x=x.x.at[column].add(shift))
+            moved = x._replace(x=x.x + shift * unit)
             return total + mass * self._pair(moved, z), None
 
         zero = jnp.zeros((), jnp.result_type(x.x, z.x))

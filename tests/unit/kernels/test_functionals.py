@@ -1,5 +1,7 @@
 """Functionals of f as rows: derivatives, averages and sums over regions, and what they tell."""
 
+import tempfile
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -130,6 +132,9 @@ def test_regions_are_weighted_sums_and_mix_with_the_rest():
     )
     weights = np.zeros((3, 5))
     weights[0, :3], weights[1, 3], weights[2, 4] = [0.2, 0.5, 0.3], 2.0, 1.0
+    with tempfile.TemporaryDirectory() as folder:
+        again = lgp.load(lgp.save(kernel, f"{folder}/kernel.latentgp"))
+    np.testing.assert_array_equal(jax.jit(Functionals.symmetric_gram)(again, rows), found)
     expected = weights @ np.asarray(plain.symmetric_gram(points)) @ weights.T
     np.testing.assert_allclose(found[:3, :3], expected, atol=1e-7)
     assert np.linalg.eigvalsh(found).min() > 1e-6
