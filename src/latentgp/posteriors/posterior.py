@@ -210,7 +210,7 @@ class Posterior(eqx.Module):
             >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
             >>> parts = fit.posterior.parts([4.0], names=["trend", "season"])
             >>> parts["trend"].mean.round(2), parts["season"].mean.round(2)
-            (array([1.68]), array([-0.3]))
+            (array([1.26]), array([0.04]))
         """
         X, names = self._inputs(X), names_of_parts(self.model.kernel, names)
         components = self.components.telling_parts(len(names)).prepared()
