@@ -44,7 +44,7 @@ class Functionals(SeesColumns, Kernel):
             kernel has to be a function of differences along it.
         regions: those that rows are about.
         nodes: of the quadrature, on each of six pieces between kinks.
-        derivatives: whether there are rows of derivatives; without them sums over regions are faster.
+        derivatives: whether there are rows of derivatives; false makes regions faster.
 
     Raises:
         InputError: a kernel that is none of differences along `average_along`; regions of points
