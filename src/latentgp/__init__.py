@@ -31,6 +31,7 @@ from latentgp.kernels import (
     Categorical,
     Constant,
     Cosine,
+    Functionals,
     Kernel,
     Linear,
     Matern,
@@ -87,7 +88,7 @@ from latentgp.likelihoods import (
     WarpedGaussian,
     Weibull,
 )
-from latentgp.means import ConstantMean, LinearMean, Mean, PerLatentMean, ZeroMean
+from latentgp.means import ConstantMean, FunctionalMean, LinearMean, Mean, PerLatentMean, ZeroMean
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method
 from latentgp.methods.black_box import BlackBoxVI
@@ -164,6 +165,7 @@ _LAZY = {
 _SUBMODULES = {
     "chains": "latentgp.evaluation.chains",
     "datasets": "latentgp.datasets",
+    "functionals": "latentgp.rows.functionals",
     "metrics": "latentgp.evaluation.metrics",
     "plots": "latentgp.evaluation.plots",
     "tables": "latentgp.tables",
@@ -207,6 +209,8 @@ __all__ = [
     "FileRows",
     "Fit",
     "Form",
+    "FunctionalMean",
+    "Functionals",
     "GPClassifier",
     "GPCountRegressor",
     "GPOrdinalClassifier",

@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.parameters.base import OwnParts, Parametrised, parameter
+from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions
 from latentgp.typing import Array
 
 
@@ -50,6 +54,52 @@ class LinearMean(Mean):
                 "columns; give one slope a column."
             )
         return (self.intercept + X @ self.slope)[:, None]
+
+
+class FunctionalMean(Mean):
+    """Prior mean of functionals of f, as `Functionals` reads its rows, from the mean of values.
+
+    Averages are by Gauss-Legendre quadrature, exact for polynomials of degree 15 or less.
+
+    Args:
+        mean: prior mean of the values of f.
+        columns: number of inputs of the function.
+        average_along: the column of the intervals of averages, as in `Functionals`.
+        regions: those that rows are about.
+
+    Example:
+        >>> from latentgp import functionals
+        >>> rows = np.concatenate([functionals.values([[2.0]]), functionals.derivatives([[2.0]])])
+        >>> FunctionalMean(ConstantMean(3.0))(rows).tolist()
+        [[3.0], [0.0]]
+    """
+
+    mean: Mean
+    columns: int = eqx.field(static=True, default=1)
+    average_along: int | None = eqx.field(static=True, default=None)
+    regions: Regions | None = None
+
+    def __call__(self, X: Float[Array, "N C"]) -> Float[Array, "N #Q"]:
+        X = jnp.asarray(X)
+        rows = decoded(X, self.columns)
+        if self.regions is None:
+            return self._of(rows)
+        points, weights = spread_over_regions(self.regions, rows)
+        return jnp.einsum("pn,pnq->nq", weights, jax.vmap(self._of)(points))
+
+    def _of(self, rows: Encoded) -> Float[Array, "N #Q"]:
+        if self.average_along is None:
+            return self._at(rows)
+        places, weights = np.polynomial.legendre.leggauss(8)
+        total = 0.0
+        for place, weight in zip(places, weights, strict=True):
+            x = rows.x.at[:, self.average_along].add(place / 2 * rows.width)
+            total = total + weight / 2 * self._at(rows._replace(x=x))
+        return total
+
+    def _at(self, rows: Encoded) -> Float[Array, "N #Q"]:
+        value, slope = jax.jvp(self.mean, (rows.x,), (rows.direction,))
+        return rows.value[:, None] * value + slope
 
 
 class PerLatentMean(OwnParts, Mean):

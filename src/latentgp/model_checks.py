@@ -13,9 +13,18 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
-from latentgp.kernels import Kernel, LatentKernel, PerLatent, PerLatentSum, WeightedSum
+from latentgp.kernels import (
+    Functionals,
+    Kernel,
+    LatentKernel,
+    OwnKernels,
+    PerLatent,
+    PerLatentSum,
+    WeightedSum,
+)
 from latentgp.kernels.base import ActiveDimensions, Product, Scaled, Sum
 from latentgp.likelihoods import CustomLikelihood, Likelihood
+from latentgp.means import FunctionalMean, PerLatentMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.modules import takes
 from latentgp.parameters.base import declared
@@ -66,7 +75,20 @@ row instead of one number, shape (); write f[0] for the first latent function, a
             _check_kernel(kernel, seen)
     model.of_inputs.check_inputs(X.shape[1])
     check_points(model.of_inputs, X)
+    _check_mean(model)
     _check_likelihood(model.likelihood)
+
+
+def _check_mean(model: LatentGP) -> None:
+    """Raise where rows carry functionals and the prior mean does not know of them."""
+    kernels = model.kernel.each if isinstance(model.kernel, OwnKernels) else (model.kernel,)
+    means = model.mean.parts if isinstance(model.mean, PerLatentMean) else (model.mean,)
+    knows = all(isinstance(mean, ZeroMean | FunctionalMean) for mean in means)
+    if any(isinstance(kernel, Functionals) for kernel in kernels) and not knows:
+        raise InputError(
+            f"Rows carry functionals, whose prior mean is not that of values; give "
+            f"FunctionalMean({model.mean!r})."
+        )
 
 
 def check_points(kernel: LatentKernel, X: Float[np.ndarray, "N D"]) -> None:

@@ -96,6 +96,7 @@ _INTERNAL = {
     "latentgp.representations.neighbours.posterior": "NeighboursPosterior",
     "latentgp.representations.neighbours.prior": "Regression SparseFactor",
     "latentgp.representations.neighbours.sweeps": "Sweep Swept",
+    "latentgp.rows.functionals": "Regions",
     "latentgp.sites.gaussian": "GaussianSites",
     "latentgp.tables.columns": "CategoryColumn NumberColumn",
     "latentgp.tables.encoder": "TableEncoder",

@@ -4,11 +4,20 @@ import pytest
 import latentgp as lgp
 from classes import concrete_classes
 from latentgp.kernels import ActiveDimensions, Kernel, Product, Scaled, Sum
+from latentgp.kernels.parts import PartsOfKernel
 from latentgp.testing import check_kernel
 
 POINTS = np.random.default_rng(0).normal(size=(6, 2))
 GRAM = POINTS @ POINTS.T + 0.5 * np.eye(6)
 CATEGORIES = np.array([[0, 1], [0, 2], [1, 1], [2, 0], [2, 2], [1, 0]])
+
+FUNCTIONALS = np.concatenate(
+    [
+        lgp.functionals.values(POINTS[:2, :1]),
+        lgp.functionals.derivatives(POINTS[1:3, :1]),
+        lgp.functionals.averages(POINTS[3:5, :1], [0.5, 1.5]),
+    ]
+)
 
 CASES = [
     (lgp.RBF(lengthscale=[0.7, 1.3]), POINTS),
@@ -21,6 +30,10 @@ CASES = [
     (lgp.Linear(variance=[0.5, 2.0]), POINTS),
     (lgp.Polynomial(degree=3, variance=0.4, offset=0.7), POINTS),
     (lgp.Constant(2.0), POINTS),
+    (lgp.Functionals(lgp.Matern52(0.8), average_along=0), FUNCTIONALS),
+    (PartsOfKernel(0.5 * (lgp.RBF(0.7) + lgp.Matern32()), 2), np.hstack([POINTS, POINTS[::-1]])),
+    (lgp.MaternHalfInteger(0.8, degree=3), POINTS),
+    (lgp.Cosine(period=[1.7, 3.0]), POINTS),
     (lgp.WeightedSum((lgp.RBF().on(0), lgp.Linear().on(1)), [0.5, 2.0]), POINTS),
     (lgp.Precomputed(GRAM), np.arange(6.0)[:, None]),
     (lgp.Precomputed(GRAM[:, :4], np.diagonal(GRAM)), np.arange(5.0)[:, None]),

@@ -12,6 +12,8 @@ from latentgp.methods.registry import table_of_methods
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
+# Blocks that run whole conformance suites, long chains or many fits.
+LONG = ("CONTRIBUTING.md", "estimators.md", "priors-to-loo.md", "sampling.md", "scale.md")
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PAGES = [
     *sorted(ROOT.glob("*.md")),
@@ -41,11 +43,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     "document",
-    [
-        # Whose blocks run whole conformance suites.
-        pytest.param(path, marks=[pytest.mark.slow] * (path.name == "CONTRIBUTING.md"))
-        for path in DOCUMENTS
-    ],
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG)) for path in DOCUMENTS],
     ids=lambda path: path.name,
 )
 def test_blocks_run(document, run, tmp_path):

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import latentgp as lgp
 from latentgp import plots
 from latentgp.errors import InputError
+from latentgp.posteriors.parts import Part
 
 pytestmark = pytest.mark.quick
 
@@ -65,7 +66,19 @@ def test_docstring_examples_hold():
 
 
 def test_every_public_plot_is_in_the_list_above():
-    assert set(EVERY_PLOT) | {"save_figure", "check_picture_path"} == set(plots.__all__)
+    others = {"parts", "save_figure", "check_picture_path"}
+    assert set(EVERY_PLOT) | others == set(plots.__all__)
+
+
+def test_parts_have_a_panel_each(tmp_path):
+    trend, rest = Part(3 * x, 0.1 + 0 * x), Part(0.1 * x, 0.1 + 0 * x)
+    figure = plots.parts(x, {"trend": trend, "rest": rest}, x_label="year", y_label="f [m]")
+    first, last = figure.axes
+    assert (first.get_title("left"), last.get_title("left")) == ("trend", "rest")
+    assert (last.get_xlabel(), last.get_ylabel()) == ("year", "f [m]")
+    assert plots.save_figure(figure, tmp_path / "parts.png").stat().st_size > 1000
+    with pytest.raises(lgp.InputError, match="rows"):
+        plots.parts(x[:-1], {"trend": trend})
 
 
 @pytest.mark.parametrize("name", EVERY_PLOT)

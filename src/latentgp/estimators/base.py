@@ -31,7 +31,7 @@ from latentgp.estimators.precomputed import (
 )
 from latentgp.fit import fit
 from latentgp.inference.setup.initial_model import deepened, starting_model
-from latentgp.kernels import Kernel, LatentKernel, OwnKernels
+from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.methods.base import Method
@@ -42,8 +42,10 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
+from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
@@ -130,6 +132,13 @@ class GPEstimator(BaseEstimator):
             raise InputError(
                 'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
                 f"{kernel!r}."
+            )
+        if kernel is not None and any(
+            isinstance(part, Functionals) for part in distinct_kernels(kernel)
+        ):
+            raise InputError(
+                "Rows of functionals have no common level, which estimators take from the targets; "
+                "fit such rows with latentgp.fit."
             )
         level = None
         if not likelihood.is_location:
@@ -352,6 +361,16 @@ class GPEstimator(BaseEstimator):
         cross, variances = checked_cross(X, self.gram_)
         scale = np.mean(np.diagonal(self.gram_))
         return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
+        """Posteriors of the parts of the latent functions at X, as `Posterior.parts`.
+
+        Args:
+            X: inputs, shape (N, D).
+            names: of the parts, in the order of the kernel's; as their kernels print unless given.
+        """
+        posterior, X = self._asked(X)
+        return posterior.parts(X, names)
 
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""

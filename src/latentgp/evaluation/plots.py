@@ -9,7 +9,7 @@ which people with colour-vision deficiency can tell apart.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from latentgp.evaluation.metrics import (
 )
 from latentgp.evaluation.weights import KernelWeights
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal
+from latentgp.posteriors.parts import Part
 from latentgp.runtime.writing import check_writable, written_whole
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "kernel_weights",
     "learning_curve",
     "observed_against_predicted",
+    "parts",
     "prediction_bands",
     "ranks",
     "reject_curve",
@@ -131,6 +133,54 @@ def prediction_bands(
     ax.margins(x=0.01)
     ax.legend(**legend_style())
     return tidy(ax, x_label, y_label)
+
+
+def parts(
+    x: ArrayLike,
+    parts: Mapping[str, Part],
+    *,
+    level: float = 0.95,
+    x_label: str = "x",
+    y_label: str = "f",
+) -> Figure:
+    """Draw the parts of a latent function along one input, a panel each, with their intervals.
+
+    Panels share the input; heights follow the spans of the parts, down to three tenths of the
+    largest.
+
+    Args:
+        x: (N,) inputs, numbers or dates, in any order.
+        parts: of one latent function at these, from `posterior.parts(X)`.
+        level: of the central intervals.
+        x_label: name and unit of the input.
+        y_label: name and unit of the latent function.
+
+    Raises:
+        InputError: parts of several latent functions, or of other inputs.
+
+    Example:
+        >>> from latentgp.posteriors.parts import Part
+        >>> trend = Part(np.array([0.0, 1.0]), np.array([0.1, 0.1]))
+        >>> len(parts([0, 1], {"trend": trend, "season": trend}).axes)
+        2
+    """
+    from matplotlib.figure import Figure
+
+    ends = {name: part.interval(level) for name, part in parts.items()}
+    spans = [max(np.ptp(np.asarray(pair)), 1e-12) for pair in ends.values()]
+    heights = np.maximum(spans, 0.3 * max(spans))
+    figure = Figure(figsize=(6.4, 0.8 + 1.8 * len(parts)), layout="constrained")
+    grid: dict[str, Any] = {"height_ratios": heights.tolist()}
+    panels = figure.subplots(len(parts), sharex=True, squeeze=False, gridspec_kw=grid)[:, 0]
+    for ax, (name, part), (lower, upper) in zip(panels, parts.items(), ends.values(), strict=True):
+        band = f"{100 * level:g} % interval"
+        labels = {"x_label": "", "y_label": y_label, "band_label": band}
+        prediction_bands(ax, x, part.mean, lower, upper, **labels)
+        ax.set_title(_shortened(name, 60), loc="left", fontsize=10, color=INK)
+        if ax is not panels[0] and (legend := ax.get_legend()) is not None:
+            legend.remove()
+    panels[-1].set_xlabel(x_label, color=INK)
+    return figure
 
 
 def observed_against_predicted(

@@ -3,6 +3,7 @@
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
+from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
 from latentgp.kernels.stationary import (
@@ -26,6 +27,7 @@ __all__ = [
     "Categorical",
     "Constant",
     "Cosine",
+    "Functionals",
     "Kernel",
     "LatentKernel",
     "Linear",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from functools import partial
 from typing import Any, final
 
 import equinox as eqx
@@ -100,16 +101,14 @@ class Matern32(Stationary):
     """Matérn kernel of order 3/2, variance * (1 + s) exp(-s), s = sqrt(3) r (R&W eq. 4.17)."""
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
-        s = jnp.sqrt(3.0) * distance(squared_distance)
-        return (1 + s) * jnp.exp(-s)
+        return _half_integer(1, squared_distance)
 
 
 class Matern52(Stationary):
     """Matérn kernel of order 5/2, variance * (1 + s + s^2/3) exp(-s), s = sqrt(5) r (R&W 4.17)."""
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
-        s = jnp.sqrt(5.0) * distance(squared_distance)
-        return (1 + s + s**2 / 3) * jnp.exp(-s)
+        return _half_integer(2, squared_distance)
 
 
 class MaternHalfInteger(Stationary):
@@ -137,13 +136,7 @@ class MaternHalfInteger(Stationary):
             )
 
     def correlation(self, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
-        p = self.degree
-        s = math.sqrt(2 * p + 1) * distance(squared_distance)
-        total = jnp.zeros_like(s)
-        for i in range(p + 1):  # by Horner's rule, highest power first
-            weight = math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
-            total = total * (2 * s) + weight
-        return total * jnp.exp(-s)
+        return _half_integer(self.degree, squared_distance)
 
 
 class Matern(Stationary):
@@ -237,6 +230,31 @@ class Cosine(Kernel):
 
     def _phase(self, points: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
         return 2 * jnp.pi * points / self.per_column("period", points)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _half_integer(p: int, squared_distance: Float[Array, "*S"]) -> Float[Array, "*S"]:
+    """Matérn correlation of order p + 1/2 (Rasmussen & Williams 2006, eq. 4.16)."""
+    s = math.sqrt(2 * p + 1) * distance(squared_distance)
+    total = jnp.zeros_like(s)
+    for i in range(p + 1):  # by Horner's rule, highest power first
+        weight = math.comb(p, i) * math.factorial(p + i) / math.factorial(2 * p)
+        total = total * (2 * s) + weight
+    return total * jnp.exp(-s)
+
+
+@_half_integer.defjvp
+def _slope_of_half_integer(p: int, primals: Any, tangents: Any) -> Any:
+    """In r^2 it is the correlation of the order below, finite at zero where one through r is not.
+
+    Second derivatives of the kernel in the inputs of two equal points need it.
+    """
+    (squared,), (tangent,) = primals, tangents
+    if not p:
+        return jax.jvp(lambda squared: jnp.exp(-distance(squared)), (squared,), (tangent,))
+    order = p + 0.5
+    slope = -order / (2 * order - 2) * _half_integer(p - 1, order / (order - 1) * squared)
+    return _half_integer(p, squared), slope * tangent
 
 
 @jax.custom_jvp

@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
+from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods import Likelihood
-from latentgp.means import constant_first
+from latentgp.means import ZeroMean, constant_first
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -31,6 +32,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     prior_covariance,
     prior_variances,
+    wholes_at,
 )
 from latentgp.typing import Array
 
@@ -125,6 +127,17 @@ class Components(eqx.Module):
     def shifted(self, centre: float) -> "Components":
         """With a zero prior mean moved by a constant, and the first latent function with it."""
 
+    def telling_parts(self, number: int) -> "Components":
+        """Of rows with coefficients of the kernel's parts, so many; without the prior mean.
+
+        Raises:
+            InputError: unless overridden; there is no posterior of them.
+        """
+        raise InputError(
+            "This posterior has no parts of f; fit a model of one layer with Dense() or "
+            "Inducing(...)."
+        )
+
     def prepared(self) -> "Components":
         """With whatever predictions can keep, such as factors of the prior."""
         return self
@@ -183,6 +196,10 @@ class OneGaussian(Components):
         mean = constant_first(centre, self.own_model.likelihood.latent_size)
         model = LatentGP(self.own_model.kernel, self.own_model.likelihood, mean)
         return OneGaussian(model, self.latent)
+
+    def telling_parts(self, number: int) -> "OneGaussian":
+        model = _telling_parts(self.own_model, number)
+        return OneGaussian(model, self.latent.telling_parts(number))
 
 
 class Mixture(Components):
@@ -278,6 +295,10 @@ class Mixture(Components):
 
     def shifted(self, centre: float) -> "Mixture":
         return Mixture([part.shifted(centre) for part in self.parts], np.exp(self.log_weights))
+
+    def telling_parts(self, number: int) -> "Mixture":
+        parts = [part.telling_parts(number) for part in self.parts]
+        return Mixture(parts, np.exp(self.log_weights))
 
     def prepared(self) -> "Mixture":
         parts = [part.prepared() for part in self.parts]
@@ -380,6 +401,10 @@ class Gaussians(Components):
         mean = constant_first(np.full(self.size, centre), self.model.likelihood.latent_size)
         models = LatentGP(self.models.kernel, self.models.likelihood, mean)
         return Gaussians(models, self.latents, self.log_weights)
+
+    def telling_parts(self, number: int) -> "Gaussians":
+        models = _telling_parts(self.models, number)
+        return Gaussians(models, self.latents.telling_parts(number), self.log_weights)
 
 
 class DrawnComponents(Components):
@@ -500,6 +525,17 @@ class Draws(DrawnComponents):
         white = self.white[kept]
         return Draws(self.mean_model, models, self.own, self.centres, white, inverse)
 
+    def telling_parts(self, number: int) -> "Draws":
+        return eqx.tree_at(
+            lambda d: (d.mean_model, d.models, d.centres),
+            self,
+            (
+                _telling_parts(self.mean_model, number),
+                _telling_parts(self.models, number),
+                wholes_at(self.centres, number),
+            ),
+        )
+
     def prepared(self) -> "Draws":
         inverse = partial(_inverses, self.own)
         wanted = jax.eval_shape(inverse, self.models, self.centres)
@@ -507,6 +543,11 @@ class Draws(DrawnComponents):
             return self
         found = np.asarray(inverse(self.models, self.centres))
         return eqx.tree_at(lambda d: d.inverse, self, found, is_leaf=lambda leaf: leaf is None)
+
+
+def _telling_parts(model: LatentGP, number: int) -> LatentGP:
+    kernel = telling_parts(model.kernel, number)
+    return eqx.tree_at(lambda m: (m.kernel, m.mean), model, (kernel, ZeroMean()))
 
 
 def over_draws(function: Callable[[Any], Any], parts: Any) -> Any:

@@ -17,11 +17,13 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.posteriors.components import Components, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.parts import Part, Parts, rows_of_parts
 from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
 from latentgp.representations.base import LatentPosterior
@@ -185,6 +187,65 @@ class Posterior(eqx.Module):
         return np.asarray(_observe(likelihoods, f, side, key_y, law.own))
 
     @double_precision
+    def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
+        """Posteriors of the parts of the latent functions, whose kernel is a sum: trend, season.
+
+        The latent functions are sums of independent ones, one for each kernel of the sum, nested
+        sums included. Each has its own mean and variance given the data; means and the prior mean
+        add up to `mean_f(X)`, variances do not, as the parts are dependent given the data.
+
+        Args:
+            X: inputs, shape (N, D).
+            names: of the parts, in the order of the kernel's; as their kernels print unless given.
+
+        Raises:
+            InputError: the representation has no posterior of them, such as neighbours; names that
+                are not one for each.
+
+        Example:
+            >>> import jax, latentgp as lgp
+            >>> kernel = lgp.RBF(5.0) + lgp.Periodic(period=2.0)
+            >>> data = lgp.Data([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 1.0, 2.0])
+            >>> model = lgp.LatentGP(kernel, lgp.Gaussian(noise_variance=0.1))
+            >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+            >>> parts = fit.posterior.parts([4.0], names=["trend", "season"])
+            >>> parts["trend"].mean.round(2), parts["season"].mean.round(2)
+            (array([1.26]), array([0.04]))
+        """
+        X, names = self._inputs(X), names_of_parts(self.model.kernel, names)
+        components = self.components.telling_parts(len(names)).prepared()
+        moments = marginals_of(components, rows_of_parts(X, len(names)))
+        mean, variance = (a.reshape(len(names), len(X), -1) for a in moments)
+        of_f = apply_in_buckets(
+            _mean, self._prepared, rows=X, columns=self._prepared.columns
+        ).reshape(len(X), -1)
+        parts = {
+            name: Part(self._of_latents(mean[j]), self._of_latents(variance[j]))
+            for j, name in enumerate(names)
+        }
+        return Parts(parts, self._of_latents(of_f - mean.sum(axis=0)))
+
+    @double_precision
+    def sample_parts(
+        self,
+        X: Any,
+        *,
+        key: Key[Array, ""],
+        number: int = 1,
+        names: Sequence[str] | None = None,
+    ) -> dict[str, Float[np.ndarray, "S N *Q"]]:
+        """Joint draws of the parts at X by name, shape (S, N) each, that add up to draws of f.
+
+        The prior mean belongs to no part. Costs and errors are those of `sample_f` at as many
+        copies of X as there are parts, and of `parts`.
+        """
+        X, names = self._inputs(X), names_of_parts(self.model.kernel, names)
+        components = self.components.telling_parts(len(names)).prepared()
+        draws, _ = components.joint(rows_of_parts(X, len(names)), key, number)
+        draws = draws.reshape(number, len(names), len(X), -1)
+        return {name: self._of_latents(draws[:, j]) for j, name in enumerate(names)}
+
+    @double_precision
     def sample_paths(
         self, *, key: Key[Array, ""], number: int = 1, features: int = 1024
     ) -> "Paths":
@@ -293,6 +354,9 @@ class Posterior(eqx.Module):
         one = self._gaussian("has no single likelihood")
         model = LatentGP(one.own_model.kernel, likelihood, one.own_model.mean)
         return Posterior(OneGaussian(model, one.latent), self.evidence)
+
+    def _of_latents(self, values: Float[np.ndarray, "*S Q"]) -> Any:
+        return values[..., 0] if self.model.likelihood.latent_size == 1 else values
 
     @cached_property
     def _prepared(self) -> Components:

@@ -126,6 +126,23 @@ class LatentPosterior(eqx.Module):
         """
         return self
 
+    def telling_parts(self, number: int) -> "LatentPosterior":
+        """The same of rows with coefficients of the kernel's parts as further columns.
+
+        A row [x, a_1, ..., a_J] is then sum_j a_j f_j(x), with f = sum_j f_j of the parts of a sum
+        of kernels; the rows of the data have ones. Refused unless overridden.
+
+        Args:
+            number: of parts J.
+
+        Raises:
+            InputError: the representation has no posterior of them.
+        """
+        raise InputError(
+            f"{type(self).__name__} has no posterior of the parts of f; fit with Dense() or "
+            "Inducing(...)."
+        )
+
     def left_out(
         self, rows: Int[np.ndarray, "R"]
     ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]] | None:

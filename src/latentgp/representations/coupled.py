@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +20,7 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.numerics.cholesky import cholesky, jittered_cholesky
 from latentgp.numerics.small_matrices import small_eigh
@@ -105,6 +107,10 @@ class CoupledDensePosterior(CoupledPosterior):
         joint = own[:, :, None, :] * identity[:, None, :, None]
         joint = joint - jnp.einsum("jqn,jrm->qnrm", lowered, lowered)
         return joint + jnp.einsum("jqn,jrm->qnrm", raised, raised)
+
+    def telling_parts(self, number: int) -> "CoupledDensePosterior":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:

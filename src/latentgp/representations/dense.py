@@ -14,6 +14,7 @@ from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky
 from latentgp.numerics.sums import sum_over_first
@@ -97,6 +98,10 @@ class DensePosterior(LatentPosterior):
         return vmap_latents(
             covariance, cross, prior, self.root_precision, self.factor.inverse, self.raised
         )
+
+    def telling_parts(self, number: int) -> "DensePosterior":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:

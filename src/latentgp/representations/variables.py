@@ -11,7 +11,9 @@ from typing import Any, TypeAlias
 import equinox as eqx
 from jaxtyping import Float
 
+from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import as_wholes
 from latentgp.representations.latent_axis import latent_diagonals, latent_grams
 from latentgp.typing import Array
 
@@ -124,6 +126,22 @@ def prior_covariance(
 def spans_prior(centres: Centres) -> bool:
     """Whether inducing variables leave nothing of the latent functions open, wherever."""
     return isinstance(centres, InducingVariables) and centres.spans_prior
+
+
+def wholes_at(
+    centres: Float[Array, "*N D"] | InducingVariables, number: int
+) -> Float[Array, "*N C"]:
+    """Points as rows whose parts of f, so many of them, are all there.
+
+    Raises:
+        InputError: inducing variables that are no points.
+    """
+    if isinstance(centres, InducingVariables):
+        raise InputError(
+            "Inducing variables that are no points, such as weights of features, have no posterior "
+            "of the parts of f; fit with Dense() or Inducing(...)."
+        )
+    return as_wholes(centres, number)
 
 
 def places_of(centres: Centres) -> Float[Array, "P D"]:

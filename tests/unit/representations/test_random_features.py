@@ -51,14 +51,14 @@ def test_with_gaussian_noise_weights_and_functions_have_one_posterior(number):
 def test_many_features_are_near_the_exact_process_and_say_how_near():
     exact, found = (
         fitted(lgp.ExactGP()),
-        fitted(lgp.ExactGP(representation=lgp.RandomFeatures(4000))),
+        fitted(lgp.ExactGP(representation=lgp.RandomFeatures(1000))),
     )
     (mean, variance), own = exact.posterior.predict_f(NEW), found.posterior.predict_f(NEW)
-    np.testing.assert_allclose(own.mean, mean, atol=0.06)
-    np.testing.assert_allclose(own.variance, variance, atol=0.02)
+    np.testing.assert_allclose(own.mean, mean, atol=0.12)
+    np.testing.assert_allclose(own.variance, variance, atol=0.04)
     (note,) = found.diagnostics.notes
     error = float(note.split("off by ")[1].split(" ")[0])
-    assert 0 < error < 2 / np.sqrt(4000)
+    assert 0 < error < 2 / np.sqrt(1000)
 
 
 RULES = {
@@ -94,10 +94,10 @@ def test_sites_that_couple_latents():
     y = np.digitize(F, [-0.5, 0.5]).astype(float)
     features, dense = (
         fitted(lgp.Laplace(representation), model, y).posterior
-        for representation in (lgp.RandomFeatures(2000), lgp.Dense())
+        for representation in (lgp.RandomFeatures(300), lgp.Dense())
     )
     for own, theirs in zip(features.predict_f(NEW), dense.predict_f(NEW), strict=True):
-        np.testing.assert_allclose(own, theirs, atol=0.15)
+        np.testing.assert_allclose(own, theirs, atol=0.4)
 
 
 def test_streams_end_where_all_rows_do():

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Key
 
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import JointMarginals
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
@@ -23,7 +24,12 @@ from latentgp.representations.base import SiteUpdate
 from latentgp.representations.coupled import CoupledPosterior
 from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
 from latentgp.representations.latent_axis import block_means, vmap_latents
-from latentgp.representations.variables import Centres, cross_covariance, prior_covariance
+from latentgp.representations.variables import (
+    Centres,
+    cross_covariance,
+    prior_covariance,
+    wholes_at,
+)
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites
 from latentgp.sites.gaussian import Rows
@@ -82,6 +88,13 @@ class CoupledInducingPosterior(CoupledPosterior):
         identity = jnp.eye(latents, dtype=prior.dtype)
         joint = prior[:, :, None, :] * identity[:, None, :, None]
         return joint - jnp.einsum("qmn,qmrk,rkl->qnrl", cross, self.reduction, cross)
+
+    def telling_parts(self, number: int) -> "CoupledInducingPosterior":
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.variables),
+            self,
+            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
+        )
 
     @property
     def centres(self) -> Centres:

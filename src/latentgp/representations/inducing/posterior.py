@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.kernels import LatentKernel
+from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import Factor, cholesky, climb_jitter, is_safe
 from latentgp.numerics.sums import sum_over_first
@@ -27,6 +28,7 @@ from latentgp.representations.variables import (
     cross_covariance,
     prior_covariance,
     prior_variances,
+    wholes_at,
 )
 from latentgp.typing import Array
 
@@ -129,6 +131,13 @@ class InducingPosterior(LatentPosterior):
             return WhiteSites(precision @ mean, precision - identity)
 
         return vmap_latents(sites, self.white_mean, self.white_lower)
+
+    def telling_parts(self, number: int) -> "InducingPosterior":
+        return eqx.tree_at(
+            lambda p: (p.kernel, p.variables),
+            self,
+            (telling_parts(self.kernel, number), wholes_at(self.variables, number)),
+        )
 
     @property
     def centres(self) -> Centres:

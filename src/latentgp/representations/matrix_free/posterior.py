@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Bool, Float, Int, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.solvers.solution import Solution
 from latentgp.representations.base import LatentPosterior
@@ -119,6 +121,10 @@ class MatrixFreePosterior(LatentPosterior):
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         return _covariance(self, X)
+
+    def telling_parts(self, number: int) -> "MatrixFreePosterior":
+        kernel = telling_parts(self.kernel, number)
+        return eqx.tree_at(lambda p: (p.kernel, p.X), self, (kernel, as_wholes(self.X, number)))
 
     @property
     def centres(self) -> Float[Array, "M D"]:

@@ -512,7 +512,7 @@ def value(x):
     return jnp.mean(jax.vmap(solve_lower)(lower, jnp.ones((6, 150))))
 
 def chain(x):
-    return jax.lax.fori_loop(0, 40, lambda _, xs: [value(x) for x in xs], [x, x + 1, x + 2])
+    return jax.lax.fori_loop(0, 8, lambda _, xs: [value(x) for x in xs], [x, x + 1, x + 2])
 
 print(jax.jit(jax.vmap(chain))(jnp.arange(2.0)))
 """

@@ -12,13 +12,14 @@ X = np.linspace(0.0, 3.0, 12)[:, None]
 
 def test_a_diagonal_mean_is_that_of_the_exact_posterior_though_values_are_correlated():
     """The best diagonal Gaussian has its mean and the diagonal of its precision."""
+    X = np.linspace(0.0, 3.0, 6)[:, None]
     y, noise = np.sin(X[:, 0]), 0.01
     model = lgp.LatentGP(lgp.RBF(1.5, 1.0), lgp.Gaussian(noise))
     method = lgp.BlackBoxVI(covariance="diagonal", coordinates="values")
     fit = lgp.fit(model, lgp.Data(X, y), key=KEY, method=method, learn_hyperparameters=False)
     K = np.exp(-0.5 * ((X - X.T) / 1.5) ** 2)
     f = fit.posterior.predict_f(X)
-    np.testing.assert_allclose(f.mean, K @ np.linalg.solve(K + noise * np.eye(12), y), atol=1e-3)
+    np.testing.assert_allclose(f.mean, K @ np.linalg.solve(K + noise * np.eye(6), y), atol=1e-3)
     assert fit.diagnostics.site_updates < 10
     assert fit.diagnostics.converged
 
