@@ -513,6 +513,20 @@ def _(kernel: Product, truncation: Truncation) -> StateSpace:
     return product
 
 
+def measurements_of_parts(kernel: Kernel, truncation: Truncation) -> list[tuple[float, ...]]:
+    """The row h' of each part of a sum, in the order of `kernels.parts.parts_of`."""
+    if isinstance(kernel, Scaled | ActiveDimensions):
+        return measurements_of_parts(kernel.kernel, truncation)
+    if not isinstance(kernel, Sum | WeightedSum):
+        return [state_space(kernel, truncation).measurement]
+    own = [measurements_of_parts(part, truncation) for part in kernel.parts]
+    sizes, found = [len(rows[0]) for rows in own], []
+    for place, rows in enumerate(own):
+        before, after = sum(sizes[:place]), sum(sizes[place + 1 :])
+        found += [(*[0.0] * before, *row, *[0.0] * after) for row in rows]
+    return found
+
+
 class Columns(NamedTuple):
     """The columns that a kernel in state-space form sees.
 

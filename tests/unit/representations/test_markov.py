@@ -302,3 +302,53 @@ def test_order_is_kept_where_it_is_known():
     assert sorted_ready.in_order
     assert sorted_ready.order is None
     assert dataclasses.replace(sorted_ready, lanes=3).lanes == 3
+
+
+def test_parts_of_a_sum_are_those_of_dense_algebra():
+    kernel = lgp.Matern32(lengthscale=1.5) + lgp.Linear(0.1) + lgp.Cosine(period=3.0)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.05))
+    data, new = series(model.likelihood, 60), np.array([-1.0, 3.3, 30.0])
+    dense, own = (
+        lgp.fit(
+            model,
+            data,
+            method=lgp.ExactGP(representation),
+            key=jax.random.key(0),
+            learn_hyperparameters=False,
+        ).posterior
+        for representation in (lgp.Dense(), lgp.Markov(lanes=2))
+    )
+    for ours, theirs in zip(own.parts(new).values(), dense.parts(new).values(), strict=True):
+        np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-8)
+        np.testing.assert_allclose(ours.variance, theirs.variance, atol=1e-8)
+    drawn = own.sample_parts(new, key=jax.random.key(1), number=4_000)
+    for draws, part in zip(drawn.values(), own.parts(new).values(), strict=True):
+        np.testing.assert_allclose(np.std(draws, 0), np.sqrt(part.variance), rtol=0.06, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", [lgp.ExactGP, lgp.VariationalInference])
+def test_an_update_is_a_filter_step(method):
+    """Rows one after another are as all at once: exactly, where sites do not depend on the rest."""
+    model = lgp.LatentGP(lgp.Matern32(lengthscale=1.5), lgp.Gaussian(0.05))
+    data, key = series(model.likelihood, 90), jax.random.key(0)
+    settings = {"method": method(lgp.Markov()), "key": key, "learn_hyperparameters": False}
+    first = lgp.Data(data.X[:60], data.y[:60])
+    posterior = lgp.fit(model, first, **settings).posterior
+    posterior = posterior.update(data.X[60:75], data.y[60:75], key=key)
+    posterior = posterior.update(data.X[75:], data.y[75:], key=key)
+    whole, new = lgp.fit(model, data, **settings).posterior, np.linspace(-1, 22, 9)
+    for ours, theirs in zip(posterior.predict_f(new)[:2], whole.predict_f(new)[:2], strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    np.testing.assert_allclose(float(posterior.log_evidence), float(whole.log_evidence), rtol=1e-9)
+
+
+def test_many_rows_of_one_column_are_a_series():
+    rng = np.random.default_rng(0)
+    t = rng.uniform(0, 50, 3_000)
+    own = lgp.GPRegressor(learn_hyperparameters=False).fit(t[:, None], np.sin(t))
+    assert own.method_ == lgp.ExactGP(lgp.Markov())
+    own.partial_fit(np.array([[51.0]]), np.array([0.0]))
+    assert own.method_ == lgp.ExactGP(lgp.Markov())
+    both = np.stack([t, t], axis=1)
+    other = lgp.GPRegressor(learn_hyperparameters=False).fit(both, np.sin(t))
+    assert not isinstance(other.method_.representation, lgp.Markov)

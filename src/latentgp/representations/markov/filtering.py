@@ -202,8 +202,18 @@ def smoothed(
     precision: Float[Array, "L *Q C"],
     found: Filtered,
     slopes: bool,
+    readings: Matrix | None = None,
 ) -> tuple[Smoothed, StateSpace | None]:
-    """Marginals at the rows; derivatives of the evidence in the process if wanted."""
+    """Marginals at the rows; derivatives of the evidence in the process if wanted.
+
+    Args:
+        process: the process.
+        series: the rows in lanes.
+        precision: of the sites.
+        found: by the filter.
+        slopes: whether the derivatives are wanted.
+        readings: what the marginals are of, a column of states for each row, if it is not f.
+    """
     like_mean, like_spread = found.error[0], precision[0]
     h = process.measurement(like_spread)
     gap = series.lanes.gap[0]
@@ -216,10 +226,12 @@ def smoothed(
 
     def step(carry: Any, at: Any) -> tuple[Any, Any]:
         later, (mean, P), total = carry
-        where, w, error, weight, packed = at
+        where, w, error, weight, packed, reading = at
         u = P @ h
-        values = number(h.mT @ mean) + number(u.mT @ later.r)
-        variances = number(h.mT @ u) - number(u.mT @ later.N @ u)
+        read = h if reading is None else reading
+        v = u if reading is None else P @ reading
+        values = number(read.mT @ mean) + number(v.mT @ later.r)
+        variances = number(read.mT @ v) - number(v.mT @ later.N @ v)
         now = _updated_back(later, h, u, w, error, weight)
         former = _unpacked(packed)
 
@@ -245,7 +257,7 @@ def smoothed(
     (_, _, total), (mean, variance, adjoint) = jax.lax.scan(
         step,
         (found.ends, found.last, none),
-        (series.lanes, precision, found.error, found.weight, found.before),
+        (series.lanes, precision, found.error, found.weight, found.before, readings),
         reverse=True,
     )
     slope = jax.tree.map(_sum_to, total, process.space) if slopes else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,17 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.state_space import Columns, Truncation, left_out, time_columns
+from latentgp.kernels.parts import as_wholes, telling_parts
+from latentgp.kernels.state_space import (
+    Columns,
+    Truncation,
+    left_out,
+    measurements_of_parts,
+    time_columns,
+)
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics import lanes as small
-from latentgp.numerics.lanes import Unrolled, number
+from latentgp.numerics.lanes import Matrix, Unrolled, number
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
 from latentgp.representations.markov.filtering import Belief, Filter, from_lower
@@ -23,6 +31,7 @@ from latentgp.representations.markov.processes import (
     Conditioned,
     latents_of_groups,
     means_given,
+    readings_of,
     together,
 )
 from latentgp.representations.markov.remembered import RememberedRows
@@ -46,6 +55,8 @@ class MarkovPosterior(LatentPosterior):
         log_evidence_of_sites: of all of them, without constants.
         constant: of those of rows that were remembered.
         earlier: number of these; they come first.
+        told_apart: number of parts of the kernel, whose coefficients are the last columns of new
+            inputs; zero where f alone is asked about.
         truncation: of what is approximated.
     """
 
@@ -61,6 +72,7 @@ class MarkovPosterior(LatentPosterior):
     trace_term: Float[Array, ""]
     truncation: Truncation = eqx.field(static=True)
     earlier: int = eqx.field(static=True)
+    told_apart: int = eqx.field(static=True, default=0)
 
     @property
     def log_evidence(self) -> Float[Array, ""]:
@@ -84,7 +96,10 @@ class MarkovPosterior(LatentPosterior):
 
     @property
     def centres(self) -> Float[Array, "M D"]:
-        return self.X
+        return as_wholes(self.X, self.told_apart) if self.told_apart else self.X
+
+    def telling_parts(self, number: int) -> "MarkovPosterior":
+        return dataclasses.replace(self, told_apart=number)
 
     @property
     def _columns(self) -> Columns:
@@ -104,11 +119,14 @@ class MarkovPosterior(LatentPosterior):
 
     def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         near = _Near.of(self.series, X, self._columns)
-        found = [_at(part, near) for part in self.parts]
+        readings = self._readings(X.T)
+        pairs = zip(self.parts, readings or [None] * len(self.parts), strict=True)
+        found = [_at(part, near, reading) for part, reading in pairs]
         mean, variance = (
             together([values[i].T for values in found], self._groups) for i in range(2)
         )
-        prior = jnp.broadcast_to(latent_diagonals(self.kernel, X).T, variance.shape)
+        kernel = telling_parts(self.kernel, self.told_apart) if self.told_apart else self.kernel
+        prior = jnp.broadcast_to(latent_diagonals(kernel, X).T, variance.shape)
         return Marginals(mean, jnp.clip(variance, 0.0, prior))
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
@@ -116,12 +134,13 @@ class MarkovPosterior(LatentPosterior):
         more, count = self._with_rows(X), len(X)
         latents = self.sites.linear.shape[1]
         precision = jnp.concatenate([self.sites.precision, jnp.zeros((count, latents))])
+        readings = self._readings_in(more, X)
 
         def columns(places: Int[Array, "S"]) -> Float[Array, "S N Q"]:
             units = (jnp.arange(count)[:, None] == places[None]).astype(precision.dtype)
             none = jnp.zeros((len(self.X), len(places)), precision.dtype)
             linear = jnp.concatenate([none, units])[..., None] * jnp.ones(latents)
-            found = means_given(self.filters, self._groups, more, linear, precision)
+            found = means_given(self.filters, self._groups, more, linear, precision, readings)
             return jnp.moveaxis(found[-count:], 1, 0)
 
         blocks = -(-count // _COLUMNS)
@@ -140,16 +159,40 @@ class MarkovPosterior(LatentPosterior):
         none = jnp.zeros((count, latents))
         linear = jnp.concatenate([self.sites.linear, none])
         precision = jnp.concatenate([self.sites.precision, none])
+        series = self._with_rows(X)
         drawn = posterior_draws(
-            self.filters, self._groups, self._with_rows(X), linear, precision, key, number
+            self.filters,
+            self._groups,
+            series,
+            linear,
+            precision,
+            key,
+            number,
+            self._readings_in(series, X),
         )
         return jnp.moveaxis(drawn[-count:], 1, 0)
 
     def _with_rows(self, X: Float[Array, "N D"]) -> Series:
-        both = jnp.concatenate([self.X, X])
+        both = jnp.concatenate([self.X, X[:, : self.X.shape[1]]])
         columns = self._columns
         lanes = self.series.lanes.gap.shape[1]
         return Series.of(both, columns, order_of(both, columns), lanes)
+
+    def _readings(self, rows: Float[Array, "C *S"]) -> list[Matrix] | None:
+        """What the last columns of rows, which come first, read of the states."""
+        if not self.told_apart:
+            return None
+        _, own = time_columns(self.kernel, self.X.shape[1])
+        firsts = [group[0] if len(own) > 1 else 0 for group in self._groups]
+        measurements = [measurements_of_parts(own[first], self.truncation) for first in firsts]
+        return readings_of(measurements, rows[-self.told_apart :])
+
+    def _readings_in(self, series: Series, X: Float[Array, "N D"]) -> list[Matrix] | None:
+        """The same for all rows in lanes, new ones behind."""
+        if not self.told_apart:
+            return None
+        wholes = jnp.concatenate([as_wholes(self.X, self.told_apart), X])
+        return self._readings(jnp.moveaxis(series.to_lanes(wholes), 1, 0))
 
     def left_out(
         self, rows: Int[np.ndarray, "R"]
@@ -225,8 +268,10 @@ class _Near(eqx.Module):
         )
 
 
-def _at(part: Conditioned, near: _Near) -> tuple[Float[Array, "Q B"], Float[Array, "Q B"]]:
-    """Means and variances of f at new inputs, of the latents of a part."""
+def _at(
+    part: Conditioned, near: _Near, reading: Matrix | None
+) -> tuple[Float[Array, "Q B"], Float[Array, "Q B"]]:
+    """Means and variances of f, or what is read, at new inputs, of the latents of a part."""
     process, found, smooth = part
     step, lane = near.slot
 
@@ -247,7 +292,7 @@ def _at(part: Conditioned, near: _Near) -> tuple[Float[Array, "Q B"], Float[Arra
     there = jnp.where(near.followed, 1.0, 0.0).astype(near.before.gap.dtype)
     B = small.scaled(process.transition(near.after)[0], there)
     r, N = B.mT @ r, B.mT @ from_lower(lower) @ B
-    h = process.measurement(near.before.gap)
+    h = process.measurement(near.before.gap) if reading is None else reading
     u = P @ h
     mean = number(h.mT @ m) + number(u.mT @ r)
     return mean, number(h.mT @ u) - number(u.mT @ N @ u)

@@ -11,6 +11,8 @@ from jaxtyping import Float
 from latentgp.kernels import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.kernels.state_space import StateSpace, Truncation, state_space, time_columns
+from latentgp.numerics import lanes as small
+from latentgp.numerics.lanes import Matrix
 from latentgp.representations.markov.filtering import (
     Filter,
     Filtered,
@@ -68,18 +70,49 @@ def together(
     )
 
 
+def readings_of(
+    measurements: list[list[tuple[float, ...]]], coefficients: Float[Array, "J *S"]
+) -> list[Matrix]:
+    """Columns of states that read sums of parts, for each process.
+
+    Args:
+        measurements: of each process those of its parts.
+        coefficients: of the parts.
+    """
+    like = coefficients[0]
+    found = []
+    for parts in measurements:
+        entries = []
+        for own in zip(*parts, strict=True):
+            terms = [a * share for a, share in zip(coefficients, own, strict=True) if share]
+            entries.append([sum(terms) if terms else 0.0])
+        found.append(small.full(small.matrix(entries, like), like))
+    return found
+
+
 def means_given(
     filters: list[Filter],
     groups: list[tuple[int, ...]],
     series: Series,
     linear: Float[Array, "N *S Q"],
     precision: Float[Array, "N Q"],
+    readings: list[Matrix] | None = None,
 ) -> Float[Array, "N *S Q"]:
-    """Posterior means at the rows given sites: linear in their linear terms."""
+    """Posterior means at the rows given sites: linear in their linear terms.
+
+    Args:
+        filters: the processes.
+        groups: the latents of each.
+        series: the rows in lanes.
+        linear: of the sites.
+        precision: of the sites.
+        readings: what they are means of, for each process, if not of f.
+    """
     each = [in_groups(series.to_lanes(values), groups) for values in (linear, precision)]
     found = []
-    for process, told, known in zip(filters, *each, strict=True):
+    read = [None] * len(filters) if readings is None else readings
+    for process, told, known, own in zip(filters, *each, read, strict=True):
         forward = filtered(process, series, told, known)
-        mean = smoothed(process, series, known, forward, slopes=False)[0].mean
+        mean = smoothed(process, series, known, forward, False, own)[0].mean
         found.append(series.to_rows(mean))
     return together(found, groups)

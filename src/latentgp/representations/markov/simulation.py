@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.numerics import lanes as small
-from latentgp.numerics.lanes import Unrolled, number
+from latentgp.numerics.lanes import Matrix, Unrolled, number
 from latentgp.representations.markov.filtering import Filter
 from latentgp.representations.markov.processes import means_given, together
 from latentgp.representations.markov.series import Series
@@ -17,9 +17,15 @@ from latentgp.typing import Array
 
 
 def prior_draw(
-    process: Filter, series: Series, key: Key[Array, ""], shape: tuple[int, ...]
-) -> Float[Array, "N *S"]:
+    process: Filter,
+    series: Series,
+    key: Key[Array, ""],
+    shape: tuple[int, ...],
+    readings: Matrix | None = None,
+) -> tuple[Float[Array, "N *S"], Float[Array, "N *S"]]:
     """Draws of f at the rows from the prior, with axes such as one for latent functions behind.
+
+    Beside them what is read of the states if that is something else.
 
     Each lane is drawn from a state of zero, and moved by where the lane before it ends.
     """
@@ -42,8 +48,10 @@ def prior_draw(
         return (moved, small.full(A @ Phi, like)), None
 
     def final(x: Any, at: Any) -> tuple[Any, Any]:
-        _, moved = drawn(x, *at)
-        return moved, number(h.mT @ moved)
+        where, key, reading = at
+        _, moved = drawn(x, where, key)
+        read = h if reading is None else reading
+        return moved, (number(h.mT @ moved), number(read.mT @ moved))
 
     zero = small.full(small.matrix([[0.0]] * size, like), like)
     unit = small.full(small.matrix(small.identity(size).rows, like), like)
@@ -55,8 +63,9 @@ def prior_draw(
         first = jax.tree.map(lambda leaf: jnp.zeros_like(leaf[0]), each[0])
         _, starts = jax.lax.scan(lambda x, at: (at[1] @ x + at[0], x), first, each)
         begin = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, axis), starts)
-    _, values = jax.lax.scan(final, begin, (series.lanes, keys))
-    return series.to_rows(values)
+    _, values = jax.lax.scan(final, begin, (series.lanes, keys, readings))
+    f, read = map(series.to_rows, values)
+    return f, read
 
 
 def perturbation(
@@ -66,6 +75,7 @@ def perturbation(
     precision: Float[Array, "N Q"],
     key: Key[Array, ""],
     number: int,
+    readings: list[Matrix] | None = None,
 ) -> tuple[Float[Array, "N S Q"], Float[Array, "N S Q"]]:
     """Draws of the prior, and linear terms whose posterior mean makes deviations of them.
 
@@ -73,16 +83,15 @@ def perturbation(
     give is a draw of the posterior less its mean.
     """
     keys = jax.random.split(key, len(filters) + 1)
-    prior = together(
-        [
-            prior_draw(process, series, own, (number, len(group)))
-            for process, group, own in zip(filters, groups, keys[1:], strict=True)
-        ],
-        groups,
-    )
+    reading = [None] * len(filters) if readings is None else readings
+    drawn = [
+        prior_draw(process, series, own, (number, len(group)), what)
+        for process, group, own, what in zip(filters, groups, keys[1:], reading, strict=True)
+    ]
+    prior, read = (together([pair[i] for pair in drawn], groups) for i in range(2))
     noise = jax.random.normal(keys[0], prior.shape, prior.dtype)
     held = jnp.maximum(precision, 0.0)[:, None]
-    return prior, -held * prior - jnp.sqrt(held) * noise
+    return read, -held * prior - jnp.sqrt(held) * noise
 
 
 def posterior_draws(
@@ -93,7 +102,9 @@ def posterior_draws(
     precision: Float[Array, "N Q"],
     key: Key[Array, ""],
     number: int,
+    readings: list[Matrix] | None = None,
 ) -> Float[Array, "N S Q"]:
-    """Joint draws of f at the rows given sites of no negative precision."""
-    prior, more = perturbation(filters, groups, series, precision, key, number)
-    return prior + means_given(filters, groups, series, linear[:, None] + more, precision)
+    """Joint draws of f, or what is read, at the rows given sites of no negative precision."""
+    prior, more = perturbation(filters, groups, series, precision, key, number, readings)
+    told = linear[:, None] + more
+    return prior + means_given(filters, groups, series, told, precision, readings)
