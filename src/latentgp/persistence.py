@@ -98,7 +98,7 @@ _INTERNAL = {
     "latentgp.representations.neighbours.sweeps": "Sweep Swept",
     "latentgp.rows.functionals": "Regions",
     "latentgp.sites.gaussian": "GaussianSites",
-    "latentgp.tables.columns": "CategoryColumn NumberColumn",
+    "latentgp.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
     "latentgp.tables.encoder": "TableEncoder",
     "latentgp.tables.notation": "DateNotation NumberNotation",
 }

@@ -104,6 +104,12 @@ def fit(
     n_inducing: Inducing = None,
     weights: Annotated[str | None, typer.Option(help="A column of row weights.")] = None,
     leave_out: LeaveOut = None,
+    time: Annotated[
+        str | None, typer.Option(help="The one input, a column of numbers or dates: a time series.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="A column that tells independent series apart; with --time.")
+    ] = None,
     freeze: Annotated[
         list[str] | None,
         typer.Option(help="A parameter that is not learned, by its path; again for more."),
@@ -153,6 +159,8 @@ def fit(
         raise InputError("--epochs is for a fit in batches: add --batch-size 1000")
     if max_seconds is not None and max_seconds <= 0:
         raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
+    if in_batches and (time is not None or by is not None):
+        raise InputError("a time series is fitted in memory: leave --batch-size out")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
@@ -173,7 +181,7 @@ def fit(
     }
     if prior:
         settings["priors"] = priors_from(prior)
-    more: dict[str, Any] = {"restarts": restarts, "depth": depth}
+    more: dict[str, Any] = {"restarts": restarts, "depth": depth, "time": time, "by": by}
     if in_batches:
         more = {
             "depth": depth,

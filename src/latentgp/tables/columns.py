@@ -185,3 +185,54 @@ class CategoryColumn:
         if self.marks_missing:
             encoded[missing, -1] = 1.0
         return encoded
+
+
+@dataclass(frozen=True)
+class SeriesColumn:
+    """Encoding of a column that tells series apart as their numbers.
+
+    Attributes:
+        name: the column.
+        labels: of the series, sorted; those that training never saw have one number more.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, values: pd.Series) -> SeriesColumn:
+        """Learn the labels.
+
+        Raises:
+            InputError: a value is missing.
+        """
+        texts = texts_in(values)
+        missing = values.isna().to_numpy()
+        if missing.any():
+            raise InputError(
+                f"column {values.name!r} tells series apart but is missing in "
+                f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
+            )
+        return cls(str(values.name), tuple(sorted(set(texts))))
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Name of the encoded column."""
+        return [f"{self.name} [number]"]
+
+    def describe(self) -> str:
+        """Describe the encoding of the column in words."""
+        return f"{self.name}: {len(self.labels)} independent series ({listed(self.labels)})"
+
+    def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
+        """Give (N, 1) numbers of series."""
+        number_of = {label: number for number, label in enumerate(self.labels)}
+        texts = texts_in(values)
+        unseen = sorted({str(text) for text in texts if text not in number_of})
+        if unseen:
+            tell(
+                f"column {self.name!r} holds series that training never saw",
+                f": {listed(unseen)}; what is said of them is the prior",
+            )
+        numbers = [number_of.get(text, len(self.labels)) for text in texts]
+        return np.array(numbers, dtype=np.float64)[:, None]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
-from latentgp.tables.columns import CategoryColumn, NumberColumn
+from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
 from latentgp.tables.notation import commas
 from latentgp.tables.values import (
     Tell,
@@ -50,7 +50,7 @@ class TableEncoder:
         array([37.,  1.,  1.,  0.])
     """
 
-    columns: tuple[NumberColumn | CategoryColumn, ...]
+    columns: tuple[NumberColumn | CategoryColumn | SeriesColumn, ...]
     left_out: tuple[tuple[str, str], ...]
 
     @classmethod
@@ -91,6 +91,34 @@ class TableEncoder:
                 f"the table has no usable input column ({reasons}): add one that varies"
             )
         return cls(tuple(columns), tuple(left_out))
+
+    @classmethod
+    def of_series(cls, frame: pd.DataFrame, time: str, by: str | None) -> TableEncoder:
+        """Learn the encoding of a table of one or many series, whose other columns are left out.
+
+        Args:
+            frame: (N, D) training inputs, without the target.
+            time: a column of numbers or dates.
+            by: a column that tells series apart; None for one series.
+
+        Raises:
+            InputError: no such columns, a time that is no number and no date, or missing values.
+        """
+        frame = checked_frame(frame)
+        known = [known_column(frame, name) for name in (time, by) if name is not None]
+        others = [name for name in frame.columns if name not in known]
+        left_out = tuple((name, "not the column of time") for name in others)
+        values, recognised = read_column(column_of(frame, time))
+        kind = source_of(values.dropna()) if values.notna().any() else "category"
+        if kind == "category" or bool(values.isna().any()):
+            raise InputError(
+                f"the column of time {time!r} must hold a number or a date in every row: clean "
+                "it, or leave --time out"
+            )
+        columns: list[Any] = [NumberColumn.fit(values, kind, recognised)]
+        if by is not None:
+            columns.append(SeriesColumn.fit(column_of(frame, by)))
+        return cls(tuple(columns), left_out)
 
     @property
     def feature_names(self) -> list[str]:

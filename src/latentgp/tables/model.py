@@ -102,6 +102,8 @@ class TableModel:
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
         leave_out: Sequence[str] = (),
+        time: str | None = None,
+        by: str | None = None,
         **settings: Any,
     ) -> Self:
         """Fit a table.
@@ -119,6 +121,9 @@ class TableModel:
             order: of an ordinal target, its labels from lowest to highest; None takes that of
                 numbers, or of a category with an order.
             leave_out: columns that are no inputs.
+            time: the one input, a column of numbers or dates: a Matérn 5/2 process in state-space
+                form, O(N) rows.
+            by: a column that tells independent series apart, under the same hyper-parameters.
             settings: for the estimator, such as `method`, `representation`, `n_inducing` and
                 `random_state`.
 
@@ -135,6 +140,8 @@ class TableModel:
             order=order,
             leave_out=leave_out,
             settings=settings,
+            time=time,
+            by=by,
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)

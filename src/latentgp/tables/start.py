@@ -18,6 +18,8 @@ from latentgp.estimators import (
     GPOrdinalClassifier,
     GPRegressor,
 )
+from latentgp.kernels import Matern52, White
+from latentgp.representations import Markov
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.notation import Notation, Recognised, plain
 from latentgp.tables.targets import Task
@@ -138,6 +140,8 @@ def start(
     order: Sequence[str] | None,
     leave_out: Sequence[str],
     settings: dict[str, Any],
+    time: str | None = None,
+    by: str | None = None,
 ) -> Started:
     """Prepare a table by the rules of `TableModel.fit`.
 
@@ -159,17 +163,36 @@ def start(
     if task in ("regression", "count"):
         recognised = read_column(split.target)[1]
     notes += recognised.described(target)
-    encoder = TableEncoder.fit(inputs, leave_out)
+    if by is not None and time is None:
+        raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
+    encoder = (
+        TableEncoder.fit(inputs, leave_out)
+        if time is None
+        else TableEncoder.of_series(inputs, time, by)
+    )
     notes += encoder.describe()
     if task == "ordinal":
         order = order or _order_of(split.target)
         settings = settings | {"order": order}
         if order is not None:
             notes.append(f"in the order {' < '.join(order)}")
-    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
     notation = recognised.notation
     X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
+    if time is not None:
+        settings = settings | _of_series(X, settings)
+    estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
     return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+
+
+def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
+    """Kernel and representation of series, where none are given."""
+    spread = float(np.std(X[:, 0])) or 1.0
+    kernel, frozen = Matern52(lengthscale=spread / 5).on(0), tuple(settings.get("frozen", ()))
+    if X.shape[1] > 1:
+        kernel = kernel * White(variance=1.0).on(1)
+        frozen = (*frozen, "kernel.parts[1].kernel.variance")
+    own = {"kernel": kernel, "representation": Markov(), "frozen": frozen}
+    return own | {name: settings[name] for name in ("kernel", "representation") if name in settings}
 
 
 def _order_of(target: "pd.Series") -> list[str] | None:
