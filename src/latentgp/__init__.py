@@ -123,13 +123,18 @@ from latentgp.posteriors.pure import PurePosterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws, sample_prior
 from latentgp.representations import (
+    BSplines,
     Dense,
+    FourierFeatures,
+    HilbertSpace,
     Inducing,
     LatentNeighbours,
     Markov,
     MatrixFree,
+    MultiScale,
     Neighbours,
     RandomFeatures,
+    SphericalHarmonics,
 )
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
@@ -183,6 +188,7 @@ __all__ = [
     "Augmentation",
     "AugmentationGap",
     "AugmentedVI",
+    "BSplines",
     "BayesianSVM",
     "Bernoulli",
     "BernoulliProbit",
@@ -209,6 +215,7 @@ __all__ = [
     "FileRows",
     "Fit",
     "Form",
+    "FourierFeatures",
     "FunctionalMean",
     "Functionals",
     "GPClassifier",
@@ -227,6 +234,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "HierarchicalDirichlet",
+    "HilbertSpace",
     "HyperparameterMarginal",
     "Inducing",
     "InputError",
@@ -258,6 +266,7 @@ __all__ = [
     "MatrixFree",
     "Mean",
     "Method",
+    "MultiScale",
     "NegativeBinomial",
     "NegativeMultinomialPolyaGamma",
     "Neighbours",
@@ -290,6 +299,7 @@ __all__ = [
     "Softmax",
     "Solves",
     "SolvesGP",
+    "SphericalHarmonics",
     "Stationary",
     "Stochastic",
     "StochasticVolatility",
