@@ -136,6 +136,7 @@ from latentgp.representations import (
     RandomFeatures,
     SphericalHarmonics,
 )
+from latentgp.representations.features.sums import RowSums, summarise
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
@@ -288,6 +289,7 @@ __all__ = [
     "RationalQuadratic",
     "RobbinsMonro",
     "RobustMax",
+    "RowSums",
     "SampledPosterior",
     "SamplingMethod",
     "ScaleMixture",
@@ -328,6 +330,7 @@ __all__ = [
     "replace",
     "rows_over",
     "sample_prior",
+    "summarise",
     "save",
     "summary",
 ]

@@ -13,11 +13,13 @@ from numpyro.distributions import Distribution
 
 from latentgp.approximations.base import Approximation
 from latentgp.methods.base import Method, as_method, check_method
+from latentgp.methods.exact import through_sums
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
+from latentgp.representations.features.sums import RowSums
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
@@ -35,7 +37,7 @@ _SAMPLED_ROWS = 4_096
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data | MergedRows | RowSource,
+    data: Data | MergedRows | RowSource | RowSums,
     *,
     key: Key[Array, ""],
     method: Method | Approximation | Literal["auto"] = "auto",
@@ -58,7 +60,7 @@ def fit(
     Args:
         model: its hyper-parameters are where the search starts (or are used as they are).
         data: the rows; or `data.merged_rows()` of rows that were checked already; or where they
-            come from, such as `FileRows`, for `Stochastic`.
+            come from, such as `FileRows`, for `Stochastic`; or their sums, by `summarise`.
         key: random key, for inducing points and restarts. The same key gives the same bits.
         method: how; "auto" chooses by the likelihood and the number of rows, and says so in
             the diagnostics. An approximation of densities, such as `GaussianParticleFlow()`, stands
@@ -109,7 +111,11 @@ def fit(
     """
     started = time.perf_counter()
     make_room_for_programs()
+    sums, data = (data, data.sample) if isinstance(data, RowSums) else (None, data)
     check_arguments(model, data, priors, max_evaluations, restarts)
+    if sums is not None:
+        sums.check(model)
+        method = through_sums(method, sums)
     source = None
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))

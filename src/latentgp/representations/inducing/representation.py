@@ -14,7 +14,8 @@ from jaxtyping import Float, Int, Key, PyTree
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Pullback, SiteUpdate
-from latentgp.representations.features.base import InterDomain
+from latentgp.representations.features.base import FixedFunctions, InterDomain
+from latentgp.representations.features.sums import RowSums
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior
@@ -63,6 +64,7 @@ class Inducing(ByVariables):
         features: inter-domain inducing variables in place of points: `BSplines`,
             `FourierFeatures`, `HilbertSpace`, `SphericalHarmonics` or `MultiScale`.
         variables: those of the features; `initialise` makes them.
+        sums: over rows, of `summarise`, which stand for them with Gaussian noise.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
@@ -83,6 +85,7 @@ class Inducing(ByVariables):
     blocks: Int[Array, "K B"] | None = eqx.field(default=None, kw_only=True)
     features: InterDomain | None = eqx.field(default=None, kw_only=True)
     variables: InducingVariables | None = eqx.field(default=None, kw_only=True)
+    sums: RowSums | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         if self.features is not None:
@@ -254,6 +257,17 @@ class Inducing(ByVariables):
         through_rows, in_prior, marginals = pitc.pull_back(posterior, X, own, self._blocks())
         return self._pulled(posterior, through_rows, in_prior, marginals)
 
+    @property
+    def has_sums(self) -> bool:
+        """Whether sums over rows can be made once for all hyper-parameters, under this bound."""
+        fixed = isinstance(self.variables, FixedFunctions) and self.variables.are_fixed
+        whole = self.is_one_gaussian and self.covariance == "full"
+        return fixed and whole and self.remembered is None
+
+    @property
+    def row_sums(self) -> RowSums | None:
+        return self.sums
+
     def of_latents(self) -> "Inducing":
         """The same, for sites that updates move; refused of FITC and PITC."""
         if not self.is_one_gaussian:
@@ -319,7 +333,7 @@ class Inducing(ByVariables):
         self, number: int | None, selection: Selection, remembered: StreamingPrior | None
     ) -> "Inducing":
         if self.features is not None:
-            return cast(Inducing, super().extended(number, selection, remembered))
+            return dataclasses.replace(self, remembered=remembered, sums=None)
         number = number or self.number
         own = {"number": number, "selection": selection, "remembered": remembered}
         return dataclasses.replace(self, **own)
