@@ -7,6 +7,7 @@ from math import prod
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import block_diag
 from jaxtyping import Float
 
@@ -117,12 +118,10 @@ class Banded(Operator):
         return self.bands.shape[1]
 
     def matrix(self) -> Float[Array, "M M"]:
-        lower = sum(
-            jnp.diag(band[: self.size - shift], -shift)
-            for shift, band in enumerate(self.bands)
-            if shift
-        )
-        return jnp.diag(self.bands[0]) + lower + jnp.swapaxes(lower, 0, 1)
+        row, column = np.indices((self.size, self.size))
+        shift, first = np.abs(row - column), np.minimum(row, column)
+        inside = shift < len(self.bands)
+        return jnp.where(inside, self.bands[np.where(inside, shift, 0), first], 0.0)
 
     def inverse(self) -> Float[Array, "M M"]:
         half = solve_lower(lower_cholesky(self.matrix()), jnp.eye(self.size, dtype=self.bands.dtype))
