@@ -138,6 +138,12 @@ class Inducing(ByVariables):
                 f"What is remembered is of {self.remembered.centres.shape[1]} input columns, but "
                 f"the rows have {X.shape[1]}; give rows of the same columns."
             )
+        remembers = self.remembered is not None and self.remembered.centres
+        if isinstance(remembers, InducingVariables) and self.features is None:
+            raise InputError(
+                "What is remembered is of inter-domain variables; streams go on from those of "
+                "Inducing(number=...), or fit the sums of all rows (summarise)."
+            )
         if is_tabulated(kernel):
             raise InputError(
                 "Inducing points lie between rows, where Precomputed has no value; use Dense()."
