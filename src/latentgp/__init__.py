@@ -330,8 +330,8 @@ __all__ = [
     "replace",
     "rows_over",
     "sample_prior",
-    "summarise",
     "save",
+    "summarise",
     "summary",
 ]
 

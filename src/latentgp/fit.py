@@ -13,8 +13,8 @@ from numpyro.distributions import Distribution
 
 from latentgp.approximations.base import Approximation
 from latentgp.methods.base import Method, as_method, check_method
-from latentgp.methods.exact import through_sums
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
+from latentgp.methods.exact import through_sums
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model

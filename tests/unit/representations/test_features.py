@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numpyro.distributions import LogNormal
 from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal
 
@@ -67,7 +66,7 @@ def gram_left(kernel, features, points):
 @pytest.mark.parametrize("p", MATERN)
 @pytest.mark.parametrize("features", [lgp.BSplines(9), lgp.FourierFeatures(9)], ids=["B", "F"])
 def test_covariances_are_inner_products_by_quadrature(p, features):
-    """(1/q) int L g L h plus the state's part, and <g, k(x, .)> = g(x) (the reproducing property)."""
+    """(1/q) int L g L h plus the state's part; the reproducing property, <g, k(x, .)> = g(x)."""
     kernel = MATERN[p](0.7, 1.7)
     own = features.initialise(X[:, :1], None, kernel, KEY)
     basis = own.bases[0][0][0]

@@ -288,7 +288,9 @@ class FixedFeatures(InterDomain):
                 "smaller number, or Inducing(number=...)."
             )
         chosen = np.linspace(0, len(real) - 1, min(_PLACES, len(real))).astype(int)
-        return FixedFunctions(real[chosen], tuple(bases), number, self.words)
+        return FixedFunctions(
+            sample=real[chosen], bases=tuple(bases), number=number, words=self.words
+        )
 
     def _of_term(self, term: Term, X: Float[np.ndarray, "N D"]) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
@@ -323,7 +325,6 @@ def check_number(setting: Any, least: int, name: str = "number") -> None:
         raise InputError(
             f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
         )
-
 
 
 def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:

@@ -160,8 +160,8 @@ def _eigenvalue(order: int, degree: int, dimension: int) -> float:
 def _system(degree: int, dimension: int) -> tuple[Float[np.ndarray, "H d"], np.ndarray]:
     """Directions whose zonal functions span the harmonics of a degree, and what whitens them.
 
-    A fundamental system, chosen among random directions by pivoted Cholesky. By the addition theorem
-    the covariance of zonal functions is N P(v'w), N their number (Dutordoir et al. 2020, 3).
+    A fundamental system, chosen among random directions by pivoted Cholesky. By the addition
+    theorem zonal functions have covariance N P(v'w), N their number (Dutordoir et al. 2020, 3).
     """
     number = number_of_harmonics(degree, dimension)
     generator = np.random.default_rng(degree)

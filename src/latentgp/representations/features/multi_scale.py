@@ -68,7 +68,7 @@ class MultiScale(InterDomain):
         each: list[Any] = list(distinct_kernels(kernel))
         shortest = np.min([np.asarray(own.lengthscale) for own in each], axis=0)
         widths = np.broadcast_to(_SCALED * shortest, points.shape)
-        return Windows(points, np.log(widths).astype(points.dtype))
+        return Windows(sample=points, log_widths=np.log(widths).astype(points.dtype))
 
 
 class Windows(InterDomainVariables):

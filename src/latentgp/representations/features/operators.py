@@ -105,7 +105,9 @@ class DiagonalPlusLowRank(Operator):
         return self.inner + self.columns.T @ (self.columns / self.values[:, None])
 
     def _half(self) -> Float[Array, "R M"]:
-        return solve_lower(lower_cholesky(self._capacity()), (self.columns / self.values[:, None]).T)
+        return solve_lower(
+            lower_cholesky(self._capacity()), (self.columns / self.values[:, None]).T
+        )
 
 
 class Banded(Operator):
@@ -124,7 +126,9 @@ class Banded(Operator):
         return jnp.where(inside, self.bands[np.where(inside, shift, 0), first], 0.0)
 
     def inverse(self) -> Float[Array, "M M"]:
-        half = solve_lower(lower_cholesky(self.matrix()), jnp.eye(self.size, dtype=self.bands.dtype))
+        half = solve_lower(
+            lower_cholesky(self.matrix()), jnp.eye(self.size, dtype=self.bands.dtype)
+        )
         return half.T @ half
 
     def log_determinant(self) -> Float[Array, ""]:

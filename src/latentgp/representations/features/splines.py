@@ -140,9 +140,7 @@ def _pieces(degree: int) -> Float[np.ndarray, "W K"]:
 
     whole = PPoly.from_spline(BSpline.basis_element(np.arange(degree + 2.0)))
     # The knots before and after the support are there `degree` times.
-    pieces = [
-        whole.c[:, np.flatnonzero(whole.x[:-1] == piece)[-1]] for piece in range(degree + 1)
-    ]
+    pieces = [whole.c[:, np.flatnonzero(whole.x[:-1] == piece)[-1]] for piece in range(degree + 1)]
     return np.stack(pieces[::-1])[:, ::-1]
 
 

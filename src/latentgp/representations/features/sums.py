@@ -233,7 +233,9 @@ def _sums_of_block(
     starts = np.arange(0, numbers.size + 1, touched)
     shape = (len(others), len(variables))
     phi = csr_array((values.ravel(), numbers.ravel(), starts), shape=shape)
-    weighted = csr_array(((values * weights[:, None]).ravel(), numbers.ravel(), starts), shape=shape)
+    weighted = csr_array(
+        ((values * weights[:, None]).ravel(), numbers.ravel(), starts), shape=shape
+    )
     corner = weighted.T @ others
     inner = (phi.T @ weighted).toarray()
     return np.block([[inner, corner], [corner.T, others.T @ (others * weights[:, None])]])
