@@ -111,11 +111,8 @@ def fit(
     """
     started = time.perf_counter()
     make_room_for_programs()
-    sums, data = (data, data.sample) if isinstance(data, RowSums) else (None, data)
+    method, data = through_sums(model, data, method)
     check_arguments(model, data, priors, max_evaluations, restarts)
-    if sums is not None:
-        sums.check(model)
-        method = through_sums(method, sums)
     source = None
     if isinstance(data, RowSource):
         source = data.checked(partial(check_data, model.likelihood))

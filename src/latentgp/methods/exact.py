@@ -92,20 +92,24 @@ def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     return SiteInference.of(model, method.representation, AugmentationRule())
 
 
-def through_sums(method: Any, sums: RowSums) -> CollapsedVI:
-    """The method that fits a model to sums over rows.
+def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
+    """Method and rows of a fit; where sums stand for the rows, the method that takes them.
 
     Args:
-        method: as `fit` was given it: "auto", or a `CollapsedVI`.
-        sums: over the rows.
+        model: as `fit` was given it.
+        data: likewise; sums, or anything else, which is not touched.
+        method: likewise; "auto", or a `CollapsedVI`, if there are sums.
 
     Raises:
-        InputError: another method, which needs the rows.
+        InputError: sums for another model, or with another method, which needs the rows.
     """
+    if not isinstance(data, RowSums) or not isinstance(model, LatentGP):
+        return method, data
+    data.check(model)
     if method != "auto" and not isinstance(method, CollapsedVI):
         raise InputError(
             f"{type(method).__name__} needs the rows, but their sums were given; give the rows, or "
             "leave method out."
         )
-    representation = Inducing(features=sums.features, variables=sums.variables, sums=sums)
-    return CollapsedVI(representation)
+    known = {"features": data.features, "variables": data.variables, "sums": data}
+    return CollapsedVI(Inducing(**known)), data.sample
