@@ -54,7 +54,7 @@ def test_bound_and_gradient_are_those_of_the_rows(kind, mean):
         np.testing.assert_allclose(sums.posterior(model)[1], ours[0], rtol=1e-9)
 
 
-def test_a_fit_of_the_sums_is_one_of_the_rows():
+def test_a_fit_of_the_sums_is_one_of_the_rows(tmp_path):
     """Side information of zeros takes the rows' own way."""
     model = lgp.LatentGP(ADDITIVE.parts[0] + ADDITIVE.parts[1], lgp.Gaussian(0.2))
     features = lgp.BSplines(9)
@@ -73,7 +73,8 @@ def test_a_fit_of_the_sums_is_one_of_the_rows():
             found.posterior.mean_f(X[:9] + 1), known.posterior.mean_f(X[:9] + 1), atol=0.02
         )
     held = {"likelihood.noise_variance": LogNormal(np.log(2.0), 1e-3)}
-    other = lgp.fit(model, sums, key=KEY, priors=held)
+    again = lgp.load(lgp.save(sums, tmp_path / "sums"))
+    other = lgp.fit(model, again, key=KEY, priors=held)
     np.testing.assert_allclose(other.model.likelihood.noise_variance, 2.0, rtol=0.05)
     assert other.posterior.log_evidence.value < kept.posterior.log_evidence.value
 
