@@ -123,14 +123,20 @@ from latentgp.posteriors.pure import PurePosterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws, sample_prior
 from latentgp.representations import (
+    BSplines,
     Dense,
+    FourierFeatures,
+    HilbertSpace,
     Inducing,
     LatentNeighbours,
     Markov,
     MatrixFree,
+    MultiScale,
     Neighbours,
     RandomFeatures,
+    SphericalHarmonics,
 )
+from latentgp.representations.features.sums import RowSums, summarise
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
@@ -183,6 +189,7 @@ __all__ = [
     "Augmentation",
     "AugmentationGap",
     "AugmentedVI",
+    "BSplines",
     "BayesianSVM",
     "Bernoulli",
     "BernoulliProbit",
@@ -209,6 +216,7 @@ __all__ = [
     "FileRows",
     "Fit",
     "Form",
+    "FourierFeatures",
     "FunctionalMean",
     "Functionals",
     "GPClassifier",
@@ -227,6 +235,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "HierarchicalDirichlet",
+    "HilbertSpace",
     "HyperparameterMarginal",
     "Inducing",
     "InputError",
@@ -258,6 +267,7 @@ __all__ = [
     "MatrixFree",
     "Mean",
     "Method",
+    "MultiScale",
     "NegativeBinomial",
     "NegativeMultinomialPolyaGamma",
     "Neighbours",
@@ -279,6 +289,7 @@ __all__ = [
     "RationalQuadratic",
     "RobbinsMonro",
     "RobustMax",
+    "RowSums",
     "SampledPosterior",
     "SamplingMethod",
     "ScaleMixture",
@@ -290,6 +301,7 @@ __all__ = [
     "Softmax",
     "Solves",
     "SolvesGP",
+    "SphericalHarmonics",
     "Stationary",
     "Stochastic",
     "StochasticVolatility",
@@ -319,6 +331,7 @@ __all__ = [
     "rows_over",
     "sample_prior",
     "save",
+    "summarise",
     "summary",
 ]
 

@@ -14,10 +14,12 @@ from numpyro.distributions import Distribution
 from latentgp.approximations.base import Approximation
 from latentgp.methods.base import Method, as_method, check_method
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
+from latentgp.methods.exact import through_sums
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
+from latentgp.representations.features.sums import RowSums
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
 from latentgp.runtime.blas_threads import one_blas_thread
@@ -35,7 +37,7 @@ _SAMPLED_ROWS = 4_096
 @one_blas_thread()
 def fit(
     model: LatentGP,
-    data: Data | MergedRows | RowSource,
+    data: Data | MergedRows | RowSource | RowSums,
     *,
     key: Key[Array, ""],
     method: Method | Approximation | Literal["auto"] = "auto",
@@ -58,11 +60,10 @@ def fit(
     Args:
         model: its hyper-parameters are where the search starts (or are used as they are).
         data: the rows; or `data.merged_rows()` of rows that were checked already; or where they
-            come from, such as `FileRows`, for `Stochastic`.
+            come from, such as `FileRows`, for `Stochastic`; or their sums (`summarise`).
         key: random key, for inducing points and restarts. The same key gives the same bits.
-        method: how; "auto" chooses by the likelihood and the number of rows, and says so in
-            the diagnostics. An approximation of densities, such as `GaussianParticleFlow()`, stands
-            for `DensityApproximation` of it.
+        method: how; "auto" chooses by the likelihood and the number of rows, and says so. An
+            approximation such as `GaussianParticleFlow()` stands for `DensityApproximation` of it.
         hyperparameters: "optimise" takes the most probable ones, "integrate" a mixture over many
             by the method's evidence (`Integrated`), "sample" draws of Markov chains.
         learn_hyperparameters: maximise the (lower bound on the) log evidence plus log prior, or
@@ -85,8 +86,7 @@ def fit(
         checkpoint: a file kept up to date while learning or sampling, and resumed from if it is
             there; `max_evaluations`, `max_seconds`, and of `Stochastic` the epochs, tolerance and
             patience may then be others.
-        verbose: 1 shows progress of whatever takes longer than a second: a line in a terminal, a
-            line every ten seconds elsewhere.
+        verbose: 1 shows progress of what takes long: a line in a terminal, else one in ten seconds.
         devices: over which the rows are spread, such as `jax.devices()`, for methods through
             inducing points and `ExactGP`; None computes on one. With `jax.distributed` they are
             those of all processes, each of which makes the same call.
@@ -109,25 +109,26 @@ def fit(
     """
     started = time.perf_counter()
     make_room_for_programs()
-    check_arguments(model, data, priors, max_evaluations, restarts)
+    method, rows = through_sums(model, data, method)
+    check_arguments(model, rows, priors, max_evaluations, restarts)
     source = None
-    if isinstance(data, RowSource):
-        source = data.checked(partial(check_data, model.likelihood))
-        data = source.sample(_SAMPLED_ROWS)
-    if isinstance(data, Data):
-        check_data(model.likelihood, data)
-        data = data.merged_rows()
-    check_model(model, data.merged.X)
+    if isinstance(rows, RowSource):
+        source = rows.checked(partial(check_data, model.likelihood))
+        rows = source.sample(_SAMPLED_ROWS)
+    if isinstance(rows, Data):
+        check_data(model.likelihood, rows)
+        rows = rows.merged_rows()
+    check_model(model, rows.merged.X)
     if method == "auto":
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"
-        chosen = choose_for(model, data.merged.X.shape, source, searched, max_seconds)
+        chosen = choose_for(model, rows.merged.X.shape, source, searched, max_seconds)
     else:
         chosen = Choice(as_method(method), "asked for")
     method, reason, _ = treating(hyperparameters, chosen, model, learn_hyperparameters)
     check_method(method, model, source is not None, restarts, devices is not None)
     problem = Problem(
         model=model,
-        rows=data,
+        rows=rows,
         source=source,
         key=as_key(key),
         reason=reason,

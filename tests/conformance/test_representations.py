@@ -59,6 +59,25 @@ PAIRS = [
 ]
 
 
+ADDITIVE = lgp.Matern32(0.6, 1.5).on(0) + 0.7 * lgp.Matern52(1.1).on(1) + lgp.Constant(0.3)
+FEATURES = {
+    "splines": (lgp.BSplines(8), ADDITIVE),
+    "splines, own": (lgp.BSplines(8), lgp.PerLatent(ADDITIVE, lgp.Matern12(0.8).on(0))),
+    "Fourier": (lgp.FourierFeatures(7), ADDITIVE),
+    "eigenfunctions": (lgp.HilbertSpace(5), KERNELS["own, different"]),
+    "windows": (lgp.MultiScale(5), lgp.RBF([0.7, 1.1], 1.3)),
+    "windows, own": (lgp.MultiScale(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.RBF(0.5))),
+    "harmonics": (lgp.SphericalHarmonics(20), lgp.ArcCosine()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FEATURES)
+def test_inter_domain_variables_conform(kind):
+    features, kernel = FEATURES[kind]
+    check_representation(lgp.Inducing(features=features), kernel, X, exact=False)
+
+
 @pytest.mark.parametrize(("case", "kernel"), PAIRS)
 def test_representation_conforms(case, kernel):
     representation, exact = REPRESENTATIONS[case]

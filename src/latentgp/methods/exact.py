@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar, cast
 
 from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
@@ -11,10 +12,15 @@ from latentgp.methods.base import usual_method
 from latentgp.methods.sites import SiteMethod
 from latentgp.models import LatentGP
 from latentgp.representations import Dense, Inducing, Representation
+from latentgp.representations.features import InterDomain
+from latentgp.representations.features.sums import RowSums, is_summable, sums_of
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary
+from latentgp.rows import RowsInMemory
+from latentgp.rows.data import Data
 from latentgp.rules.augmentation import AugmentationRule
+from latentgp.runtime.mesh import number_of_shards
 
 
 class ExactGP(SiteMethod):
@@ -47,6 +53,9 @@ class CollapsedVI(SiteMethod):
 
     The bound is that of Titsias (2009, eq. 9).
 
+    With fixed features, such as `Inducing(features=BSplines(100))`, and Gaussian noise, rows are
+    read once, and an evaluation costs O(M^3) whatever their number; see `summarise`.
+
     Args:
         representation: how many inducing points, and how they are chosen.
     """
@@ -58,6 +67,19 @@ class CollapsedVI(SiteMethod):
     def algorithm(self, model: LatentGP) -> SiteInference:
         return _conjugate_inference(self, model)
 
+    def summed(
+        self, algorithm: SiteInference, model: LatentGP, data: Data
+    ) -> tuple[SiteInference, Data]:
+        own = algorithm.representation
+        if not isinstance(own, Inducing) or own.sums is not None:
+            return algorithm, data
+        if not own.has_sums or number_of_shards() > 1 or not is_summable(model, data):
+            return algorithm, data
+        variables: Any = own.variables
+        sums = sums_of(model, RowsInMemory(data), variables, cast(InterDomain, own.features))
+        own = dataclasses.replace(own, sums=sums)
+        return dataclasses.replace(algorithm, representation=own), sums.sample
+
 
 def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
     augmentation = augmentation_of(model.likelihood)
@@ -68,3 +90,26 @@ def _conjugate_inference(method: SiteMethod, model: LatentGP) -> SiteInference:
             f"{usual_method(model.likelihood)}."
         )
     return SiteInference.of(model, method.representation, AugmentationRule())
+
+
+def through_sums(model: Any, data: Any, method: Any) -> tuple[Any, Any]:
+    """Method and rows of a fit; where sums stand for the rows, the method that takes them.
+
+    Args:
+        model: as `fit` was given it.
+        data: likewise; sums, or anything else, which is not touched.
+        method: likewise; "auto", or a `CollapsedVI`, if there are sums.
+
+    Raises:
+        InputError: sums for another model, or with another method, which needs the rows.
+    """
+    if not isinstance(data, RowSums) or not isinstance(model, LatentGP):
+        return method, data
+    data.check(model)
+    if method != "auto" and not isinstance(method, CollapsedVI):
+        raise InputError(
+            f"{type(method).__name__} needs the rows, but their sums were given; give the rows, or "
+            "leave method out."
+        )
+    known = {"features": data.features, "variables": data.variables, "sums": data}
+    return CollapsedVI(Inducing(**known)), data.sample

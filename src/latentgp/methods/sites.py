@@ -99,6 +99,12 @@ class SiteMethod(Method):
             InputError: the method cannot be used on the model.
         """
 
+    def summed(
+        self, algorithm: SiteInference, model: LatentGP, data: Data
+    ) -> tuple[SiteInference, Data]:
+        """Algorithm and rows of a search; some of the rows where sums stand for all."""
+        return algorithm, data
+
     def settled(self, model: LatentGP, rows: int) -> "SiteMethod":
         """The same with nothing left open that depends on the number of rows."""
         return self
@@ -134,6 +140,7 @@ class SiteMethod(Method):
         )
         algorithm = dataclasses.replace(algorithm, representation=ready)
         scale = problem.scales(data)
+        algorithm, data = self.summed(algorithm, model, data)
         space = problem.space(scale)
         bounds = search_bounds(space, scale)
         rows = data.padded(number_of_shards()).to_device()

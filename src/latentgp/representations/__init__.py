@@ -3,6 +3,13 @@
 from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.dense import Dense
 from latentgp.representations.evidence import log_evidence
+from latentgp.representations.features import (
+    BSplines,
+    FourierFeatures,
+    HilbertSpace,
+    MultiScale,
+    SphericalHarmonics,
+)
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.markov.representation import Markov
 from latentgp.representations.matrix_free.representation import MatrixFree
@@ -11,14 +18,19 @@ from latentgp.representations.neighbours.representation import Neighbours
 from latentgp.representations.random_features import RandomFeatures
 
 __all__ = [
+    "BSplines",
     "Dense",
+    "FourierFeatures",
+    "HilbertSpace",
     "Inducing",
     "LatentNeighbours",
     "LatentPosterior",
     "Markov",
     "MatrixFree",
+    "MultiScale",
     "Neighbours",
     "RandomFeatures",
     "Representation",
+    "SphericalHarmonics",
     "log_evidence",
 ]

@@ -209,6 +209,11 @@ class Representation(Module):
         """The same for the same rows and another kernel; None where hardly anything changes."""
         return None
 
+    @property
+    def row_sums(self) -> Any:
+        """Sums that stand for the rows where sites are the likelihood itself; None without any."""
+        return None
+
     def configured_for(self, *, signed: bool, power: float) -> "Representation":
         """This representation for the sites of a rule.
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Key
 
+from latentgp.errors import InputError
 from latentgp.kernels import Kernel
 from latentgp.kernels.features import Features, random_features
 from latentgp.kernels.per_latent import (
@@ -19,7 +20,12 @@ from latentgp.kernels.per_latent import (
 )
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import block_means, vmap_latents
-from latentgp.representations.variables import Centres, cross_covariance, spans_prior
+from latentgp.representations.variables import (
+    Centres,
+    InducingVariables,
+    cross_covariance,
+    spans_prior,
+)
 from latentgp.typing import Array
 
 _FEATURE_SETS = 16
@@ -146,9 +152,14 @@ def posterior_paths(
         number: of draws.
 
     Raises:
-        InputError: a kernel has no random features.
+        InputError: a kernel has no random features; inter-domain inducing variables.
     """
     centres = posterior.centres
+    if isinstance(centres, InducingVariables) and not spans_prior(centres):
+        raise InputError(
+            "Paths through Inducing(features=...) have no values at the variables to be updated "
+            "by; use sample_f for joint draws at given inputs, or Inducing(number=...)."
+        )
     sets = min(number, _FEATURE_SETS)
     own = -(-number // sets)
 

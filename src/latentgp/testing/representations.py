@@ -15,6 +15,7 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.representations import LatentPosterior, Representation, log_evidence
 from latentgp.representations.variables import (
     Centres,
+    covariance_of,
     cross_covariance,
     prior_variances,
     spans_prior,
@@ -446,16 +447,20 @@ def _check_paths(
 ) -> None:
     new = _elsewhere(X)
     centres = posterior.centres
-    points = new if spans_prior(centres) else np.concatenate([new, np.asarray(centres)])
-    K = np.stack([np.asarray(own.gram(points, points)) for own in _kernel_of_each(kernel)])
-    roots = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(len(points)))
     cross = np.swapaxes(cross_covariance(kernel, centres, new), 1, 2)
     cross = np.broadcast_to(cross, (_LATENTS, *cross.shape[1:]))
+    K = np.stack([np.asarray(own.gram(new, new)) for own in _kernel_of_each(kernel)])
+    if not spans_prior(centres):
+        own = covariance_of(kernel, centres)
+        own = np.broadcast_to(own, (_LATENTS, *own.shape[1:]))
+        K = np.block([[K, cross], [np.swapaxes(cross, 1, 2), own]])
+    size = K.shape[1]
+    roots = np.linalg.cholesky(K + 1e-10 * np.max(K) * np.eye(size))
 
     @jax.jit
     def draw(key):
         key_prior, key_update = jax.random.split(key)
-        noise = jax.random.normal(key_prior, (_LATENTS, len(points)))
+        noise = jax.random.normal(key_prior, (_LATENTS, size))
         prior = jnp.einsum("qij,qj->iq", roots, noise)
         if spans_prior(centres):
             prior = jnp.zeros((len(new) + len(centres), _LATENTS))

@@ -21,7 +21,7 @@ from latentgp.inference.sites.laplace_evidence import mode_of, slope_at_mode
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
-from latentgp.representations.base import LatentPosterior
+from latentgp.representations.base import LatentPosterior, Representation
 from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -95,6 +95,8 @@ def evaluate(
 ) -> Evaluation:
     """The bound and its gradient at a vector of hyper-parameters, sites profiled out."""
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
+        if algorithm.representation.row_sums is not None:
+            return _evaluate_sums(algorithm.representation, space, vector, sites)
         return _evaluate_exact(algorithm, space, vector, data, sites)[0]
     ascended = ascend(algorithm, model_at(space, vector), data, sites)
     return _evaluate_ascended(algorithm, space, vector, data, ascended)
@@ -181,6 +183,8 @@ def converge_at(
     sites: Sites,
 ) -> Converged:
     """The posterior at a vector of hyper-parameters, by the programs that `evaluate` has run."""
+    if algorithm.representation.row_sums is not None:
+        return converge(algorithm, model_at(space, vector), data, sites)
     if algorithm.rule.sites_are_fixed(space.model.likelihood):
         return _evaluate_exact(algorithm, space, vector, data, sites)[1]
     return converge(algorithm, model_at(space, vector), data, sites)
@@ -231,18 +235,56 @@ def _evaluate_exact(
     return Evaluation(value, settled.bound, gradient, sites, *end), settled
 
 
+def _evaluate_sums(
+    representation: Representation, space: ParameterSpace, vector: Float[Array, "P"], sites: Sites
+) -> Evaluation:
+    """The same from sums over rows, whatever their number.
+
+    The long program knows nothing of priors, so that others compile next to nothing.
+    """
+    bound, in_model = _slope_of_sums(representation, model_at(space, vector))
+    value, gradient = _with_prior(space, vector, bound, in_model)
+    return Evaluation(value, bound, gradient, sites, *_one_update(bound))
+
+
+@Program
+def _slope_of_sums(
+    representation: Representation, model: LatentGP
+) -> tuple[Float[Array, ""], LatentGP]:
+    """The bound from sums, and its derivative in the model."""
+    return jax.value_and_grad(lambda model: representation.row_sums.evidence(model))(model)
+
+
+@Program
+def _with_prior(
+    space: ParameterSpace, vector: Float[Array, "P"], bound: Float[Array, ""], in_model: LatentGP
+) -> tuple[Float[Array, ""], Float[Array, "P"]]:
+    """Bound plus log prior, and its derivative in the unconstrained vector."""
+    _, pull_model = jax.vjp(space.to_model, vector)
+    log_prior, in_prior = jax.value_and_grad(space.log_prior)(vector)
+    return bound + log_prior, pull_model(in_model)[0] + in_prior
+
+
 def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) -> Float[Array, ""]:
     """The log evidence (or its collapsed bound) where sites are the likelihood itself, in nats."""
     return _exact(algorithm, model, data).bound
 
 
 def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
-    """Where sites are the likelihood itself; only the bound has derivatives."""
+    """Where sites are the likelihood itself; only the bound has derivatives, and not of sums."""
     offset = prior_mean(model, data)
     none, anywhere = GaussianSites.none(offset), Marginals(offset, jnp.ones_like(offset))
     sites = algorithm.new_sites(model, rows_of(data), anywhere, none)
-    bound, posterior = log_evidence_and_posterior(
-        algorithm.representation, model.kernel, data.X, sites.about(offset)
-    )
-    one, no = jnp.ones((), jnp.int32), jnp.zeros((), jnp.int32)
-    return Converged(posterior, sites, bound, one, jnp.zeros_like(bound), no)
+    sums = algorithm.representation.row_sums
+    if sums is not None:
+        posterior, bound = sums.posterior(model)
+    else:
+        bound, posterior = log_evidence_and_posterior(
+            algorithm.representation, model.kernel, data.X, sites.about(offset)
+        )
+    return Converged(posterior, sites, bound, *_one_update(bound), jnp.zeros((), jnp.int32))
+
+
+def _one_update(bound: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """Number of updates and change in the last one, where sites are the likelihood itself."""
+    return jnp.ones((), jnp.int32), jnp.zeros_like(bound)

@@ -14,13 +14,15 @@ from jaxtyping import Float, Int, Key, PyTree
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.features.base import FixedFunctions, InterDomain
+from latentgp.representations.features.sums import RowSums
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
 from latentgp.representations.inducing.coupled import CoupledInducingPosterior
 from latentgp.representations.inducing.posterior import Covariance, InducingPosterior
 from latentgp.representations.inducing.selection import Selection, select_points
 from latentgp.representations.inducing.stream import StreamingPrior
-from latentgp.representations.variables import Centres
+from latentgp.representations.variables import Centres, InducingVariables
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
@@ -35,8 +37,11 @@ Approximation = Literal["vfe", "fitc", "pitc"]
 class Inducing(ByVariables):
     """Inducing points Z, fixed while hyper-parameters are learned (Titsias 2009).
 
+    Or inter-domain inducing variables, such as `BSplines`: projections of the latent functions on
+    others, which some kernels have.
+
     Args:
-        number: how many points to choose; not needed where `points` are given.
+        number: how many points to choose; not needed where `points` or `features` are given.
         points: shape (M, D), units of the inputs.
         selection: how points are chosen among the rows: "k-means++" takes the centres of
             clusters, "greedy-variance" the rows with the largest prior variance given those
@@ -56,11 +61,15 @@ class Inducing(ByVariables):
         remembered: summary of the data seen so far, `Posterior.remembered()`, for streaming
             updates. Use selection="greedy-variance" or "oips", which take the old inducing
             points into account.
+        features: inter-domain inducing variables in place of points: `BSplines`,
+            `FourierFeatures`, `HilbertSpace`, `SphericalHarmonics` or `MultiScale`.
+        variables: those of the features; `initialise` makes them.
+        sums: over rows, of `summarise`, which stand for them with Gaussian noise.
         signed: whether precisions of sites can be negative; a method sets it.
         power: how the prior variance that the points leave open counts; a method sets it.
 
     Raises:
-        InputError: neither a number nor points; an unknown selection or covariance.
+        InputError: neither a number nor points nor features; an unknown selection or covariance.
 
     Example:
         >>> Inducing(number=100).number
@@ -74,11 +83,16 @@ class Inducing(ByVariables):
     approximation: Approximation | None = eqx.field(static=True, default=None, kw_only=True)
     block_size: int | None = eqx.field(static=True, default=None, kw_only=True)
     blocks: Int[Array, "K B"] | None = eqx.field(default=None, kw_only=True)
+    features: InterDomain | None = eqx.field(default=None, kw_only=True)
+    variables: InducingVariables | None = eqx.field(default=None, kw_only=True)
+    sums: RowSums | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if self.points is None and (self.number is None or self.number < 1):
+        if self.features is not None:
+            self._check_features()
+        elif self.points is None and (self.number is None or self.number < 1):
             raise InputError(
-                f"Inducing needs points, or a positive number of them to choose, got "
+                f"Inducing needs points, features, or a positive number of points to choose, got "
                 f"number={self.number}; give for example Inducing(number=200)."
             )
         if not isinstance(self.remembered, StreamingPrior | None):
@@ -100,6 +114,18 @@ class Inducing(ByVariables):
             approximation=(None, *get_args(Approximation)),
         )
 
+    def _check_features(self) -> None:
+        if not isinstance(self.features, InterDomain):
+            raise InputError(
+                "Inducing.features must be inter-domain variables such as BSplines(100), got "
+                f"{self.features!r}."
+            )
+        if self.number is not None or self.points is not None or self.approximation == "pitc":
+            raise InputError(
+                "Inducing(features=...) has a number of its own and neither points nor blocks of "
+                'rows; leave number, points and approximation="pitc" out.'
+            )
+
     def initialise(
         self,
         X: Float[Array, "N D"],
@@ -112,10 +138,18 @@ class Inducing(ByVariables):
                 f"What is remembered is of {self.remembered.centres.shape[1]} input columns, but "
                 f"the rows have {X.shape[1]}; give rows of the same columns."
             )
+        remembers = self.remembered is not None and self.remembered.centres
+        if isinstance(remembers, InducingVariables) and self.features is None:
+            raise InputError(
+                "What is remembered is of inter-domain variables; streams go on from those of "
+                "Inducing(number=...), or fit the sums of all rows (summarise)."
+            )
         if is_tabulated(kernel):
             raise InputError(
                 "Inducing points lie between rows, where Precomputed has no value; use Dense()."
             )
+        if self.features is not None:
+            return self._with_variables(X, weights, kernel, key)
         if self.points is not None:
             points = np.asarray(self.points, X.dtype)
             if points.ndim != 2 or points.shape[1] != X.shape[1]:
@@ -130,6 +164,23 @@ class Inducing(ByVariables):
                 X, weights, kernel, self.number, self.selection, key, kept, self.resemblance
             )
         return dataclasses.replace(self, number=len(points), points=points)
+
+    def _with_variables(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> "Inducing":
+        assert self.features is not None
+        known = self.variables if self.remembered is None else self.remembered.centres
+        if known is None:
+            known = self.features.initialise(X, weights, kernel, key)
+        if not isinstance(known, InducingVariables):
+            raise InputError(
+                "What is remembered is of inducing points; go on with Inducing(number=...)."
+            )
+        return dataclasses.replace(self, variables=known)
 
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
@@ -159,10 +210,14 @@ class Inducing(ByVariables):
         return cast(Inducing, super().configured_for(signed=signed, power=power))
 
     def products_a_row(self, inputs: int) -> float | None:
+        if self.features is not None and self.variables is None:
+            return None
         number = self.number or len(self.centres)
         return number * (number + _AN_INPUT * inputs)
 
     def coarse(self) -> "Inducing":
+        if self.features is not None:
+            return self
         points = np.asarray(self.centres)
         if len(points) <= _COARSE_POINTS or self.remembered is not None:
             return self
@@ -208,6 +263,17 @@ class Inducing(ByVariables):
         through_rows, in_prior, marginals = pitc.pull_back(posterior, X, own, self._blocks())
         return self._pulled(posterior, through_rows, in_prior, marginals)
 
+    @property
+    def has_sums(self) -> bool:
+        """Whether sums over rows can be made once for all hyper-parameters, under this bound."""
+        fixed = isinstance(self.variables, FixedFunctions) and self.variables.are_fixed
+        whole = self.is_one_gaussian and self.covariance == "full"
+        return fixed and whole and self.remembered is None
+
+    @property
+    def row_sums(self) -> RowSums | None:
+        return self.sums
+
     def of_latents(self) -> "Inducing":
         """The same, for sites that updates move; refused of FITC and PITC."""
         if not self.is_one_gaussian:
@@ -225,7 +291,8 @@ class Inducing(ByVariables):
 
     @property
     def evidence_is_bound(self) -> bool:
-        return self.is_one_gaussian
+        of_kernel = self.features is None or self.features.evidence_is_bound
+        return self.is_one_gaussian and of_kernel
 
     @property
     def spreads_rows(self) -> bool:
@@ -233,7 +300,7 @@ class Inducing(ByVariables):
 
     @property
     def needs_rows(self) -> bool:
-        return self.points is None
+        return self.points is None and self.variables is None
 
     def check_samples(self) -> None:
         if not self.is_one_gaussian:
@@ -253,7 +320,9 @@ class Inducing(ByVariables):
         return jnp.asarray(self.blocks)
 
     @property
-    def centres(self) -> Float[Array, "M D"]:
+    def centres(self) -> Centres:
+        if self.variables is not None:
+            return self.variables
         if self.points is None:
             raise InputError(
                 "These inducing points have not been chosen yet; call initialise(...) first, "
@@ -261,15 +330,20 @@ class Inducing(ByVariables):
             )
         return jnp.asarray(self.points)
 
-    def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "D"]:
+    def units(self, X: Float[np.ndarray, "N D"]) -> Float[Array, "#D"]:
+        if self.features is not None:
+            return jnp.ones(1)
         return jnp.asarray(np.std(X, axis=0))
 
     def extended(
         self, number: int | None, selection: Selection, remembered: StreamingPrior | None
     ) -> "Inducing":
+        if self.features is not None:
+            return dataclasses.replace(self, remembered=remembered, sums=None)
         number = number or self.number
         own = {"number": number, "selection": selection, "remembered": remembered}
         return dataclasses.replace(self, **own)
 
     def at(self, centres: Centres) -> "Inducing":
-        return eqx.tree_at(lambda r: r.points, self, centres)
+        place = "points" if self.variables is None else "variables"
+        return eqx.tree_at(lambda r: getattr(r, place), self, centres)

@@ -1,0 +1,108 @@
+"""Spectral densities of stationary kernels, in closed form or by one quadrature."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.kernels.base import Kernel
+from latentgp.kernels.stationary import (
+    RBF,
+    Matern,
+    Matern12,
+    Matern32,
+    Matern52,
+    RationalQuadratic,
+    Stationary,
+)
+from latentgp.typing import Array
+
+_NODES, _REACH = 200, 12.0  # of the logarithm of a mixing variable
+
+
+@singledispatch
+def unit_density(
+    kernel: Kernel, squared_radius: Float[Array, "*S"], dimension: int
+) -> Float[Array, "*S"]:
+    """Fourier transform of the correlation in `dimension` coordinates in length-scales.
+
+    With angular frequencies w: correlation(|t|^2) is the integral of unit_density(|w|^2) e^(iw't)
+    over (2 pi)^dimension.
+
+    Args:
+        kernel: a stationary one.
+        squared_radius: |w|^2.
+        dimension: number of coordinates.
+
+    Raises:
+        InputError: the density of the kernel is not known.
+    """
+    raise InputError(
+        f"{type(kernel).__name__} has no spectral density here; use RBF, a Matern kernel or "
+        "RationalQuadratic."
+    )
+
+
+@unit_density.register
+def _(kernel: RBF, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return (2 * np.pi) ** (dimension / 2) * jnp.exp(-0.5 * squared_radius)
+
+
+@unit_density.register
+def _(kernel: Matern, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return _matern(kernel.order, squared_radius, dimension)
+
+
+@unit_density.register
+def _(kernel: Matern12, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return _matern(0.5, squared_radius, dimension)
+
+
+@unit_density.register
+def _(kernel: Matern32, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return _matern(1.5, squared_radius, dimension)
+
+
+@unit_density.register
+def _(kernel: Matern52, squared_radius: Float[Array, "*S"], dimension: int) -> Float[Array, "*S"]:
+    return _matern(2.5, squared_radius, dimension)
+
+
+@unit_density.register
+def _(
+    kernel: RationalQuadratic, squared_radius: Float[Array, "*S"], dimension: int
+) -> Float[Array, "*S"]:
+    """A mixture of the RBF's over precisions t ~ Gamma(a, a), by the trapezoidal rule in log t."""
+    a = kernel.mixing
+    log_t = jnp.linspace(-1.0, 1.0, _NODES) * (_REACH + _REACH / jnp.minimum(a, 1.0) ** 0.5)
+    t = jnp.exp(log_t)
+    step = log_t[1] - log_t[0]
+    law = jnp.exp(a * jnp.log(a) - gammaln(a) + a * log_t - a * t) * step
+    spread = (2 * np.pi / t) ** (dimension / 2) * law
+    return jnp.sum(spread * jnp.exp(-0.5 * squared_radius[..., None] / t), axis=-1)
+
+
+def _matern(
+    order: Float[Array, ""] | float, squared_radius: Float[Array, "*S"], dimension: int
+) -> Float[Array, "*S"]:
+    """Rasmussen & Williams (2006), eq. 4.15, with length-scale one."""
+    half = dimension / 2
+    log_constant = (
+        dimension * np.log(2.0)
+        + half * np.log(np.pi)
+        + gammaln(order + half)
+        - gammaln(order)
+        + order * jnp.log(2.0 * order)
+    )
+    return jnp.exp(log_constant - (order + half) * jnp.log(2 * order + squared_radius))
+
+
+def has_density(kernel: Kernel) -> bool:
+    """Whether `unit_density` knows the density of a kernel."""
+    found = unit_density.dispatch(type(kernel))
+    return isinstance(kernel, Stationary) and found is not unit_density.dispatch(object)

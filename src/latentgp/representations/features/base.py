@@ -1,0 +1,368 @@
+# ruff: noqa: I002  (Equinox reads `AbstractVar` from evaluated annotations)
+"""Inter-domain inducing variables by one protocol: K_uu as an operator, K_uf of rows.
+
+A kind is a setting, an `InterDomain`, that makes inducing variables for rows and a kernel. Those of
+most kinds are made of functions that are fixed before anything is learned (`FixedFunctions`): a
+kernel is written as a sum of products, each part gets a basis of its columns, products of parts
+Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in one factor a function.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int, Key
+
+from latentgp.errors import InputError
+from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.per_latent import in_latent_order, kernel_groups
+from latentgp.kernels.terms import Part, Term, terms_of
+from latentgp.modules import Module
+from latentgp.representations.features.operators import (
+    BlockDiagonal,
+    Diagonal,
+    Kronecker,
+    Operator,
+)
+from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.variables import InducingVariables
+from latentgp.typing import Array
+
+_PLACES = 64  # rows at which the variance that is left open is looked at
+_MOST = 10_000
+
+
+class InterDomain(Module):
+    """A kind of inter-domain inducing variables, as `Inducing(features=...)` takes it."""
+
+    @abstractmethod
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> InducingVariables:
+        """The inducing variables for some rows and a kernel, at whose values a search starts.
+
+        Raises:
+            InputError: the kernel is none that the kind has variables for.
+        """
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        """Whether the evidence that they give is a lower bound on that of the kernel."""
+        return True
+
+
+class InterDomainVariables(InducingVariables):
+    """Inducing variables of an `InterDomain` kind.
+
+    Attributes:
+        sample: some of the rows, where the variance that is left open is looked at.
+        words: what they are of, such as "B-splines".
+    """
+
+    sample: eqx.AbstractVar[Float[Array, "P D"]]
+    words: eqx.AbstractVar[str]
+
+    @property
+    def dtype(self) -> Any:
+        return self.sample.dtype
+
+    @property
+    def places(self) -> Float[Array, "P D"]:
+        return self.sample
+
+    @property
+    def are_fixed(self) -> bool:
+        """Whether they are `FixedFunctions`, so that sums over rows can be made once for all."""
+        return False
+
+    def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
+        raise InputError(
+            "Variables of fixed functions change their meaning with hyper-parameters and have no "
+            "places, so that streams and learn_points have no use for them; use "
+            "Inducing(number=...), or the sums of all rows (summarise)."
+        )
+
+    def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
+        places = jnp.asarray(self.sample)
+        blocks, grams = self.cross_covariance(kernel, places), self.covariance(kernel)
+        prior = np.asarray(latent_diagonals(kernel, places))
+        solved = np.linalg.solve(np.asarray(grams), np.asarray(blocks))
+        left = 1 - np.sum(np.asarray(blocks) * solved, axis=1) / prior
+        return (
+            f"{self.shape[0]} inducing variables of {self.words} leave open {np.mean(left):.2g} of "
+            f"the prior variance (mean of {len(places)} rows; at most {np.max(left):.2g}).",
+        )
+
+
+class Basis(eqx.Module):
+    """Functions of some columns that stand for one part of a kernel.
+
+    Attributes:
+        is_white: whether the variables are standard normal and `scales` hold the hyper-parameters;
+            else these are in `operator`.
+        has_fixed_functions: whether `fixed` is there: no hyper-parameter is in the functions.
+    """
+
+    is_white: ClassVar[bool] = False
+    has_fixed_functions: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def number(self) -> int:
+        """Number of functions."""
+
+    @abstractmethod
+    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+        """The functions at rows inside the domain, whatever the hyper-parameters."""
+
+    def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+        """The same at rows anywhere, where a kernel says how they go on; without `scales`."""
+        return self.fixed(x)
+
+    def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+        """Numbers and values of the functions that are not zero; None where most are not."""
+        return None
+
+    def operator(self, kernel: Kernel) -> Operator:
+        """K_uu of the part."""
+        return Diagonal(jnp.ones(self.number))
+
+    def scales(self, kernel: Kernel) -> Float[Array, "M"]:
+        """Factors of the functions."""
+        return jnp.ones(self.number)
+
+
+class FixedFunctions(InterDomainVariables):
+    """Variables of functions that do not depend on hyper-parameters, K_uf = scales * functions.
+
+    Attributes:
+        sample: some of the rows.
+        bases: of each part of each term of each group of kernels.
+        number: M, of variables of a latent function; those that a kernel lacks are zero.
+        words: what the functions are.
+    """
+
+    sample: Float[Array, "P D"]
+    bases: tuple[tuple[tuple[Basis, ...], ...], ...]
+    number: int = eqx.field(static=True)
+    words: str = eqx.field(static=True)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.number, self.sample.shape[1]
+
+    @property
+    def are_fixed(self) -> bool:
+        every = [basis for terms in self.bases for own in terms for basis in own]
+        return len(self.bases) == 1 and all(basis.has_fixed_functions for basis in every)
+
+    def operator(self, kernel: Kernel, group: int = 0) -> Operator:
+        """K_uu of a kernel of a group, without filling up."""
+        blocks = [
+            _operator(term, own)
+            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+        ]
+        return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
+
+    def scales(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
+        """Factors of the functions of a kernel of a group."""
+        terms = zip(self._terms(kernel), self.bases[group], strict=True)
+        return jnp.concatenate([_scales(term, own) for term, own in terms])
+
+    def functions(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "_ N"]:
+        """The functions at rows inside the domain; of the kernel its structure alone matters."""
+        terms = zip(self._terms(kernel), self.bases[0], strict=True)
+        blocks = [
+            _times_columns([b.fixed(_of(part, X)) for part, b in _pairs(term, own)], len(X))
+            for term, own in terms
+        ]
+        return jnp.concatenate(blocks).astype(X.dtype)
+
+    def local(
+        self, X: Float[Array, "N D"], kernel: Kernel
+    ) -> tuple[Int[Array, "N W"], Float[Array, "N W"]] | None:
+        """Numbers and values of the functions that are not zero at rows; None if most are not."""
+        start, numbers, values = 0, [], []
+        for term, own in zip(self._terms(kernel), self.bases[0], strict=True):
+            number, value = jnp.zeros((len(X), 1), int), jnp.ones((len(X), 1))
+            for part, basis in _pairs(term, own):
+                found = basis.local(_of(part, X))
+                if found is None:
+                    return None
+                number = number[:, :, None] * basis.number + found[0][:, None, :]
+                value = value[:, :, None] * found[1][:, None, :]
+                number, value = (a.reshape(len(X), -1) for a in (number, value))
+            numbers.append(start + number)
+            values.append(value)
+            start += _number(own)
+        return jnp.concatenate(numbers, axis=1), jnp.concatenate(values, axis=1)
+
+    def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
+        def of_group(kernel: Kernel, group: int) -> Float[Array, "M M"]:
+            own = self.operator(kernel, group).matrix().astype(self.dtype)
+            more = self.number - len(own)
+            filled = jnp.pad(own, ((0, more), (0, more)))
+            return filled + jnp.diag((jnp.arange(self.number) >= len(own)).astype(own.dtype))
+
+        return self._of_groups(kernel, of_group)
+
+    def cross_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q M N"]:
+        def of_group(kernel: Kernel, group: int) -> Float[Array, "M N"]:
+            blocks = [
+                _times_columns(
+                    [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
+                )
+                * _scales(term, own)[:, None]
+                for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+            ]
+            values = jnp.concatenate(blocks).astype(self.dtype)
+            return jnp.pad(values, ((0, self.number - len(values)), (0, 0)))
+
+        return self._of_groups(kernel, of_group)
+
+    def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
+        return terms_of(kernel, tuple(range(self.sample.shape[1])))
+
+    def _of_groups(self, kernel: LatentKernel, function: Any) -> Float[Array, "#Q *S"]:
+        if isinstance(kernel, Kernel):
+            return function(kernel, 0)[None]
+        groups = kernel_groups(kernel, len(kernel.each))
+        values = [
+            jax.vmap(lambda own, index=index: function(own, index))(group.kernels)
+            for index, group in enumerate(groups)
+        ]
+        return in_latent_order([group.latents for group in groups], values)
+
+
+class FixedFeatures(InterDomain):
+    """A kind whose variables are `FixedFunctions`: K_uf of rows holds no hyper-parameter.
+
+    So sums over rows can be made once for all (`summarise`).
+    """
+
+    words: ClassVar[str]
+
+    @abstractmethod
+    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> Basis:
+        """Functions for one part of a kernel.
+
+        Args:
+            part: the part, at the values that a search starts from.
+            columns: what it sees of the rows.
+            share: number of parts that it is multiplied with, itself included.
+
+        Raises:
+            InputError: the kind has none for it.
+        """
+
+    def initialise(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        key: Key[Array, ""],
+    ) -> FixedFunctions:
+        X = np.asarray(X)
+        real = X if weights is None else X[np.asarray(weights) > 0]
+        bases = []
+        latents = 1 if isinstance(kernel, Kernel) else len(kernel.each)
+        for group in kernel_groups(kernel, latents):
+            # Kernels of one structure have one basis: that of the shortest length-scales.
+            one = jax.tree.map(lambda leaf: np.min(leaf, axis=0), group.kernels)
+            terms = terms_of(one, tuple(range(X.shape[1])))
+            bases.append(tuple(self._of_term(term, real) for term in terms))
+        number = max(sum(map(_number, terms)) for terms in bases)
+        if number > _MOST:
+            raise InputError(
+                f"{self!r} makes {number} functions of this kernel, more than {_MOST}; give a "
+                "smaller number, or Inducing(number=...)."
+            )
+        chosen = np.linspace(0, len(real) - 1, min(_PLACES, len(real))).astype(int)
+        return FixedFunctions(
+            sample=real[chosen], bases=tuple(bases), number=number, words=self.words
+        )
+
+    def _of_term(self, term: Term, X: Float[np.ndarray, "N D"]) -> tuple[Basis, ...]:
+        seen = [column for part in term.parts for column in part.columns]
+        if len(set(seen)) < len(seen):
+            raise InputError(
+                f"{type(self).__name__} takes products of kernels of different columns, but "
+                f"kernels of the columns {seen} are multiplied; use RandomFeatures(...) or "
+                "Inducing(number=...)."
+            )
+        return tuple(self.basis(part, X[:, part.columns], len(term.parts)) for part in term.parts)
+
+
+def range_of(column: Float[np.ndarray, "N"]) -> tuple[float, float]:
+    """Least and greatest value of a column; around a constant one, by one half."""
+    lower, upper = float(np.min(column)), float(np.max(column))
+    return (lower, upper) if upper > lower else (lower - 0.5, upper + 0.5)
+
+
+def refused(kind: str, supported: str, part: Part) -> InputError:
+    """The refusal of a part of a kernel."""
+    seen = f"{len(part.columns)} column{'s' * (len(part.columns) > 1)}"
+    return InputError(
+        f"{kind} takes {supported}, sums and products of these and Constant, but got "
+        f"{type(part.kernel).__name__} of {seen}; use RandomFeatures(...) or Inducing(number=...)."
+    )
+
+
+def check_number(setting: Any, least: int, name: str = "number") -> None:
+    """Raise InputError unless a setting is a whole number from `least`, or None."""
+    value = getattr(setting, name)
+    if value is not None and (not isinstance(value, int) or value < least):
+        raise InputError(
+            f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
+        )
+
+
+def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:
+    return list(zip(term.parts, bases, strict=True))
+
+
+def _of(part: Part, X: Float[Array, "N D"]) -> Float[Array, "N C"]:
+    return X[:, np.array(part.columns)]
+
+
+def _number(bases: tuple[Basis, ...]) -> int:
+    return int(np.prod([basis.number for basis in bases], dtype=int))
+
+
+def _is_white(bases: tuple[Basis, ...]) -> bool:
+    return bool(bases) and all(basis.is_white for basis in bases)
+
+
+def _operator(term: Term, bases: tuple[Basis, ...]) -> Operator:
+    if _is_white(bases):
+        return Diagonal(jnp.ones(_number(bases)))
+    operators = tuple(basis.operator(part.kernel) for part, basis in _pairs(term, bases))
+    if not operators:  # a constant function
+        return Diagonal(1 / jnp.reshape(term.scale, 1))
+    whole = operators[0] if len(operators) == 1 else Kronecker(operators)
+    return whole.over(term.scale)
+
+
+def _scales(term: Term, bases: tuple[Basis, ...]) -> Float[Array, "M"]:
+    if not _is_white(bases):
+        return jnp.ones(_number(bases))
+    own = [basis.scales(part.kernel)[:, None] for part, basis in _pairs(term, bases)]
+    return jnp.sqrt(term.scale) * _times_columns(own, 1)[:, 0]
+
+
+def _times_columns(parts: Sequence[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
+    """Products of each function of one part with each of the others, at every row."""
+    product = jnp.ones((1, rows))
+    for part in parts:
+        product = (product[:, None, :] * part[None, :, :]).reshape(-1, rows)
+    return product

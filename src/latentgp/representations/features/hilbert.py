@@ -1,0 +1,128 @@
+"""Hilbert-space approximation by Laplacian eigenfunctions (Solin & Särkkä 2020)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.kernels import RBF, Kernel
+from latentgp.kernels.spectral import has_density, unit_density
+from latentgp.kernels.terms import Part
+from latentgp.representations.features.base import (
+    Basis,
+    FixedFeatures,
+    check_number,
+    range_of,
+    refused,
+)
+from latentgp.typing import Array
+
+_LEAST_BOX, _MOST_BOX, _LENGTHSCALES = 1.2, 4.0, 2.0
+# c over the length-scale, in half-ranges (Riutort-Mayol et al. 2023), of RBF and of rougher ones.
+_FREQUENCIES, _ROUGH_FREQUENCIES = 1.75, 3.4
+_SHORTER, _LONGEST, _SHORTEST = 0.5, 0.2, 0.02  # than the start; in half-ranges
+_MOST_DIMENSIONS, _MOST_FUNCTIONS = 4, 1_000
+
+
+class HilbertSpace(FixedFeatures):
+    """Eigenfunctions of the Laplacian on a box, for stationary kernels of up to four columns.
+
+    The prior is that of sum_j sqrt(S(w_j)) phi_j(x) v_j, v ~ N(0, I), with the kernel's spectral
+    density S. Its covariance comes near the kernel's inside the box, and falls to zero at its
+    sides. What it lacks of the prior variance counts as in any sparse bound, which the evidence is
+    up to that approximation. Sums of kernels have functions of each, products those of all columns.
+
+    Args:
+        number: of functions a column; None takes 1.75 c / l (3.4 but for RBF), l half the
+            length-scale at the start (at most a fifth of half the range), c the box, at most 1,000
+            functions of a term.
+        box: half the box's width in half the column's range, at least 1; None is what leaves two
+            length-scales at the start beside the rows, between 1.2 and 4.
+
+    Raises:
+        InputError: no function; a box that is smaller than the range.
+
+    Example:
+        >>> import jax, latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 40)
+        >>> model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(noise_variance=0.1))
+        >>> method = lgp.CollapsedVI(lgp.Inducing(features=lgp.HilbertSpace()))
+        >>> result = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), method=method)
+        >>> bool(abs(result.posterior.mean_f([[3.0]])[0] - np.sin(3.0)) < 0.1)
+        True
+    """
+
+    words = "Laplacian eigenfunctions"
+    number: int | None = eqx.field(static=True, default=None)
+    box: float | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_number(self, 1)
+        if self.box is not None and not self.box >= 1:
+            raise InputError(
+                f"HilbertSpace.box must be at least 1, half the range of the rows, got {self.box}."
+            )
+
+    @property
+    def evidence_is_bound(self) -> bool:
+        return False
+
+    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> "Eigenfunctions":
+        dimension = columns.shape[1]
+        if not has_density(part.kernel) or dimension * share > _MOST_DIMENSIONS:
+            kinds = "RBF, Matern kernels and RationalQuadratic of up to 4 columns"
+            raise refused(type(self).__name__, kinds, part)
+        ranges = [range_of(column) for column in columns.T]
+        centres = tuple(0.5 * (upper + lower) for lower, upper in ranges)
+        halves = np.array([0.5 * (upper - lower) for lower, upper in ranges])
+        kernel: Any = part.kernel
+        relative = np.broadcast_to(np.asarray(kernel.lengthscale), halves.shape) / halves
+        boxes = np.clip(1 + _LENGTHSCALES * relative, _LEAST_BOX, _MOST_BOX)
+        boxes = boxes if self.box is None else np.full_like(halves, self.box)
+        shortest = np.clip(_SHORTER * relative, _SHORTEST, _LONGEST)
+        most = int(_MOST_FUNCTIONS ** (1 / (dimension * share)))
+        factor = _FREQUENCIES if type(kernel) is RBF else _ROUGH_FREQUENCIES
+        wanted = np.minimum(np.ceil(factor * boxes / shortest), most).astype(int)
+        counts = wanted if self.number is None else np.full(dimension, self.number)
+        return Eigenfunctions(centres, tuple((boxes * halves).tolist()), tuple(counts.tolist()))
+
+
+class Eigenfunctions(Basis):
+    """Products of sines that are zero at the sides of a box, and of norm one in it."""
+
+    is_white = True
+    centres: tuple[float, ...] = eqx.field(static=True)
+    halves: tuple[float, ...] = eqx.field(static=True)
+    counts: tuple[int, ...] = eqx.field(static=True)
+
+    @property
+    def number(self) -> int:
+        return int(np.prod(self.counts, dtype=int))
+
+    def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
+        whole = jnp.ones((1, len(x)))
+        for column, (centre, half, count) in enumerate(self._columns):
+            place = jnp.clip((x[:, column] - centre) / half, -1.0, 1.0)
+            angles = (0.5 * np.pi * np.arange(1, count + 1))[:, None] * (place + 1)
+            own = jnp.sin(angles) / np.sqrt(half)
+            whole = (whole[:, None, :] * own[None]).reshape(-1, len(x))
+        return whole
+
+    def scales(self, kernel: Kernel) -> Float[Array, "M"]:
+        own: Any = kernel
+        lengthscales = jnp.broadcast_to(own.lengthscale, (len(self.counts),))
+        squares = jnp.zeros(1)
+        for length, (_, half, count) in zip(lengthscales, self._columns, strict=True):
+            w = 0.5 * np.pi * np.arange(1, count + 1) / half * length
+            squares = (squares[:, None] + w**2).reshape(-1)
+        density = unit_density(kernel, squares, len(self.counts))
+        return jnp.sqrt(own.variance * jnp.prod(lengthscales) * density)
+
+    @property
+    def _columns(self) -> list[tuple[float, float, int]]:
+        return list(zip(self.centres, self.halves, self.counts, strict=True))
