@@ -273,6 +273,29 @@ class TestTheWayItIsMeant:
         assert "exact: ExactGP needs Gaussian noise" in out.replace("\n", " ")
         assert picture.stat().st_size > 1000
 
+    def test_series_of_a_table(self, run, tmp_path):
+        rng = np.random.default_rng(0)
+        days = pd.date_range("2024-01-01", periods=90)
+        each = [
+            pd.DataFrame({"day": days, "shop": shop, "sold": level + np.sin(np.arange(90) / 9)})
+            for shop, level in (("north", 0.0), ("south", 5.0))
+        ]
+        rows = pd.concat(each).sample(frac=0.8, random_state=0)
+        rows["sold"] += 0.1 * rng.normal(size=len(rows))
+        rows.to_csv(tmp_path / "shops.csv", index=False)
+        new = pd.DataFrame({"day": ["2024-02-10", "2024-02-10"], "shop": ["north", "south"]})
+        new.to_csv(tmp_path / "new.csv", index=False)
+        settings = "--target", "sold", "--time", "day", "--by", "shop"
+        code, out, _ = run("fit", tmp_path / "shops.csv", *settings, "--out", tmp_path / "m")
+        assert code == 0
+        assert "2 independent series" in out
+        assert "Markov()" in out
+        written = tmp_path / "p.csv"
+        code, _, _ = run("predict", tmp_path / "m", tmp_path / "new.csv", "--out", written)
+        assert code == 0
+        means = pd.read_csv(written)["mean"]
+        np.testing.assert_allclose(means, np.sin(40 / 9) + np.array([0.0, 5.0]), atol=0.15)
+
     def test_weights_are_no_input(self, run, house, tmp_path):
         code, _, _ = run(
             *("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m"),
