@@ -68,6 +68,40 @@ INPUTS = {
 }
 
 
+TIMES = np.sort(_generator.uniform(0, 9, ROWS))
+SERIES = {
+    "as it is": TIMES,
+    "backwards": TIMES[::-1],
+    "times 1e6": TIMES * 1e6,
+    "seconds since 1970": TIMES * 86400 + 1.7e9,
+    "repeated": TIMES[TWICE],
+    "gaps of 1e-9": TIMES[TWICE] + 1e-9 * np.tile([0.0, 1.0], ROWS // 2),
+    "a jump of 1e6": np.where(np.arange(ROWS) < ROWS // 2, TIMES, TIMES + 1e6),
+    "one time": np.zeros(ROWS),
+    "one row": TIMES[:1],
+}
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_a_series_is_as_with_dense_algebra(name):
+    t = SERIES[name]
+    scale = (np.ptp(np.unique(t)[: max(2, len(np.unique(t)) // 2)]) or 1.0) / 6
+    y = np.sin(TIMES)[: len(t)] + 0.1 * _generator.normal(size=len(t))
+    answers = [
+        answer(
+            GPRegressor,
+            t[:, None],
+            y,
+            kernel=lgp.Matern52(lengthscale=scale),
+            representation=representation,
+            learn_hyperparameters=False,
+        )
+        for representation in (lgp.Dense(), lgp.Markov())
+    ]
+    # Distances by a matrix product, as dense algebra has them, lose digits where inputs are far apart.
+    np.testing.assert_allclose(*answers, atol=5e-3 if "jump" in name else 1e-7)
+
+
 class TestInputs:
     @pytest.mark.parametrize("name", INPUTS)
     def test_a_regressor_finds_the_signal(self, name):

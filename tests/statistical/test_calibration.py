@@ -51,6 +51,16 @@ def test_exact_posteriors_are_calibrated():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("likelihood", [lgp.Gaussian(0.1), lgp.Bernoulli()])
+def test_series_are_calibrated(likelihood):
+    exact = isinstance(likelihood, lgp.Gaussian)
+    method = (lgp.ExactGP if exact else lgp.GibbsSampling)(lgp.Markov())
+    model = lgp.LatentGP(lgp.Matern32() + lgp.Constant(0.5), likelihood)
+    times = INPUTS[: 100 if exact else 20, :1]
+    check_calibration(method, model, times, key=KEY, replications=100 if exact else 40)
+
+
+@pytest.mark.slow
 def test_draws_are_calibrated():
     method = lgp.GibbsSampling(chains=4, warmup=32, draws=16, thin=2)
     check_calibration(method, model_of(lgp.Bernoulli()), INPUTS[::3], key=KEY, replications=40)
