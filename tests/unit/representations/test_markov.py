@@ -352,3 +352,16 @@ def test_many_rows_of_one_column_are_a_series():
     both = np.stack([t, t], axis=1)
     other = lgp.GPRegressor(learn_hyperparameters=False).fit(both, np.sin(t))
     assert not isinstance(other.method_.representation, lgp.Markov)
+
+
+def test_an_update_keeps_what_is_approximated():
+    model = lgp.LatentGP(lgp.Periodic(period=3.0), lgp.Gaussian(0.1))
+    first = lgp.fit(
+        model,
+        lgp.Data(np.arange(8.0), np.sin(np.arange(8.0))),
+        key=jax.random.key(0),
+        method=lgp.ExactGP(lgp.Markov(harmonics=3)),
+        learn_hyperparameters=False,
+    ).posterior
+    after = first.update([8.0], [0.9], key=jax.random.key(0))
+    assert after.latent.notes == first.latent.notes
