@@ -1,10 +1,11 @@
 """Time series: the log evidence and its gradient by `Markov`, and a million binary rows.
 
 Irregular times, a smooth function and noise; the value alone, and with the derivatives in
-length-scale, variance and noise variance, beside tinygp's quasiseparable solver and celerite2 (values with
-Matérn-3/2 alone, which it approximates: its log evidence is a few nats off). Ours is `latentgp.log_evidence`;
-"filter alone" is that of rows in lanes already, sites given. `--binary ROWS` fits a logistic series by
-`AugmentedVI(Markov())` instead, each fit in a process of its own, compilation counted.
+length-scale, variance and noise variance, beside tinygp's quasiseparable solver and celerite2
+(values with Matérn-3/2 alone, which it approximates: its log evidence is a few nats off). Ours is
+`latentgp.log_evidence`; "filter alone" is that of rows in lanes already, sites given. `--binary
+ROWS` fits a logistic series by `AugmentedVI(Markov())` instead, each fit in a process of its own,
+compilation counted.
 """
 
 import json

@@ -1,19 +1,19 @@
-"""Time series in state space: carbon dioxide, disasters, passengers, currencies, binary rows, a crash.
+"""Time series in state space: carbon dioxide, disasters, passengers, currencies, binary, a crash.
 
 Every posterior is by `Markov`, exact given the sites in time linear in the rows. No source is
 reproduced; each part checks what such a model is for, on data that others use. `--parts` picks:
 
-* `co2`: monthly carbon dioxide (Rasmussen & Williams 2006, 5.4.3, whose kernel this is but for the
-  Matérn trend and rest): learned until a cut, forecast for the years after it, months without
-  measurements as missing.
-* `coal`: disasters as a Cox process in 811 bins; the posterior by `Markov` and by `Dense`.
-* `passengers`: simulated monthly counts like airline passengers', a trend times a season, twice as
-  variable as Poisson counts: Poisson and negative binomial, two years ahead.
-* `currencies`: exchange rates of 2007, whose weeks are held out in turn (Álvarez & Lawrence 2010 have
-  the data), each currency a series under the same hyper-parameters.
+* `co2`: monthly carbon dioxide (Rasmussen & Williams 2006, 5.4.3; trend and rest are Matérn here):
+  learned until a cut, forecast for ten years, months without measurements left out.
+* `coal`: disasters as a Cox process in 811 bins; the posterior by `Markov` and by `Dense` at the
+  same hyper-parameters.
+* `passengers`: simulated monthly counts like those of airline passengers, a trend times a season,
+  more variable than Poisson counts: Poisson and negative binomial, two years ahead.
+* `currencies`: exchange rates of 2007 (Álvarez & Lawrence 2010 have the data), whose weeks are held
+  out in turn, each currency a series under the same hyper-parameters.
 * `binary`: a logistic series by augmentation against Gibbs sampling, both in state space.
-* `crash`: the motorcycle data with noise that varies in time, ten folds (Goldberg et al. 1998 have the
-  model).
+* `crash`: the motorcycle data with noise that varies in time, ten folds (the model is that of
+  Goldberg et al. 1998).
 
 Held-out densities are in nats a row, coverage is that of central 90 % intervals.
 """
@@ -112,7 +112,9 @@ def coal(report, data_dir, ax, quick):
     heads = ["", "log evidence", "length-scale", "largest |difference|", "of std. dev.", "seconds"]
     report.table("coal: log intensity against Dense", heads, rows)
     deviation = np.sqrt(shown.variance)
-    low, middle, high = (np.exp(shown.mean + k * deviation) * 365.25 / 50 for k in (-1.645, 0, 1.645))
+    low, middle, high = (
+        np.exp(shown.mean + k * deviation) * 365.25 / 50 for k in (-1.645, 0, 1.645)
+    )
     ax.fill_between(X, low, high, color=COLORS[0], alpha=0.2, linewidth=0)
     ax.plot(X, middle, color=COLORS[0])
     tidy(ax, "Disasters a year", "year", "")
