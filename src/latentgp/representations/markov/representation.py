@@ -146,8 +146,9 @@ class Markov(Representation):
         length = max(number // _STRETCHES, 1)
         begin = np.linspace(0, rows - length, number // length).astype(int)
         places = np.unique(begin[:, None] + np.arange(length))
-        known = self.order is not None and len(self.order.rows) == rows
-        return np.sort(np.asarray(self.order.rows)[places]) if known else places
+        if self.order is None or len(self.order.rows) != rows:
+            return places
+        return np.sort(np.asarray(self.order.rows)[places])
 
     def filters(self, kernel: LatentKernel, inputs: int) -> list[Filter]:
         """The processes of the latent functions, those of one structure together."""
