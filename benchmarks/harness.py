@@ -37,6 +37,8 @@ PEERS = (
     "numpyro",
     "blackjax",
     "gpboost",
+    "tinygp",
+    "celerite2",
 )
 ENVIRONMENTS = HERE / ".environments"
 MOST_OWN_SECONDS = 300.0
@@ -192,10 +194,13 @@ class Session:
         print(f"\n{title}\n{table(runs, columns, cold)}", flush=True)
 
 
-def parser(description: str, peers: Sequence[str], repeats: int) -> argparse.ArgumentParser:
+def parser(
+    description: str, peers: Sequence[str], repeats: int, *, real_data: bool = True
+) -> argparse.ArgumentParser:
     """The arguments that every benchmark takes."""
     result = argparse.ArgumentParser(description=description.partition("\n")[0])
-    result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
+    if real_data:
+        result.add_argument("--data-dir", type=Path, required=True, help="folder of the .npz files")
     result.add_argument("--peers", nargs="*", choices=PEERS, default=peers)
     result.add_argument("--peers-only", action="store_true", help="leave latentgp out")
     result.add_argument(

@@ -185,9 +185,45 @@ def representations() -> Figure:
     return figure
 
 
+def time_series() -> Figure:
+    """A series with a gap and a forecast, and counts with theirs, both in state space."""
+    rng = np.random.default_rng(0)
+    month = np.arange(144.0)
+    sales = 200 + 0.8 * month + 25 * np.sin(2 * np.pi * month / 12) + rng.normal(0, 5, 144)
+    counts = rng.poisson(np.exp(1.2 + np.sin(month / 9))).astype(float)
+    seen = (month < 120) & ((month < 60) | (month >= 80))
+    season = lgp.Periodic(period=12.0, variance=500.0)
+    trend = lgp.Matern52(lengthscale=60.0, variance=2000.0) + lgp.Linear(variance=1.0)
+    cases = {
+        "Trend and season, twenty months missing, two years ahead": (
+            trend + season, lgp.Gaussian(25.0), lgp.ConstantMean(200.0), sales,
+            lgp.ExactGP(lgp.Markov(harmonics=4)), ["kernel.parts[2].period"],
+        ),
+        "Counts": (
+            lgp.Matern52(lengthscale=15.0), lgp.Poisson(), lgp.ConstantMean(1.0), counts,
+            lgp.VariationalInference(lgp.Markov()), [],
+        ),
+    }  # fmt: skip
+    figure = Figure(figsize=(12, 3.4), layout="constrained")
+    for ax, (title, (kernel, likelihood, mean, y, method, frozen)) in zip(
+        figure.subplots(1, 2), cases.items(), strict=True
+    ):
+        data = lgp.Data(month[seen], y[seen])
+        model = lgp.LatentGP(kernel, likelihood, mean=mean)
+        fit = lgp.fit(model, data, key=jax.random.key(0), method=method, frozen=frozen)
+        predictive = fit.posterior.predict(month)
+        lower, upper = predictive.interval(0.9)
+        ax.fill_between(month, lower, upper, color=BLUE, alpha=0.2, linewidth=0)
+        ax.plot(month, predictive.mean, color=BLUE)
+        ax.plot(month[seen], y[seen], "o", color="black", markersize=2.5)
+        ax.plot(month[~seen], y[~seen], "o", color=ORANGE, markersize=2.5)
+        ax.set_title(title, fontsize=10)
+    return figure
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     print(forecast(FOLDER, print).picture)
-    for make in (likelihoods, methods, representations):
-        name = make.__name__
+    for make in (likelihoods, methods, representations, time_series):
+        name = make.__name__.replace("_", "-")
         print(lgp.plots.save_figure(make(), FOLDER / f"{name}.png", dots_per_inch=80))

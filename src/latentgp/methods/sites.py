@@ -164,7 +164,7 @@ class SiteMethod(Method):
                 searched = some.padded(number_of_shards()).to_device()
             elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale)
-                part = data.evenly(OPENING_ROWS)
+                part = data.select(algorithm.representation.some_rows(data.size, OPENING_ROWS))
                 other = rough_start(space, scale, part.X)
                 if other is not None:
                     opening = Opening(other, part.padded(number_of_shards()).to_device())

@@ -382,6 +382,10 @@ class Representation(Module):
         """
         return None
 
+    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+        """Numbers of at most so many of the rows, for a first look at the hyper-parameters."""
+        return np.linspace(0, rows - 1, min(number, rows)).astype(int)
+
     def rows_looked_at(self, rows: int) -> int:
         """Number of rows, of so many, whose terms make the evidence."""
         return rows

@@ -33,7 +33,12 @@ def going_on(
     """
     if isinstance(remembered, RememberedRows) or (remembered is None and isinstance(own, Markov)):
         series = own if isinstance(own, Markov) else Markov()
-        return dataclasses.replace(series, remembered=remembered)
+        if remembered is None:
+            return dataclasses.replace(series, remembered=None)
+        states, harmonics = remembered.truncation
+        return dataclasses.replace(
+            series, remembered=remembered, rbf_states=states, harmonics=harmonics
+        )
     assert isinstance(remembered, StreamingPrior | None)
     weights = remembered is not None and isinstance(remembered.centres, FeatureWeights)
     if isinstance(own, ByVariables) and weights == isinstance(own, RandomFeatures):

@@ -352,3 +352,29 @@ def test_many_rows_of_one_column_are_a_series():
     both = np.stack([t, t], axis=1)
     other = lgp.GPRegressor(learn_hyperparameters=False).fit(both, np.sin(t))
     assert not isinstance(other.method_.representation, lgp.Markov)
+
+
+def test_an_update_keeps_what_is_approximated():
+    model = lgp.LatentGP(lgp.Periodic(period=3.0), lgp.Gaussian(0.1))
+    first = lgp.fit(
+        model,
+        lgp.Data(np.arange(8.0), np.sin(np.arange(8.0))),
+        key=jax.random.key(0),
+        method=lgp.ExactGP(lgp.Markov(harmonics=3)),
+        learn_hyperparameters=False,
+    ).posterior
+    after = first.update([8.0], [0.9], key=jax.random.key(0))
+    assert after.latent.notes == first.latent.notes
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_first_look_is_at_stretches_of_time(shuffled):
+    t = np.arange(1_000.0)
+    if shuffled:
+        t = np.random.default_rng(0).permutation(t)
+    ready = lgp.Markov().for_rows(t[:, None], None, lgp.Matern32())
+    chosen = ready.some_rows(1_000, 160)
+    gaps = np.diff(np.sort(t[chosen]))
+    assert len(chosen) == len(np.unique(chosen)) == 160
+    assert np.sum(gaps > 1) == 7
+    np.testing.assert_array_equal(ready.some_rows(100, 160), np.arange(100))

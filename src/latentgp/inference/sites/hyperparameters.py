@@ -139,11 +139,11 @@ def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteI
     """Algorithm and rows of a search that looks at so many rows.
 
     Where the evidence is a sum over rows it takes their terms, in which they see all rows;
-    otherwise these rows alone, evenly spaced, with the weights that they have.
+    otherwise these rows alone, as the representation picks them, with the weights that they have.
     """
     own = algorithm.representation.with_terms(rows)
     if own is None:
-        return algorithm, data.evenly(rows)
+        return algorithm, data.select(algorithm.representation.some_rows(data.size, rows))
     return dataclasses.replace(algorithm, representation=own), data
 
 

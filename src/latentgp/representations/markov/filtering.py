@@ -30,6 +30,8 @@ from latentgp.numerics.lanes import Matrix, Unrolled, number, scaled
 from latentgp.representations.markov.series import Lanes, Series
 from latentgp.typing import Array
 
+_FEW_STATES = 2
+
 
 class Belief(NamedTuple):
     """N(mean, P) of a state.
@@ -109,7 +111,9 @@ class Filter(eqx.Module):
         if self.signed:
             return small.symmetric(A @ spread @ A.mT + Q)
         root = small.semidefinite_root(Q) if root_of_Q is None else root_of_Q
-        return small.lower_of_rows(small.beside(A @ spread, root))
+        found = small.lower_of_rows(small.beside(A @ spread, root))
+        # What follows reads it often: without a barrier the compiler finds it anew each time.
+        return jax.lax.optimization_barrier(found) if self.space.size > _FEW_STATES else found
 
     def update(self, belief: Belief, h: Matrix, linear: Any, precision: Any) -> "Updated":
         """The belief after a site of h'x."""

@@ -209,7 +209,12 @@ class MarkovPosterior(LatentPosterior):
         signed = any(part.process.signed for part in self.parts)
         constant = jnp.asarray(log_evidence - self.log_evidence_of_sites)
         return RememberedRows(
-            centres=self.X, linear=linear, precision=precision, constant=constant, signed=signed
+            centres=self.X,
+            linear=linear,
+            precision=precision,
+            constant=constant,
+            signed=signed,
+            truncation=self.truncation,
         )
 
     def pathwise_update(

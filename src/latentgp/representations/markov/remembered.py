@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 from jaxtyping import Float
 
+from latentgp.kernels.state_space import Truncation
 from latentgp.representations.summary import DataSummary
 from latentgp.typing import Array
 
@@ -16,6 +17,7 @@ class RememberedRows(DataSummary):
         centres: their inputs, shape (O, D).
         linear: of their sites, as functions of g, shape (O, Q).
         precision: likewise.
+        truncation: of what was approximated.
     """
 
     centres: Float[Array, "O D"]
@@ -23,6 +25,7 @@ class RememberedRows(DataSummary):
     precision: Float[Array, "O Q"]
     constant: Float[Array, ""]
     signed: bool = eqx.field(static=True, default=False)
+    truncation: Truncation = eqx.field(static=True, default=Truncation())
 
     @property
     def latents(self) -> int:

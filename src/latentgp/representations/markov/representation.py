@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, Int, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
@@ -33,6 +33,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _MOST_STATES_IN_LANES = 12
+_STRETCHES = 8  # of rows that are looked at first
 _JITTER = 1e-12  # of the prior variance, where f itself is drawn row after row
 
 
@@ -137,6 +138,17 @@ class Markov(Representation):
             jnp.concatenate([earlier.precision, sites.precision]),
             jnp.concatenate([jnp.zeros_like(earlier.linear[:, 0]), sites.log_constant]),
         )
+
+    def some_rows(self, rows: int, number: int) -> Int[np.ndarray, "M"]:
+        """Stretches of consecutive rows: rows far apart tell nothing of short length-scales."""
+        if number >= rows:
+            return np.arange(rows)
+        length = max(number // _STRETCHES, 1)
+        begin = np.linspace(0, rows - length, number // length).astype(int)
+        places = np.unique(begin[:, None] + np.arange(length))
+        if self.order is None or len(self.order.rows) != rows:
+            return places
+        return np.sort(np.asarray(self.order.rows)[places])
 
     def filters(self, kernel: LatentKernel, inputs: int) -> list[Filter]:
         """The processes of the latent functions, those of one structure together."""
