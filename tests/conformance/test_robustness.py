@@ -98,7 +98,7 @@ def test_a_series_is_as_with_dense_algebra(name):
         )
         for representation in (lgp.Dense(), lgp.Markov())
     ]
-    # Distances by a matrix product, as dense algebra has them, lose digits where inputs are far apart.
+    # Dense distances by a matrix product lose digits where inputs are far apart.
     np.testing.assert_allclose(*answers, atol=5e-3 if "jump" in name else 1e-7)
 
 

@@ -12,14 +12,15 @@ from jaxtyping import Bool, Float, Int
 from latentgp.kernels.state_space import Columns
 from latentgp.typing import Array
 
-_ROWS_A_LANE, _MOST_LANES, _MOST_LANES_ON_DEVICE = 256, 2_048, 65_536
+_ROWS_A_LANE, _MOST_LANES = 256, 4_096
 
 
 def usual_lanes(rows: int) -> int:
-    """Number of lanes for so many rows: one where a loop over all takes no longer."""
-    on_device = jax.default_backend() != "cpu"
-    fewest, most = (32, _MOST_LANES_ON_DEVICE) if on_device else (_ROWS_A_LANE, _MOST_LANES)
-    return max(1, min(most, rows // fewest)) if rows >= 8 * fewest else 1
+    """Number of lanes for so many rows: one where a loop over all takes no longer.
+
+    More than a few thousand take longer to join, one after another, than they save.
+    """
+    return max(1, min(_MOST_LANES, rows // _ROWS_A_LANE)) if rows >= 8 * _ROWS_A_LANE else 1
 
 
 class RowOrder(NamedTuple):
@@ -86,19 +87,24 @@ class Series(eqx.Module):
         if order is not None:
             time = time[order.rows]
             label = None if label is None else label[order.rows]
-        gap = jnp.diff(time, prepend=time[:1])
-        fresh = jnp.arange(rows) == 0
-        if label is not None:
-            fresh = fresh | (label != jnp.roll(label, 1))
-        gap = jnp.where(fresh, 0.0, gap)
         steps = -(-rows // lanes)
         short = steps * lanes - rows
 
-        def cut(values: Array, fill: Any) -> Array:
-            return jnp.pad(values, (0, short), constant_values=fill).reshape(lanes, steps).T
+        def cut(values: Array) -> Array:
+            return jnp.pad(values, (0, short), mode="edge").reshape(lanes, steps).T
 
-        padded_time = jnp.pad(time, (0, short), mode="edge").reshape(lanes, steps).T
-        cut_lanes = Lanes(padded_time, cut(gap, 0.0), cut(fresh, False))
+        def before(values: Array) -> Array:
+            """Values of the row before, those of the first row for itself."""
+            last = jnp.concatenate([values[:1, 0], values[-1, :-1]])
+            return jnp.concatenate([last[None], values[:-1]])
+
+        in_lanes = cut(time)
+        fresh = jnp.zeros((steps, lanes), bool).at[0, 0].set(True)
+        if label is not None:
+            labels = cut(label)
+            fresh = fresh | (labels != before(labels))
+        gap = jnp.where(fresh, 0.0, in_lanes - before(in_lanes))
+        cut_lanes = Lanes(in_lanes, gap, fresh)
         return cls(order, cut_lanes, time, label, rows)
 
     def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "L *Q C"]:
