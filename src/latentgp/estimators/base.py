@@ -30,7 +30,7 @@ from latentgp.estimators.precomputed import (
     with_points,
 )
 from latentgp.fit import fit
-from latentgp.inference.setup.initial_model import deepened, starting_model
+from latentgp.inference.setup.initial_model import as_series, deepened, starting_model
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
@@ -44,7 +44,7 @@ from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Representation
+from latentgp.representations import Markov, Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
@@ -154,6 +154,11 @@ class GPEstimator(BaseEstimator):
             model = deepened(model, self.depth, merged)
         asked, method, own = self.hyperparameters, self.method, self._own_representation()
         if isinstance(method, str):
+            plain = kernel is None and self.depth == 1 and own is None and method == "auto"
+            if plain and merged.X.shape[1] == 1:
+                long = method_from_name("auto", as_series(model), merged.size, n_inducing, own, 1)
+                if isinstance(getattr(long.method, "representation", None), Markov):
+                    model = as_series(model)
             choice = method_from_name(
                 method, model, merged.size, n_inducing, own, merged.X.shape[1]
             )

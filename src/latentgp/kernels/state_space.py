@@ -548,18 +548,22 @@ def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kerne
         InputError: it sees several columns, or latent functions see different ones.
     """
     each = list(kernel.each) if isinstance(kernel, OwnKernels) else [kernel]
-    found, own = [], []
+    found, own, blind = [], [], []
     for part in each:
         series, rest = _series_of(part, inputs)
         seen = _seen(rest, inputs)
         if len(seen) > 1:
             raise InputError(
                 f"Markov() takes a kernel of one time-like column, but {part!r} sees columns "
-                f"{sorted(seen)}; name it, as in Matern32().on(0), or use Dense(), Inducing(...) "
-                "or Neighbours(...)."
+                f"{sorted(seen)}; name it, as in Matern32().on(0), write series apart as one "
+                "factor, as in (A + B) * White().on(1), or use Dense(), Inducing(...) or "
+                "Neighbours(...)."
             )
-        found.append(Columns(min(seen, default=0), series))
+        (found if seen or series is not None else blind).append(
+            Columns(min(seen, default=0), series)
+        )
         own.append(rest)
+    found = found or blind
     if len(set(found)) > 1:
         raise InputError(
             f"Markov() takes latent functions of the same time column, but {kernel!r} has several; "
@@ -568,20 +572,20 @@ def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kerne
     return found[0], own
 
 
-def has_state_space(kernel: LatentKernel, inputs: int) -> bool:
-    """Whether a kernel of so many columns sees one time-like one and has a state-space form.
+def has_small_state_space(kernel: LatentKernel, inputs: int, most: int) -> bool:
+    """Whether a kernel of so many columns has an exact state-space form of at most some states.
 
     Example:
-        >>> from latentgp import Matern32, RationalQuadratic
-        >>> has_state_space(Matern32(), 1), has_state_space(RationalQuadratic(), 1)
+        >>> from latentgp import RBF, Matern32
+        >>> has_small_state_space(Matern32(), 1, 12), has_small_state_space(RBF(), 1, 12)
         (True, False)
     """
     try:
-        for own in time_columns(kernel, inputs)[1]:
-            state_space(own, Truncation())
+        each = time_columns(kernel, inputs)[1]
+        sizes = [state_space(own, Truncation()).size for own in each]
     except InputError:
         return False
-    return True
+    return max(sizes) <= most and not any(is_approximate(own) for own in each)
 
 
 def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
@@ -620,6 +624,15 @@ def _seen(kernel: Kernel, inputs: int) -> set[int]:
         inner = _seen(kernel.kernel, len(kernel.dimensions))
         return {kernel.dimensions[column] for column in inner}
     return set() if isinstance(kernel, Constant) else set(range(inputs))
+
+
+def is_approximate(kernel: Kernel) -> bool:
+    """Whether the state-space form of a kernel that has one is not exact."""
+    if isinstance(kernel, Sum | Product | WeightedSum):
+        return any(map(is_approximate, kernel.parts))
+    if isinstance(kernel, Scaled | ActiveDimensions):
+        return is_approximate(kernel.kernel)
+    return isinstance(kernel, RBF | Periodic)
 
 
 def left_out(kernel: Kernel, truncation: Truncation) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal, NamedTuple, get_args
 
+from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
 from latentgp.kernels import is_tabulated
-from latentgp.kernels.state_space import has_state_space
+from latentgp.kernels.state_space import has_small_state_space
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
 from latentgp.methods.base import Method, check_method, sites_are_known, usual_method
@@ -17,6 +18,7 @@ from latentgp.methods.expectation_propagation import ExpectationPropagation
 from latentgp.methods.gibbs import GibbsSampling
 from latentgp.methods.integrated import NOTHING_TO_INTEGRATE, Integrated, check_integrable
 from latentgp.methods.mcmc import MCMC
+from latentgp.methods.nuts import NUTS
 from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
@@ -38,6 +40,7 @@ _PASSES, _FINAL_PASSES = (
     15,
 )  # of an evaluation, until sites converge; one each if sites are known
 _FEWEST_ROWS_A_POINT = 20
+_MOST_STATES = 12  # of a series, whose cost grows with their cube
 
 Hyperparameters = Literal["optimise", "integrate", "sample"]
 
@@ -133,6 +136,13 @@ def _sampler(choice: Choice, model: LatentGP) -> Choice:
     likelihood, representation = model.likelihood, own.representation
     if not likelihood.is_positive:
         method, why = GibbsSampling(representation), "Gibbs sampling, as the likelihood can be zero"
+    elif not representation.has_coordinates_of_sites and augmentation_of(likelihood) is not None:
+        method, why = GibbsSampling(representation), "Gibbs sampling, given sites f integrated out"
+    elif not representation.has_coordinates_of_sites and likelihood.has_gradient:
+        method, why = (
+            NUTS(representation=representation),
+            "NUTS, as Markov has no coordinates of sites",
+        )
     elif likelihood.is_continuous and likelihood.has_gradient:
         method, why = MCMC(representation), "MCMC in coordinates of sites"
     else:
@@ -229,8 +239,9 @@ def choose_method(
 
 
 def _is_series(model: LatentGP, inputs: int) -> bool:
-    """Whether the one latent function has a state-space form."""
-    return model.likelihood.latent_size == 1 and has_state_space(model.kernel, inputs)
+    """Whether the one latent function has an exact state-space form of few states."""
+    one = model.likelihood.latent_size == 1
+    return one and has_small_state_space(model.kernel, inputs, _MOST_STATES)
 
 
 def _has_neighbours(model: LatentGP) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.models import LatentGP
-from latentgp.posteriors.components import DrawnComponents, Draws, Spread, over_draws, taken
-from latentgp.posteriors.near_draws import at_rows
+from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import LatentPosterior, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.sites.gaussian import GaussianSites
@@ -18,7 +20,7 @@ from latentgp.typing import Array
 _CLOSE = 1e-10  # variance, over the prior's, that latents at the rows are known to
 
 
-class ConditionedDraws(DrawnComponents):
+class ConditionedDraws(DrawsAtRows):
     """Draws of g at the rows; a latent elsewhere is conditioned on all of them in O(N).
 
     Attributes:
@@ -30,10 +32,6 @@ class ConditionedDraws(DrawnComponents):
     representation: Representation
     X: Float[Array, "N D"]
     g: Float[Array, "S N Q"]
-
-    @property
-    def size(self) -> int:
-        return len(self.g)
 
     @property
     def inputs(self) -> int:
@@ -51,17 +49,8 @@ class ConditionedDraws(DrawnComponents):
         means, variances = over_draws(one, self._each)
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
-        key_pick, key_f = jax.random.split(key)
-        picked = self.pick(key_pick, number)
-        chosen = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
-        return np.asarray(_joint(chosen, X, jax.random.split(key_f, number))), picked
-
     def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "ConditionedDraws":
-        known = self.representation, self.X, self.g[kept]
-        return ConditionedDraws(self.mean_model, models, self.own, *known)
+        return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def drawn(self, X: Float[Array, "N D"], keys: Key[Array, "S"]) -> Float[Array, "S N Q"]:
         """A joint draw at X for each of the draws."""
@@ -93,11 +82,11 @@ def conditioned_draws(draws: Draws, representation: Representation) -> Condition
     """
     g = np.asarray(at_rows(draws, representation))
     centres = np.asarray(draws.centres)
-    return ConditionedDraws(draws.mean_model, draws.models, draws.own, representation, centres, g)
-
-
-@jax.jit
-def _joint(
-    draws: ConditionedDraws, X: Float[Array, "N D"], keys: Key[Array, "S"]
-) -> Float[Array, "S N Q"]:
-    return draws.drawn(X, keys)
+    return ConditionedDraws(
+        mean_model=draws.mean_model,
+        models=draws.models,
+        own=draws.own,
+        representation=representation,
+        X=centres,
+        g=g,
+    )

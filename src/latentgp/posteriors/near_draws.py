@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import equinox as eqx
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,13 +12,8 @@ from jaxtyping import Float, Int, Key
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import jittered_cholesky
-from latentgp.posteriors.components import (
-    DrawnComponents,
-    Draws,
-    Spread,
-    over_draws,
-    taken,
-)
+from latentgp.posteriors.components import Draws, Spread, over_draws
+from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.neighbours.conditionals import Block
@@ -25,10 +21,8 @@ from latentgp.representations.neighbours.near import NearRows, latents_given, we
 from latentgp.representations.neighbours.posterior import with_diagonals
 from latentgp.typing import Array
 
-_TOGETHER = 16  # draws whose sweeps run side by side
 
-
-class NearDraws(DrawnComponents):
+class NearDraws(DrawsAtRows):
     """Draws of g at the rows, in O(S N) memory.
 
     A latent elsewhere is conditioned on those at the nearest rows, the nearest by the mean model.
@@ -40,10 +34,6 @@ class NearDraws(DrawnComponents):
 
     rows: NearRows
     g: Float[Array, "S N Q"]
-
-    @property
-    def size(self) -> int:
-        return len(self.g)
 
     @property
     def inputs(self) -> int:
@@ -74,16 +64,8 @@ class NearDraws(DrawnComponents):
         means, variances = over_draws(one, (self.models, self.g))
         return jnp.moveaxis(means, 0, 1), jnp.moveaxis(variances, 0, 1)
 
-    def joint(
-        self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
-    ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
-        key_pick, key_f = jax.random.split(key)
-        picked = self.pick(key_pick, number)
-        chosen = self.of_draws(picked, taken(self.models, picked) if self.own else self.models)
-        return np.asarray(_joint(chosen, X, jax.random.split(key_f, number))), picked
-
     def of_draws(self, kept: Int[np.ndarray, "K"], models: LatentGP) -> "NearDraws":
-        return NearDraws(self.mean_model, models, self.own, self.rows, self.g[kept])
+        return dataclasses.replace(self, models=models, g=self.g[kept])
 
     def _given(
         self, kernel: LatentKernel, near: Block, X: Float[Array, "N D"]
@@ -131,26 +113,6 @@ def near_draws(draws: Draws, rows: NearRows, representation: Representation) -> 
         representation: gives g by the coefficients.
     """
     g = np.asarray(at_rows(draws, representation))
-    return NearDraws(draws.mean_model, draws.models, draws.own, rows, g)
-
-
-@eqx.filter_jit
-def at_rows(draws: Draws, representation: Representation) -> Float[Array, "S N Q"]:
-    """Draws of g at the rows, of white coefficients."""
-    if draws.own:
-
-        def one(draw: tuple[LatentGP, Array]) -> Float[Array, "N Q"]:
-            kernel, white = draw[0].kernel, draw[1]
-            return representation.conditional(kernel, draws.centres, white).mean
-
-        return over_draws(one, (draws.models, draws.white))
-    whitening = representation.whitening(draws.models.kernel, draws.centres)
-    white = jnp.asarray(draws.white)
-    return jax.lax.map(lambda white: whitening.conditional(white).mean, white, batch_size=_TOGETHER)
-
-
-@jax.jit
-def _joint(
-    draws: NearDraws, X: Float[Array, "N D"], keys: Key[Array, "S"]
-) -> Float[Array, "S N Q"]:
-    return draws.drawn(X, keys)
+    return NearDraws(
+        mean_model=draws.mean_model, models=draws.models, own=draws.own, rows=rows, g=g
+    )

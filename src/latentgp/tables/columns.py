@@ -40,6 +40,7 @@ class NumberColumn:
         unit: for dates, "days" or "seconds".
         notation: how text writes the numbers or dates; None if as Python and ISO 8601 do.
         doubt: what may be meant otherwise, in words; empty if nothing.
+        required: whether a missing value is an error.
     """
 
     name: str
@@ -50,6 +51,7 @@ class NumberColumn:
     unit: Literal["days", "seconds"] | None = None
     notation: Notation | None = None
     doubt: str = ""
+    required: bool = False
 
     @classmethod
     def fit(cls, values: pd.Series, source: Any, recognised: Recognised) -> NumberColumn:
@@ -95,6 +97,11 @@ class NumberColumn:
         """Give (N, 1) values, or (N, 2) with the mark of missing ones."""
         numbers = self._raw(values)
         missing = np.isnan(numbers)
+        if missing.any() and self.required:
+            raise InputError(
+                f"the column of time {self.name!r} is missing in "
+                f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
+            )
         if missing.any() and not self.marks_missing:
             tell(
                 f"column {self.name!r} is missing",
@@ -193,7 +200,7 @@ class SeriesColumn:
 
     Attributes:
         name: the column.
-        labels: of the series, sorted; those that training never saw have one number more.
+        labels: of the series, sorted; those that training never saw have further numbers.
     """
 
     name: str
@@ -234,5 +241,6 @@ class SeriesColumn:
                 f"column {self.name!r} holds series that training never saw",
                 f": {listed(unseen)}; what is said of them is the prior",
             )
-        numbers = [number_of.get(text, len(self.labels)) for text in texts]
+        number_of |= {label: len(self.labels) + i for i, label in enumerate(unseen)}
+        numbers = [number_of[text if text in number_of else str(text)] for text in texts]
         return np.array(numbers, dtype=np.float64)[:, None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +104,10 @@ class TableEncoder:
         Raises:
             InputError: no such columns, a time that is no number and no date, or missing values.
         """
+        if time == by:
+            raise InputError(
+                f"{time!r} cannot be both the column of time and that of series: name two columns"
+            )
         frame = checked_frame(frame)
         known = [known_column(frame, name) for name in (time, by) if name is not None]
         others = [name for name in frame.columns if name not in known]
@@ -115,7 +119,7 @@ class TableEncoder:
                 f"the column of time {time!r} must hold a number or a date in every row: clean "
                 "it, or leave --time out"
             )
-        columns: list[Any] = [NumberColumn.fit(values, kind, recognised)]
+        columns: list[Any] = [replace(NumberColumn.fit(values, kind, recognised), required=True)]
         if by is not None:
             columns.append(SeriesColumn.fit(column_of(frame, by)))
         return cls(tuple(columns), left_out)

@@ -187,12 +187,17 @@ def start(
 def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:
     """Kernel and representation of series, where none are given."""
     spread = float(np.std(X[:, 0])) or 1.0
-    kernel, frozen = Matern52(lengthscale=spread / 5).on(0), tuple(settings.get("frozen", ()))
-    if X.shape[1] > 1:
-        kernel = kernel * White(variance=1.0).on(1)
-        frozen = (*frozen, "kernel.parts[1].kernel.variance")
-    own = {"kernel": kernel, "representation": Markov(), "frozen": frozen}
-    return own | {name: settings[name] for name in ("kernel", "representation") if name in settings}
+    found: dict[str, Any] = {}
+    if settings.get("kernel") is None:
+        kernel = Matern52(lengthscale=spread / 5).on(0)
+        if X.shape[1] > 1:
+            kernel = kernel * White(variance=1.0).on(1)
+            frozen = tuple(settings.get("frozen", ()))
+            found["frozen"] = (*frozen, "kernel.parts[1].kernel.variance")
+        found["kernel"] = kernel
+    if settings.get("representation") is None and settings.get("n_inducing") is None:
+        found["representation"] = Markov()
+    return found
 
 
 def _order_of(target: "pd.Series") -> list[str] | None:

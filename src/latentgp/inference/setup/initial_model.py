@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.inference.setup.priors import Scales, scales
-from latentgp.kernels import RBF, Kernel, LatentKernel, PerLatent
+from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
 from latentgp.models import DeepGP, LatentGP, Layer
@@ -74,6 +74,15 @@ def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
     )
     kernel = RBF(lengthscale=lengthscale, variance=latent**2)
     return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
+
+
+def as_series(model: LatentGP) -> LatentGP:
+    """The same with a Matérn 5/2 kernel in place of an RBF of one column, in state-space form."""
+    kernel = model.kernel
+    if not isinstance(kernel, RBF):
+        return model
+    matern = Matern52(lengthscale=kernel.lengthscale, variance=kernel.variance)
+    return LatentGP(matern, model.likelihood, model.mean)
 
 
 def median_distance(X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None) -> float:

@@ -107,7 +107,7 @@ class MarkovPosterior(LatentPosterior):
 
     @property
     def _groups(self) -> list[tuple[int, ...]]:
-        return latents_of_groups(self.kernel, self.sites.linear.shape[1])
+        return latents_of_groups(self.kernel, self.X.shape[1], self.sites.linear.shape[1])
 
     @property
     def filters(self) -> list[Filter]:
@@ -185,6 +185,8 @@ class MarkovPosterior(LatentPosterior):
         _, own = time_columns(self.kernel, self.X.shape[1])
         firsts = [group[0] if len(own) > 1 else 0 for group in self._groups]
         measurements = [measurements_of_parts(own[first], self.truncation) for first in firsts]
+        if self.told_apart == 1:  # one part, such as a product of a sum
+            measurements = [[part.process.space.measurement] for part in self.parts]
         return readings_of(measurements, rows[-self.told_apart :])
 
     def _readings_in(self, series: Series, X: Float[Array, "N D"]) -> list[Matrix] | None:

@@ -32,9 +32,12 @@ class Conditioned(NamedTuple):
     smoothed: Smoothed
 
 
-def latents_of_groups(kernel: LatentKernel, latents: int) -> list[tuple[int, ...]]:
+def latents_of_groups(kernel: LatentKernel, inputs: int, latents: int) -> list[tuple[int, ...]]:
     """Numbers of the latent functions whose processes are of one structure."""
-    return [group.latents for group in kernel_groups(kernel, latents)]
+    if not isinstance(kernel, OwnKernels):
+        return [tuple(range(latents))]
+    own = PerLatent(*time_columns(kernel, inputs)[1])
+    return [group.latents for group in kernel_groups(own, latents)]
 
 
 def spaces_of(kernel: LatentKernel, inputs: int, truncation: Truncation) -> list[StateSpace]:

@@ -172,7 +172,7 @@ class Markov(Representation):
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
     ) -> MarkovPosterior:
         rows, latents = sites.linear.shape
-        groups = latents_of_groups(kernel, latents)
+        groups = latents_of_groups(kernel, X.shape[1], latents)
         X, sites = self._with_earlier(X), self._sites_with_earlier(sites)
         series = self.series(kernel, X)
         linear, precision = series.to_lanes(sites.linear), series.to_lanes(sites.precision)
@@ -223,7 +223,7 @@ class Markov(Representation):
     def pull_back(
         self, posterior: MarkovPosterior, X: Float[Array, "N D"], sites: GaussianSites
     ) -> Pullback:
-        groups = latents_of_groups(posterior.kernel, sites.linear.shape[1])
+        groups = latents_of_groups(posterior.kernel, X.shape[1], sites.linear.shape[1])
         series, first = posterior.series, posterior.earlier
         precision = in_groups(series.to_lanes(posterior.sites.precision), groups)
         slopes, means, variances = [], [], []
@@ -251,7 +251,9 @@ class Markov(Representation):
             jitter=jitter,
             filters=process,
             series=Series.of(X, columns, order, 1),
-            groups=tuple(latents_of_groups(kernel, len(prior))) if len(prior) > 1 else None,
+            groups=tuple(latents_of_groups(kernel, X.shape[1], len(prior)))
+            if len(prior) > 1
+            else None,
         )
 
     def sampler(
