@@ -35,7 +35,13 @@ from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ConstantMean, ZeroMean, constant_first
 from latentgp.methods.base import Method
-from latentgp.methods.choice import Choice, Hyperparameters, treating, usual_number_of_points
+from latentgp.methods.choice import (
+    Choice,
+    Hyperparameters,
+    is_long_series,
+    treating,
+    usual_number_of_points,
+)
 from latentgp.methods.registry import method_from_name, names_in_words
 from latentgp.methods.result import Fit
 from latentgp.methods.stochastic import Stochastic
@@ -44,7 +50,7 @@ from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Markov, Representation
+from latentgp.representations import Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
@@ -156,9 +162,8 @@ class GPEstimator(BaseEstimator):
         if isinstance(method, str):
             plain = kernel is None and self.depth == 1 and own is None and method == "auto"
             if plain and merged.X.shape[1] == 1:
-                long = method_from_name("auto", as_series(model), merged.size, n_inducing, own, 1)
-                if isinstance(getattr(long.method, "representation", None), Markov):
-                    model = as_series(model)
+                series = as_series(model)
+                model = series if is_long_series(series, merged.size, n_inducing) else model
             choice = method_from_name(
                 method, model, merged.size, n_inducing, own, merged.X.shape[1]
             )

@@ -238,6 +238,13 @@ def choose_method(
     )
 
 
+def is_long_series(model: LatentGP, rows: int, n_inducing: int | None) -> bool:
+    """Whether "auto" takes the state-space form of a model of one column."""
+    representation = usual_representation(model, rows, n_inducing)
+    many = n_inducing is None and isinstance(representation, Inducing)
+    return many and _is_series(model, 1)
+
+
 def _is_series(model: LatentGP, inputs: int) -> bool:
     """Whether the one latent function has an exact state-space form of few states."""
     one = model.likelihood.latent_size == 1

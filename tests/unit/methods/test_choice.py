@@ -114,7 +114,7 @@ def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monke
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 6, (200, 1))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=200)
-    regressor = lgp.GPRegressor(random_state=0).fit(X[:160], y[:160])
+    regressor = lgp.GPRegressor(lgp.RBF(), random_state=0).fit(X[:160], y[:160])
     assert "20 nearest" in regressor.method_reason_
     regressor.partial_fit(X[160:], y[160:])
     assert "earlier ones are remembered through" in regressor.method_reason_
