@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from latentgp.errors import InputError
 from latentgp.tables.notation import Notation, Recognised, plain, resemblance
 from latentgp.tables.values import (
     Tell,
