@@ -49,7 +49,6 @@ QUICK = {
     ("inducing, diagonal", "shared"),
     ("neighbours, few", "own, different"),
     ("neighbours of residuals, few", "own, different"),
-    ("neighbours of latents, few", "shared"),
     ("random features", "shared"),
     ("random features", "own, different"),
 }
@@ -84,7 +83,7 @@ def test_representation_conforms(case, kernel):
     check_representation(representation, KERNELS[kernel], X, exact=exact)
 
 
-@pytest.mark.parametrize("kernel", LINE)
+@pytest.mark.parametrize("kernel", ["shared", *slow_parameters("own, alike", "own, different")])
 @pytest.mark.parametrize("lanes", [1, *slow_parameters(3)])
 def test_markov_conforms(kernel, lanes):
     check_representation(lgp.Markov(lanes=lanes), LINE[kernel], X, exact=True)

@@ -156,10 +156,10 @@ def test_draws_have_the_posteriors_moments():
     X, sites = rows(60)
     kernel, new = KERNELS["sum"], jnp.asarray([[1.0], [1.5], [40.0]])
     posterior = Markov(lanes=2).condition(kernel, X, sites)
-    drawn = posterior.draws(jax.random.key(0), new, 20_000)[..., 0]
+    drawn = posterior.draws(jax.random.key(0), new, 6_000)[..., 0]
     mean, covariance = posterior.mean(new)[:, 0], posterior.covariance(new)[0]
-    np.testing.assert_allclose(np.mean(drawn, 0), mean, atol=0.05)
-    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.08)
+    np.testing.assert_allclose(np.mean(drawn, 0), mean, atol=0.07)
+    np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.12)
 
 
 def test_white_coefficients_make_the_prior_and_come_back():
