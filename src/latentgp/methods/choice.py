@@ -195,8 +195,7 @@ def choose_method(
         inputs: number of input columns D; None where it is not known.
     """
     representation: Representation = usual_representation(model, rows, n_inducing)
-    series = n_inducing is None and inputs is not None and _is_series(model, inputs)
-    if series and isinstance(representation, Inducing):
+    if inputs is not None and is_long_series(model, rows, n_inducing, inputs):
         representation = Markov()
     usual = usual_method(model.likelihood)
     if isinstance(representation, Inducing):
@@ -238,17 +237,11 @@ def choose_method(
     )
 
 
-def is_long_series(model: LatentGP, rows: int, n_inducing: int | None) -> bool:
-    """Whether "auto" takes the state-space form of a model of one column."""
-    representation = usual_representation(model, rows, n_inducing)
-    many = n_inducing is None and isinstance(representation, Inducing)
-    return many and _is_series(model, 1)
-
-
-def _is_series(model: LatentGP, inputs: int) -> bool:
-    """Whether the one latent function has an exact state-space form of few states."""
+def is_long_series(model: LatentGP, rows: int, n_inducing: int | None, inputs: int = 1) -> bool:
+    """Whether "auto" takes the state-space form: exact, of few states, for many rows."""
+    many = n_inducing is None and isinstance(usual_representation(model, rows), Inducing)
     one = model.likelihood.latent_size == 1
-    return one and has_small_state_space(model.kernel, inputs, _MOST_STATES)
+    return many and one and has_small_state_space(model.kernel, inputs, _MOST_STATES)
 
 
 def _has_neighbours(model: LatentGP) -> bool:

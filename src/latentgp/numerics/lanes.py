@@ -124,7 +124,7 @@ def scaled(M: Matrix, factor: Any) -> Matrix:
 
 
 def number(M: Matrix) -> Any:
-    """The entry of a matrix of one row and column."""
+    """The entry of a matrix of one row and column; of others the first."""
     return M.rows[0][0] if isinstance(M, Unrolled) else M[..., 0, 0]
 
 

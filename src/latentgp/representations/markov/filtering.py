@@ -311,7 +311,7 @@ def _joined(process: Filter, elements: Element) -> tuple[Belief, Adjoint, Float[
     """Beliefs where lanes begin, the adjoint where they end, and the log evidence."""
     each = _lanes_first(elements)
     like_mean = jnp.zeros_like(each.value[0])
-    like_spread = jnp.zeros_like(_entry(each.J)[0])
+    like_spread = jnp.zeros_like(number(each.J)[0])
 
     def told(belief: Belief, element: Element) -> tuple[list[Any], Any]:
         columns, pivots, values = small.unit_factors(element.J, element.eta)
@@ -398,10 +398,6 @@ def _full_element(element: Element, like_mean: Any, like_spread: Any) -> Element
         small.full(element.J, like_spread),
         element.value,
     )
-
-
-def _entry(M: Matrix) -> Any:
-    return M.rows[0][0] if isinstance(M, Unrolled) else M[..., 0, 0]
 
 
 def _axis_of_lanes(M: Matrix) -> int:

@@ -156,17 +156,19 @@ class Markov(Representation):
 
     def series(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Series:
         """The rows in the order of time, in lanes."""
-        columns, _ = time_columns(kernel, X.shape[1])
-        order = self.order
-        if order is None and not self.in_order:
-            order = order_of(X, columns)
-        if order is not None and len(order.rows) != len(X):
-            order = order_of(X, columns)
         lanes = self.lanes
         if lanes is None:
             states = max(f.space.size for f in self.filters(kernel, X.shape[1]))
             lanes = usual_lanes(len(X)) if states <= _MOST_STATES_IN_LANES else 1
-        return Series.of(X, columns, order, min(lanes, len(X)))
+        return self._in_lanes(kernel, X, min(lanes, len(X)))
+
+    def _in_lanes(self, kernel: LatentKernel, X: Float[Array, "N D"], lanes: int) -> Series:
+        """The rows in so many lanes, in the order that is known or else found."""
+        columns, _ = time_columns(kernel, X.shape[1])
+        order = self.order
+        if (order is None and not self.in_order) or (order and len(order.rows) != len(X)):
+            order = order_of(X, columns)
+        return Series.of(X, columns, order, lanes)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
@@ -239,10 +241,6 @@ class Markov(Representation):
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> MarkovWhitening:
         """One coefficient a row: what is new of f there, given f at the rows before it."""
         process = [Filter(space, True) for space in spaces_of(kernel, X.shape[1], self.truncation)]
-        columns, _ = time_columns(kernel, X.shape[1])
-        order = self.order
-        if not self.in_order and (order is None or len(order.rows) != len(X)):
-            order = order_of(X, columns)
         prior = latent_diagonals(kernel, X)
         jitter = _JITTER * jax.lax.stop_gradient(jnp.max(prior))
         return MarkovWhitening(
@@ -250,7 +248,7 @@ class Markov(Representation):
             residual=jnp.zeros_like(prior),
             jitter=jitter,
             filters=process,
-            series=Series.of(X, columns, order, 1),
+            series=self._in_lanes(kernel, X, 1),
             groups=tuple(latents_of_groups(kernel, X.shape[1], len(prior)))
             if len(prior) > 1
             else None,
