@@ -67,6 +67,7 @@ def test_the_mean_of_unbiased_solutions_is_the_solution(size, threshold):
 
 
 @pytest.mark.parametrize("size", [(60, 20, 256), *slow_parameters((500, 100, 200))])
+@pytest.mark.slow
 def test_stochastic_evidence_is_within_four_of_its_standard_errors(size):
     """In at least 95 seeds of 100, value and every number of the gradient."""
     rows, seeds, tile = size

@@ -214,6 +214,7 @@ def test_batches_keep_nothing_of_every_row():
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_fits_apart_are_those_of_this_process():
     settings = {"max_evaluations": 5, "seed": 1}
     found = compare(FRAME, "y", representations=["inducing-200", "dense"], **settings)

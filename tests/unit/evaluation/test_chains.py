@@ -12,6 +12,7 @@ pytestmark = pytest.mark.quick
 GENERATOR = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 def test_docstring_examples_hold():
     assert doctest.testmod(chains).failed == 0
 

@@ -88,6 +88,7 @@ def binary(approximation, **settings):
         pytest.param(lgp.GaussianParticleFlow(), "error", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_stopped_and_resumed_it_ends_with_the_same_bits(tmp_path, approximation, ending):
     told, file = [], tmp_path / "flow"
 

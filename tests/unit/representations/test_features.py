@@ -305,6 +305,7 @@ def test_batches_learn_windows():
     assert moved.log_evidence.value > still.log_evidence.value + 1
 
 
+@pytest.mark.slow
 def test_a_posterior_comes_back_from_a_file(tmp_path):
     posterior = fitted(collapsed(lgp.BSplines(12))).posterior
     again = lgp.load(lgp.save(posterior, tmp_path / "posterior"))

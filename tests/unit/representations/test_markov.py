@@ -152,6 +152,7 @@ def test_strong_sites_and_long_series_keep_their_digits():
     np.testing.assert_allclose(variance[0, 0], 1e-13, rtol=0.01)
 
 
+@pytest.mark.slow
 def test_draws_have_the_posteriors_moments():
     X, sites = rows(60)
     kernel, new = KERNELS["sum"], jnp.asarray([[1.0], [1.5], [40.0]])
@@ -162,6 +163,7 @@ def test_draws_have_the_posteriors_moments():
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.12)
 
 
+@pytest.mark.slow
 def test_white_coefficients_make_the_prior_and_come_back():
     X, _ = rows(25)
     kernel = lgp.PerLatent(KERNELS["matern 3/2"], KERNELS["sum"])

@@ -195,6 +195,7 @@ def held(method, model, y):
     return lgp.fit(model, data, key=key, method=method, learn_hyperparameters=False)
 
 
+@pytest.mark.slow
 def test_white_chains_have_the_moments_of_the_exact_posterior(tmp_path):
     model = lgp.LatentGP(SHARED, lgp.Gaussian(0.3))
     y = F + 0.5 * np.random.default_rng(2).normal(size=ROWS)

@@ -257,6 +257,7 @@ def test_terms_of_some_rows_are_an_unbiased_estimate(weights):
     np.testing.assert_array_equal(some.found.rows[kept], neighbours.found.rows[kept])
 
 
+@pytest.mark.slow
 def test_a_short_search_sees_all_rows_from_some():
     """Hyper-parameters from a tenth of the terms are near those of all rows."""
     generator = np.random.default_rng(4)

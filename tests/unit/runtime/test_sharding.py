@@ -78,6 +78,7 @@ def same(found, known, limits):
         np.testing.assert_allclose(values, known[name], rtol=limit, atol=limit, err_msg=name)
 
 
+@pytest.mark.slow
 def test_four_devices_find_what_one_does(alone):
     _, one, four, *_ = alone
     assert set(four) == set(one)

@@ -141,6 +141,7 @@ def whole_and_batches(x64):
     return inference, state, rows.data, epoch
 
 
+@pytest.mark.slow
 def test_batches_of_an_epoch_give_the_bound_of_all_rows_in_the_mean(x64):
     """The last one, filled up with rows of weight zero, too; so do their gradients."""
     inference, state, data, epoch = whole_and_batches(x64)
@@ -222,6 +223,7 @@ def test_hyperparameters_that_cannot_move_have_not_converged():
     assert "smaller learning_rate" in told.warnings[0]
 
 
+@pytest.mark.slow
 def test_steps_that_lead_down_have_not_converged():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.7, 1.7, (400, 4))
@@ -292,6 +294,7 @@ def test_rows_that_fill_a_batch_up_change_nothing(x64):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_rows_say_is_positive_whatever_the_rounding(x64):
     """Of a million rows, where K_mm is as badly conditioned as it may be."""
     X, f, rng = table(1000)
@@ -799,6 +802,7 @@ def many_classes(rows=900, classes=6):
 
 class TestSomeClasses:
     @pytest.mark.parametrize("told", [True, *slow_parameters(False)])
+    @pytest.mark.slow
     def test_what_a_step_reads_of_them_is_what_all_classes_say(self, x64, told):
         """Where all are equally certain: at the prior, and where something is known of each."""
         model, data = many_classes()

@@ -117,6 +117,7 @@ def test_one_worker_makes_the_steps_of_the_synchronous_loop(ray):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_training_goes_on_without_a_worker_that_was_killed(ray, actors):
     def kill(progress):
         if progress.steps == 20:

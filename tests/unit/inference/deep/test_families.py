@@ -132,6 +132,7 @@ def test_other_families_learn_a_step(settings):
     assert found.posterior.log_evidence.kind == "lower bound"
 
 
+@pytest.mark.slow
 def test_the_bound_of_several_draws_rises_to_the_evidence():
     """One layer: the evidence is known, and a factorised posterior is below it."""
     model = lgp.LatentGP(lgp.RBF(1.5), lgp.Gaussian(0.3))

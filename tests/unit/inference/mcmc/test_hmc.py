@@ -67,6 +67,7 @@ def test_settings_outside_their_range_are_refused(settings, message):
 
 
 @pytest.mark.quick
+@pytest.mark.slow
 def test_steps_have_no_gradient():
     data = lgp.Data(np.arange(4.0), np.array([0.0, 1, 2, 1]))
     model = lgp.LatentGP(lgp.RBF(), lgp.RobustMax(3))
