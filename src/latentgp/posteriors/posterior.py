@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -35,6 +35,9 @@ from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
 from latentgp.typing import Array
 from latentgp.validation import checked_inputs, checked_side
+
+if TYPE_CHECKING:
+    from latentgp.evaluation.effects import Effects
 
 _PATH_COLUMNS = 2048
 
@@ -180,11 +183,52 @@ class Posterior(eqx.Module):
         side = self._side(side_information, len(X))
         key_f, key_y = jax.random.split(key)
         f, picked = self._joint_draws(X, key_f, number)
-        law = self.components.law
-        likelihoods = law.likelihood
-        if law.own:
-            likelihoods = jax.tree.map(lambda a: a[picked], likelihoods)
-        return np.asarray(_observe(likelihoods, f, side, key_y, law.own))
+        return np.asarray(_observe(self._likelihoods(picked), f, side, key_y, self._law_is_own))
+
+    @double_precision
+    def sample_expectation(
+        self, X: Any, *, key: Key[Array, ""], number: int = 1, **side_information: Any
+    ) -> Float[np.ndarray, "S N *P"]:
+        """Joint draws of the expectation of y given the latents: no noise, rows dependent.
+
+        Of more than two classes these are the probabilities of each, of two that of the second.
+
+        Args:
+            X: inputs, shape (N, D).
+            key: random key.
+            number: of draws S.
+            side_information: what the likelihood reads a row, as in `Data`.
+
+        Returns:
+            Shape (S, N), or (S, N, P) for P outputs or classes.
+
+        Raises:
+            InputError: the likelihood does not define the expectation.
+
+        Example:
+            >>> import jax, latentgp as lgp
+            >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+            >>> data = lgp.Data([0.0, 1.0, 2.0], [3, 1, 0])
+            >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+            >>> rates = fit.posterior.sample_expectation([0.5], key=jax.random.key(1), number=9)
+            >>> rates.shape, bool((rates > 0).all())
+            ((9, 1), True)
+        """
+        X = self._inputs(X)
+        side = self._side(side_information, len(X))
+        f, picked = self._joint_draws(X, key, number)
+        return np.asarray(_expectations(self._likelihoods(picked), f, side, self._law_is_own))
+
+    def effects(self, X: Any, **settings: Any) -> "Effects":
+        """What the inputs do to the expectation of y, over the rows X as background.
+
+        Args:
+            X: inputs, shape (N, D), or a data frame of such columns.
+            settings: as `latentgp.evaluation.effects.Effects` takes them.
+        """
+        from latentgp.evaluation.effects import Effects  # it asks a posterior
+
+        return Effects.of_posterior(self, X, **settings)
 
     @double_precision
     def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
@@ -355,6 +399,15 @@ class Posterior(eqx.Module):
         model = LatentGP(one.own_model.kernel, likelihood, one.own_model.mean)
         return Posterior(OneGaussian(model, one.latent), self.evidence)
 
+    @property
+    def _law_is_own(self) -> bool:
+        return self.components.law.own
+
+    def _likelihoods(self, picked: np.ndarray) -> Likelihood:
+        """The likelihood, or those of the components that are picked, one a draw."""
+        law = self.components.law
+        return jax.tree.map(lambda a: a[picked], law.likelihood) if law.own else law.likelihood
+
     def _of_latents(self, values: Float[np.ndarray, "*S Q"]) -> Any:
         return values[..., 0] if self.model.likelihood.latent_size == 1 else values
 
@@ -422,6 +475,22 @@ def _observe(
     over_rows = jax.vmap(lambda likelihood, *row: likelihood.sample(*row), (None, 0, 0, 0))
     axes = (0 if own else None, 0, 0, None)
     return jax.vmap(over_rows, axes)(likelihoods, keys, f, dict(side))
+
+
+@partial(jax.jit, static_argnames="own")
+def _expectations(
+    likelihoods: Likelihood, f: Float[Array, "S N Q"], side: SideInformation, own: bool
+) -> Float[Array, "S N *P"]:
+    """The expectation of every target given its latents, or the probabilities of its classes."""
+
+    def expected(likelihood: Likelihood, f: Float[Array, "Q"], side: SideInformation) -> Array:
+        if likelihood.targets != "class":
+            return likelihood.conditional_moments(f, side)[0]
+        probabilities = likelihood.class_probabilities(f, side)
+        return probabilities[1] if len(probabilities) == 2 else probabilities
+
+    over_rows = jax.vmap(expected, (None, 0, 0))
+    return jax.vmap(over_rows, (0 if own else None, 0, None))(likelihoods, f, dict(side))
 
 
 @partial(jax.jit, static_argnames=("number", "features"))

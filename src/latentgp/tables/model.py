@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
+from latentgp.evaluation.effects import Effects
 from latentgp.likelihoods import Likelihood
 from latentgp.methods.base import Method
 from latentgp.methods.random_feature_vi import RandomFeatureVI
@@ -378,6 +379,25 @@ class TableModel:
         X = self.encoder.encode(split.inputs, tell)
         side = sides_of(split.inputs, self.side_columns)
         return X, targets_of(split.target, self.task, self.notation), side
+
+    def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
+        """What the columns do to the prediction, categories and dates included.
+
+        Args:
+            frame: the background rows.
+            tell: as in `predict`.
+            settings: as `latentgp.evaluation.effects.Effects` takes them.
+        """
+        outputs = None
+        if isinstance(self.estimator, LabelEstimator):
+            classes = list(map(str, self.estimator.classes_))
+            outputs = [f"P({name})" for name in (classes if len(classes) > 2 else classes[1:])]
+        return Effects(
+            frame,
+            self.estimator.posterior_,
+            lambda rows: self.encoder.encode(rows, tell),
+            **{"columns": [c.name for c in self.encoder.columns], "outputs": outputs} | settings,
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write the model to one file, without pickle; read it with `latentgp.load`."""

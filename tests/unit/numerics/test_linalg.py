@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentgp.numerics.cholesky import cholesky, jittered_cholesky
+from latentgp.numerics.cholesky import Factor, cholesky, is_safe, jittered_cholesky
 from latentgp.numerics.triangular import (
     congruence,
     inverse_of_lower,
@@ -144,3 +144,9 @@ def test_wide_rows_go_in_smaller_pieces(x64):
     values = np.arange(700.0)
     np.testing.assert_array_equal(apply_in_buckets(function, rows=values, columns=10**4), values)
     assert max(shapes) <= 512
+
+
+def test_a_factor_with_nan_is_never_safe(x64):
+    diagonal = jnp.ones(4096).at[2048:].set(jnp.nan)  # where a minimum on the CPU loses them
+    factor = Factor(jnp.diag(diagonal), jnp.zeros((1, 1)))
+    assert not jax.jit(is_safe)(factor, jnp.asarray(1.0))

@@ -244,7 +244,7 @@ def posterior_given(
         factor = white.factor()
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
         sound = jnp.all(vmap_latents(is_safe, prior, scales))
-        return (prior, white, factor, memory), sound & (signed | (jnp.min(pivots) >= _SAFE_PIVOT))
+        return (prior, white, factor, memory), sound & (signed | jnp.all(pivots >= _SAFE_PIVOT))
 
     memory = None
     if known is None:
