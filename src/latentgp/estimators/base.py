@@ -56,6 +56,7 @@ from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
+from latentgp.rows.fingerprints import MOST_ROWS, fingerprints
 from latentgp.runtime.progress import Callback
 
 # For messages about what belongs to a row.
@@ -130,6 +131,9 @@ class GPEstimator(BaseEstimator):
             likelihood: whose values are where the search starts.
             centre: the constant; zero unless the likelihood is one of y - f.
         """
+        known = rows.merged
+        few = known.size <= MOST_ROWS
+        self.row_fingerprints_ = fingerprints(known.X, known.y) if few else None
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()

@@ -355,7 +355,7 @@ class Effects:
         """
         rows = self.frame.iloc[picked[:, 0]].reset_index(drop=True)
         given = zip(self.columns, picked.T, strict=True)
-        return rows.assign(**{name: _in_order(self.frame[name])[p] for name, p in given})
+        return rows.assign(**{name: _in_order(self._known(name))[p] for name, p in given})
 
     def _response(self, frames: "Sequence[pd.DataFrame]") -> Float[np.ndarray, "S J n K"]:
         """Joint draws at all rows of J tables of n rows."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
+from latentgp.evaluation.effects import Dependence, VarianceShares
 from latentgp.evaluation.metrics import (
     RejectCurve,
     equally_long,
@@ -36,6 +37,7 @@ __all__ = [
     "check_picture_path",
     "comparison",
     "cost_front",
+    "dependence",
     "hyperparameter",
     "interval_calibration",
     "kernel_weights",
@@ -48,7 +50,10 @@ __all__ = [
     "relevance",
     "reliability_diagram",
     "save_figure",
+    "standardised_residuals",
     "traces",
+    "transform_histogram",
+    "variance_shares",
 ]
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -409,6 +414,153 @@ def learning_curve(
         ax.legend(**legend_style(loc="lower right"))
     x_label = "evaluations of the objective" if seconds is None else "time [s]"
     return tidy(ax, x_label, bound_label)
+
+
+def transform_histogram(ax: Axes | None, transform: ArrayLike, *, bins: int = 10) -> Axes:
+    """Draw probability integral transforms as a histogram: level if the model is calibrated.
+
+    The band holds the bars of 95 % of calibrated models, each bar by itself.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        transform: (N,) probabilities of targets of at most those seen, in [0, 1].
+        bins: number of equally wide bins.
+
+    Raises:
+        InputError: a transform that leaves [0, 1].
+
+    Example:
+        >>> transform_histogram(None, [0.1, 0.5, 0.9]).get_ylabel()
+        'rows, relative to calibrated'
+    """
+    from scipy.stats import binom
+
+    (transform,) = equally_long(transform=transform)
+    if not ((transform >= 0) & (transform <= 1)).all():
+        raise InputError("transform leaves [0, 1]: pass probabilities")
+    counts, edges = np.histogram(transform, bins, (0.0, 1.0))
+    usual = transform.size / bins
+    low, high = binom.ppf([0.025, 0.975], transform.size, 1 / bins) / usual
+    ax = _axes(ax, (6.4, 3.8))
+    ax.axhspan(low, high, color=GREY, alpha=0.18, linewidth=0, label="95 % of calibrated models")
+    ax.bar(edges[:-1], counts / usual, 0.94 / bins, align="edge", color=BLUE, zorder=2)
+    ax.axhline(1.0, color=GREY, linewidth=1.0, zorder=3)
+    ax.set(xlim=(0, 1), ylim=(0, max(1.6, 1.15 * counts.max() / usual)))
+    ax.legend(**legend_style(loc="upper right"))
+    return tidy(ax, "probability integral transform", "rows, relative to calibrated")
+
+
+def standardised_residuals(ax: Axes | None, mean: ArrayLike, residuals: ArrayLike) -> Axes:
+    """Draw residuals in standard deviations against predictions, with a running median.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        mean: (N,) predictive means.
+        residuals: (N,) targets less means, over the predictive standard deviations.
+
+    Raises:
+        InputError: if the arrays are not flat or differ in length.
+
+    Example:
+        >>> standardised_residuals(None, [1.0, 2.0], [0.3, -0.4]).get_xlabel()
+        'predicted'
+    """
+    mean, residuals = equally_long(mean=mean, residuals=residuals)
+    ax = _axes(ax, (6.4, 3.8))
+    ax.axhspan(-NORMAL_95, NORMAL_95, color=GREY, alpha=0.12, linewidth=0)
+    _points(ax, mean, residuals, INK, "rows", _opacity(mean.size))
+    pieces = np.array_split(np.argsort(mean, kind="stable"), max(1, min(12, mean.size // 10)))
+    middles = [(np.median(mean[p]), np.median(residuals[p])) for p in pieces if p.size]
+    ax.plot(*np.transpose(middles), color=ORANGE, linewidth=1.6, zorder=4)
+    return tidy(ax, "predicted", "residual [standard deviations]")
+
+
+def dependence(ax: Axes | None, shown: Dependence, *, y_label: str = "y") -> Axes:
+    """Draw the partial dependence on a column with its band, and lines of single rows behind.
+
+    Of categories there are bars of the intervals instead; of several outputs, one line each.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        shown: by `posterior.effects(X).dependence(column)`.
+        y_label: name and unit of the expectation.
+
+    Example:
+        >>> import latentgp as lgp, numpy as np
+        >>> x = np.linspace(0, 1, 30)[:, None]
+        >>> regressor = lgp.GPRegressor(random_state=0).fit(x, np.sin(6 * x[:, 0]))
+        >>> shown = regressor.posterior_.effects(x, names=["dose"]).dependence("dose", points=5)
+        >>> dependence(None, shown).get_xlabel()
+        'dose'
+    """
+    ax = _axes(ax, (6.4, 3.8))
+    several = len(shown.outputs) > 1
+    values = shown.values if shown.is_ordered else np.arange(len(shown.values))
+    if shown.is_ordered and values.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        values = _in_days(values)
+    for k, name in enumerate(shown.outputs):
+        color = CURVES[k % len(CURVES)]
+        mean, lower, upper = shown.mean[:, k], shown.lower[:, k], shown.upper[:, k]
+        if not shown.is_ordered:
+            at = values + 0.12 * (k - (len(shown.outputs) - 1) / 2)
+            ax.vlines(at, lower, upper, color=color, linewidth=2.0, alpha=0.6)
+            ax.plot(at, mean, "o", color=color, markersize=5.5, label=name, zorder=3)
+            continue
+        if not several:
+            few = np.unique(np.linspace(0, len(shown.each) - 1, 25).astype(int))
+            for row in shown.each[few, :, k]:
+                ax.plot(values, row, color=GREY, linewidth=0.6, alpha=0.35, zorder=1)
+        ax.fill_between(values, lower, upper, color=color, alpha=0.2, linewidth=0)
+        ax.plot(values, mean, "o-", color=color, markersize=2.6, linewidth=1.6, label=name)
+    if not shown.is_ordered:
+        names = [_shortened(str(value), 14) for value in shown.values]
+        tilt = {"rotation": 30, "ha": "right"} if max(map(len, names)) * len(names) > 40 else {}
+        ax.set_xticks(values, names, **tilt)
+        ax.margins(x=0.15)
+    if several:
+        ax.legend(**legend_style())
+    return tidy(ax, shown.column, y_label)
+
+
+def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 20) -> Axes:
+    """Draw each column's share in the variance of the prediction: alone, and in all.
+
+    Of several outputs it is the mean.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        shares: by `posterior.effects(X).variance_shares()`.
+        at_most: how many columns to draw.
+
+    Example:
+        >>> import latentgp as lgp, numpy as np
+        >>> x = np.random.default_rng(0).uniform(size=(40, 2))
+        >>> regressor = lgp.GPRegressor(random_state=0).fit(x, np.sin(6 * x[:, 0]))
+        >>> shares = regressor.posterior_.effects(x, names=["dose", "age"]).variance_shares()
+        >>> [tick.get_text() for tick in variance_shares(None, shares).get_yticklabels()]
+        ['dose', 'age']
+    """
+    total, first = (a.mean(axis=1) for a in (shares.total, shares.first))
+    low, high = shares.total_interval.mean(axis=2)
+    order = np.argsort(-total, kind="stable")[:at_most]
+    places = np.arange(order.size)
+    ax = _axes(ax, (6.4, 0.9 + 0.28 * max(order.size, 2)))
+    ax.barh(places, total[order], height=0.66, color=LIGHT, zorder=2, label="in all")
+    ax.barh(places, np.maximum(first[order], 0), 0.34, color=BLUE, zorder=3, label="alone")
+    ax.hlines(places, low[order], high[order], color=GREY, linewidth=1.4, zorder=4)
+    ax.set_yticks(places, [_shortened(str(shares.columns[d]), 22) for d in order])
+    ax.set_ylim(order.size - 0.5, -0.5)
+    ax.set_xlim(left=0)
+    ax.legend(**legend_style(loc="lower right"))
+    tidy(ax, "share in the variance of the prediction", "")
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+    return ax
 
 
 def relevance(

@@ -1,0 +1,107 @@
+"""What predicts without a Gaussian process, for scale."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.report.judged import Judged
+
+_FOLDS = 5
+_ROWS = 20_000
+
+
+class Baseline(NamedTuple):
+    """Predictions of a contender.
+
+    Attributes:
+        name: of the contender.
+        log_density: log p(y_n), in nats, shape (N,).
+        mean: of the predictions, shape (N,); None of classes.
+        probabilities: of the classes, shape (N, K); None of what is no class.
+    """
+
+    name: str
+    log_density: Float[np.ndarray, "N"]
+    mean: Float[np.ndarray, "N"] | None = None
+    probabilities: Float[np.ndarray, "N K"] | None = None
+
+
+def baselines(judged: Judged) -> Iterator[Baseline]:
+    """The same prediction for all rows, and a linear model, each from the other folds' rows."""
+    from sklearn.linear_model import LogisticRegression, PoissonRegressor, RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    y, likelihood = judged.y, judged.model.estimator.model_.likelihood
+    folds = np.random.default_rng(0).permutation(len(y)) % min(_FOLDS, len(y))
+    if isinstance(judged.model.estimator, LabelEstimator):
+        yield _classes(judged, folds, "the shares of the classes", None)
+        linear: Any = LogisticRegression(max_iter=1000)
+    elif likelihood.targets == "count":
+        yield _numbers(judged, folds, "one mean for all rows", None, count=True)
+        linear = PoissonRegressor(max_iter=1000)
+    else:
+        yield _numbers(judged, folds, "one mean for all rows", None, count=False)
+        linear = RidgeCV(np.logspace(-3, 3, 13))
+    if len(y) < 2 * _FOLDS or len(y) > _ROWS or judged.X.shape[1] > 2_000:
+        return
+    pipeline = make_pipeline(StandardScaler(), linear)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its scores say what became of it
+        if isinstance(judged.model.estimator, LabelEstimator):
+            yield _classes(judged, folds, "a linear model", pipeline)
+        else:
+            count = likelihood.targets == "count"
+            yield _numbers(judged, folds, "a linear model", pipeline, count=count)
+
+
+def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Baseline:
+    classes = judged.model.estimator.classes_
+    place = {label: k for k, label in enumerate(classes)}
+    numbers = np.array([place[label] for label in judged.y])
+    given = np.zeros((len(numbers), len(classes)))
+    for fold in np.unique(folds):
+        own, others = folds == fold, folds != fold
+        others = others if others.any() else own
+        if linear is None or len(np.unique(numbers[others])) < 2:
+            counted = np.bincount(numbers[others], minlength=len(classes)) + 1.0
+            given[own] = counted / counted.sum()
+        else:
+            linear.fit(judged.X[others], numbers[others])
+            given[np.ix_(own, linear.classes_)] = linear.predict_proba(judged.X[own])
+    given = np.clip(given, 1e-9, None)
+    given /= given.sum(axis=1, keepdims=True)
+    return Baseline(name, np.log(given[np.arange(len(numbers)), numbers]), None, given)
+
+
+def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count: bool) -> Baseline:
+    """Normal about the mean, or negative-binomial of the others' over-dispersion."""
+    y = judged.y.astype(float)
+    mean, density = np.zeros(len(y)), np.zeros(len(y))
+    for fold in np.unique(folds):
+        own, others = folds == fold, folds != fold
+        others = others if others.any() else own
+        if linear is None:
+            mean[own], at_others = np.mean(y[others]), np.full(others.sum(), np.mean(y[others]))
+        else:
+            linear.fit(judged.X[others], y[others])
+            mean[own], at_others = (linear.predict(judged.X[rows]) for rows in (own, others))
+        left = y[others] - at_others
+        if not count:
+            density[own] = stats.norm.logpdf(y[own], mean[own], max(np.std(left), 1e-12))
+            continue
+        mean[own] = np.maximum(mean[own], 1e-9)
+        excess = np.mean(left**2 - at_others) / max(np.mean(at_others**2), 1e-12)
+        if excess <= 1e-6:
+            density[own] = stats.poisson.logpmf(y[own], mean[own])
+        else:
+            size = 1 / excess
+            density[own] = stats.nbinom.logpmf(y[own], size, size / (size + mean[own]))
+    return Baseline(name, density, mean)

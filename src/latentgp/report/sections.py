@@ -1,0 +1,468 @@
+"""The sections of a report, in the order of a reader's questions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from latentgp._version import __version__
+from latentgp.estimators import GPCountRegressor
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.evaluation import metrics, plots
+from latentgp.evaluation.comparison import LEVELS
+from latentgp.evaluation.effects import Effects, VarianceShares
+from latentgp.kernels.parts import parts_of
+from latentgp.kernels.per_latent import OwnKernels
+from latentgp.parameters.base import parameters
+from latentgp.posteriors.hyperparameters import IntegratedPosterior
+from latentgp.posteriors.sampled import SampledPosterior
+from latentgp.report.baselines import Baseline, baselines
+from latentgp.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
+from latentgp.report.figures import new_axes, svg_of
+from latentgp.report.judged import Judged
+from latentgp.tables.model import TableModel
+
+_DRAWN = 800  # rows in a picture
+_WORST = 8
+_MOST_COLUMNS = 40  # that variance shares are asked of
+_CURVES = 6
+_MARGINALS = 8
+
+
+def what_it_is(model: TableModel) -> Section:
+    """The model in words and as a formula, and what inference did with it."""
+    estimator = model.estimator
+    fitted = estimator.model_
+    likelihood = fitted.likelihood
+    latents = likelihood.latent_size
+    functions = "a latent function f" if latents == 1 else f"{latents} latent functions f"
+    blocks: list[Block] = [
+        Text(
+            f"The column {model.target!r} is predicted ({model.task}) from "
+            f"{len(model.encoder.columns)} columns through {functions}, a Gaussian process: "
+            "a law of functions whose values at similar inputs are similar."
+        ),
+        Table(
+            ("what", "in words", "as fitted"),
+            [
+                ("likelihood", _said(likelihood), repr(likelihood)),
+                *_kernels(fitted.of_inputs),
+                ("prior mean", _said(fitted.mean), repr(fitted.mean)),
+                ("inference", _said(estimator.method_), repr(estimator.method_)),
+            ],
+        ),
+        Code(f"{model.target} ~ {type(likelihood).__name__}(f(x))\nf ~ GP(mean, kernel)"),
+        Text(f"The method was chosen because {estimator.method_reason_}."),
+    ]
+    return Section("model", "The model", blocks)
+
+
+def columns(model: TableModel) -> Section:
+    """What was done to each column."""
+    return Section(
+        "columns", "What was done to the table", [Table(("",), [(note,) for note in model.notes])]
+    )
+
+
+def scores(judged: Judged) -> Section:
+    """How well rows are predicted, beside what needs no Gaussian process."""
+    rows = judged.frame.shape[0]
+    seen = "unknown" if judged.seen is None else f"{100 * judged.seen:.0f} %"
+    blocks: list[Block] = [
+        Text(
+            f"{rows:,} rows; {judged.how}. Share of them that the model has learned from: {seen}."
+        ),
+        *(Verdict(False, warning) for warning in judged.warnings),
+    ]
+    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
+    contenders = [ours, *baselines(judged)]
+    heads, cells = ["", "log density a row"], [[c.name] for c in contenders]
+    known = np.isfinite(judged.log_density)
+    for contender, own in zip(contenders, cells, strict=True):
+        own.append(f"{np.mean(contender.log_density[known]):.3f}")
+    if judged.mean is not None:
+        y = judged.y[known & judged.uncensored]
+        heads += ["root mean squared error", "mean absolute error"]
+        for contender, own in zip(contenders, cells, strict=True):
+            mean = contender.mean
+            if mean is None:
+                own += ["", ""]
+                continue
+            mean = mean[known & judged.uncensored]
+            own.append(f"{metrics.root_mean_squared_error(y, mean):.4g}")
+            own.append(f"{metrics.mean_absolute_error(y, mean):.4g}")
+    elif judged.probabilities is not None:
+        classes = judged.model.estimator.classes_
+        heads += ["wrong", "Brier score"]
+        for contender, own in zip(contenders, cells, strict=True):
+            given = contender.probabilities
+            if given is None:
+                own += ["", ""]
+                continue
+            wrong = np.mean(classes[np.argmax(given, axis=1)] != judged.y)
+            own.append(f"{100 * wrong:.1f} %")
+            own.append(f"{metrics.brier_score(judged.y, given, classes=classes):.4f}")
+    blocks.append(Table(heads, cells, "Higher log densities and lower errors are better."))
+    gains = judged.log_density[known] - contenders[-1].log_density[known]
+    error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    ahead = f"{np.mean(gains):+.3f} ± {2 * error:.3f} nats a row"
+    if np.mean(gains) > 2 * error:
+        blocks.append(Verdict(True, f"It is ahead of {contenders[-1].name}: {ahead}."))
+    else:
+        blocks.append(
+            Verdict(
+                False,
+                f"It is not clearly ahead of {contenders[-1].name}: {ahead}.",
+                "Compare likelihoods and methods with `latentgp compare`, or keep the simpler one.",
+            )
+        )
+    return Section("scores", "How good are the predictions?", blocks)
+
+
+def trust(model: TableModel) -> Section:
+    """Whether the fit ended well, in the words of its diagnostics."""
+    told = model.estimator.diagnostics_
+    first, *_ = told.verdict.split("\n")
+    blocks: list[Block] = [Verdict(bool(told.converged), first)]
+    blocks += [Text(note) for note in told.notes]
+    blocks += [Verdict(False, warning) for warning in told.warnings]
+    if not told.warnings:
+        blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    return Section("verdict", "Can the fit be trusted?", blocks)
+
+
+def calibration(judged: Judged) -> Section | None:
+    """Whether probabilities and intervals are what they say."""
+    blocks: list[Block] = []
+    if judged.probabilities is not None:
+        classes = judged.model.estimator.classes_
+        given = judged.probabilities
+        shown = given[:, 1] if given.shape[1] == 2 else given
+        bins = int(np.clip(len(judged.y) // 30, 5, 15))
+        axes = plots.reliability_diagram(new_axes(4.4), judged.y, shown, bins, classes=classes)
+        off = metrics.expected_calibration_error(judged.y, given, classes=classes, bins=bins)
+        chance = 0.8 * np.sqrt(bins / (4 * len(judged.y)))  # of a calibrated one, roughly at most
+        said = f"Probabilities are off by {100 * off:.1f} points on average"
+        blocks += [
+            _calibrated(off <= max(chance, 0.03), said, f"chance alone gives {100 * chance:.1f}"),
+            Figure(
+                svg_of(axes, "reliability", f"Reliability diagram. {said}."),
+                "Of rows with a predicted probability, the share in which it happened; bars are "
+                "95 % of chance.",
+            ),
+        ]
+    transform = judged.transform
+    if transform is not None and len(transform):
+        level, rows = 0.95, len(transform)
+        covered = np.array([np.mean(np.abs(2 * transform - 1) <= each) for each in LEVELS])
+        held = float(np.mean(np.abs(2 * transform - 1) <= level))
+        error = np.sqrt(level * (1 - level) / rows)
+        said = f"95 % intervals hold {100 * held:.1f} % of the targets"
+        good = abs(held - level) <= max(3 * error, 0.02)
+        axes = plots.interval_calibration(new_axes(4.4), LEVELS, covered, rows=rows)
+        histogram = plots.transform_histogram(new_axes(), transform)
+        blocks += [
+            _calibrated(good, said, f"chance alone moves that by {200 * error:.1f} points"),
+            Figure(
+                svg_of(axes, "coverage", f"Coverage of intervals by level. {said}."),
+                "Share of targets inside their interval, by level: on the diagonal if calibrated.",
+            ),
+            Figure(
+                svg_of(histogram, "transform", "Histogram of probability integral transforms."),
+                "Where targets fall in their predictive law: level if calibrated, a hump if "
+                "intervals are too wide, a valley if too narrow, a slope if predictions are biased.",
+            ),
+        ]
+    return Section("calibration", "Are the probabilities right?", blocks) if blocks else None
+
+
+def residuals(judged: Judged) -> Section:
+    """Targets beside predictions, and the rows predicted worst."""
+    blocks: list[Block] = []
+    if judged.mean is not None and judged.std is not None and np.all(np.isfinite(judged.std)):
+        drawn = _some(np.flatnonzero(judged.uncensored & np.isfinite(judged.mean)))
+        mean, std, y = judged.mean[drawn], judged.std[drawn], judged.y[drawn]
+        reach = plots.NORMAL_95 * std
+        axes = plots.observed_against_predicted(
+            new_axes(4.4), y, mean, mean - reach, mean + reach, target_label=judged.model.target
+        )
+        axes.get_legend().remove()
+        caption = "Observed against predicted; bars are 1.96 standard deviations to either side"
+        blocks.append(
+            Figure(svg_of(axes, "observed", f"{caption}."), f"{caption}, orange if they miss.")
+        )
+        axes = plots.standardised_residuals(new_axes(), mean, (y - mean) / std)
+        caption = "Residuals in standard deviations against the prediction"
+        blocks.append(
+            Figure(
+                svg_of(axes, "residuals", f"{caption}."),
+                f"{caption}: no pattern if the model is right; the line is a running median.",
+            )
+        )
+    order = np.argsort(np.where(np.isfinite(judged.log_density), judged.log_density, np.inf))
+    worst = order[:_WORST]
+    names = [column.name for column in judged.model.encoder.columns][:8]
+    predicted = _predicted(judged)
+    rows = [
+        (
+            str(judged.frame.index[n]),
+            _cell(judged.y[n]),
+            predicted[n],
+            f"{judged.log_density[n]:.2f}",
+            *(_cell(judged.frame[name].iloc[n]) for name in names),
+        )
+        for n in worst
+    ]
+    caption = "The rows that surprised the model most: errors in the data, or what it cannot know."
+    heads = ("row", judged.model.target, "predicted", "log density", *names)
+    blocks.append(Table(heads, rows, caption))
+    return Section("residuals", "Where is it wrong?", blocks)
+
+
+def effects(judged: Judged, asked: Effects) -> Section:
+    """Which columns matter, and how."""
+    model = judged.model
+    names = list(asked.columns)
+    blocks: list[Block] = []
+    shares = None
+    if 1 < len(names) <= _MOST_COLUMNS:
+        shares = asked.variance_shares()
+        order = np.argsort(-shares.total.mean(axis=1), kind="stable")
+        axes = plots.variance_shares(new_axes(_bars(len(names))), shares)
+        words = f"Variance shares; {names[order[0]]} has the largest."
+        blocks += [
+            Figure(
+                svg_of(axes, "shares", words),
+                "Share of each column in the variance of the prediction: alone, and with all its "
+                f"interactions, with {100 * shares.level:g} % intervals.",
+            ),
+            _shares_table(shares),
+        ]
+        names = [names[d] for d in order]
+    curves = []
+    unit = model.target if judged.mean is not None else "probability"
+    for number, name in enumerate(names[:_CURVES]):
+        shown = asked.dependence(name)
+        axes = plots.dependence(new_axes(), shown, y_label=unit)
+        words = f"Partial dependence of the prediction on {name}"
+        curves.append(
+            (
+                Figure(
+                    svg_of(axes, f"dependence-{number}", f"{words}."),
+                    f"{words}, averaged over rows, with {100 * shown.level:g} % bands.",
+                ),
+                _dependence_table(shown),
+            )
+        )
+    blocks += [figure for figure, _ in curves] + [table for _, table in curves]
+    blocks.append(
+        Text(
+            f"Bands are of the average over {len(asked.background)} rows, from "
+            "joint draws of the posterior: they tell what the model does not know, not how much "
+            "rows differ. They are effects in the model, causal only if nothing else is behind."
+        )
+    )
+    return Section("effects", "Which columns matter, and how?", blocks)
+
+
+def hyperparameters(model: TableModel) -> Section:
+    """What was learned about the hyper-parameters, beside the prior."""
+    estimator, posterior = model.estimator, model.estimator.posterior_
+    blocks: list[Block] = []
+    if isinstance(posterior, SampledPosterior | IntegratedPosterior):
+        marginals = posterior.hyperparameter_marginals
+        rows = [
+            (path, *(f"{v:.4g}" for v in (m.mean, m.std, *m.interval())))
+            for path, m in marginals.items()
+        ]
+        heads = ("hyper-parameter", "mean", "sd", "95 % from", "to")
+        blocks.append(Table(heads, rows, "Posterior of the hyper-parameters."))
+        for number, (path, marginal) in enumerate(list(marginals.items())[:_MARGINALS]):
+            axes = plots.hyperparameter(new_axes(2.8), marginal, x_label=path)
+            words = f"Prior and posterior of {path}"
+            blocks.append(Figure(svg_of(axes, f"marginal-{number}", f"{words}."), f"{words}."))
+    else:
+        rows = [
+            (info.path, _numbers(info.value), "yes" if info.path in estimator.frozen else "")
+            for info in parameters(estimator.model_).values()
+        ]
+        caption = (
+            "The most probable values under the priors; fit with --hyperparameters integrate for "
+            "their uncertainty."
+        )
+        blocks.append(Table(("hyper-parameter", "value", "frozen"), rows, caption))
+        lengthscales = np.asarray(estimator.lengthscales_)
+        spreads = np.asarray(model.spreads or np.std(np.zeros((2, len(lengthscales))), axis=0) + 1)
+        if len(lengthscales) > 1 and len(spreads) == len(lengthscales):
+            with np.errstate(divide="ignore"):
+                relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
+            axes = plots.relevance(
+                new_axes(_bars(min(len(relative), 25))),
+                relative,
+                model.encoder.feature_names,
+                x_label="relevance: spread / length-scale",
+            )
+            words = "Relevance of the inputs: their spread in length-scales"
+            blocks.append(
+                Figure(
+                    svg_of(axes, "relevance", f"{words}."),
+                    f"{words}. Long bars are inputs along which the function bends.",
+                )
+            )
+    return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
+
+
+def search(model: TableModel) -> Section | None:
+    """The course of the chains, or of the search."""
+    estimator, posterior = model.estimator, model.estimator.posterior_
+    blocks: list[Block] = []
+    if isinstance(posterior, SampledPosterior):
+        for number, (path, draws) in enumerate(_scalars(posterior.hyperparameters)):
+            axes = plots.traces(new_axes(2.8), draws, y_label=path)
+            blocks.append(
+                Figure(
+                    svg_of(axes, f"trace-{number}", f"Traces of {path}."),
+                    f"Draws of {path}, chain by chain: not to be told apart if they have mixed.",
+                )
+            )
+            axes = plots.ranks(new_axes(2.8), draws)
+            blocks.append(
+                Figure(
+                    svg_of(axes, f"ranks-{number}", f"Ranks of {path}."),
+                    f"Ranks of the draws of {path}: level if the chains have one law.",
+                )
+            )
+    elif len(estimator.history_.bound) > 1:
+        axes = plots.learning_curve(
+            new_axes(), estimator.history_.value, seconds=estimator.history_.seconds
+        )
+        words = "Bound plus log prior while the hyper-parameters were searched"
+        blocks.append(Figure(svg_of(axes, "search", f"{words}."), f"{words}."))
+    return Section("search", "How did the fit go?", blocks) if blocks else None
+
+
+def reproduction(
+    model: TableModel, digest: str, command: str | None, seconds: Mapping[str, float]
+) -> Section:
+    """What is needed to do it again."""
+    estimator = model.estimator
+    packages = ["jax", "equinox", "numpyro", "numpy", "scipy", "scikit-learn"]
+    rows = [
+        ("latentgp", __version__),
+        *((name, version(name)) for name in packages),
+        ("Python", platform.python_version()),
+        ("machine", f"{platform.system()} {platform.machine()}"),
+        ("random seed", str(estimator.random_state)),
+        ("rows of this report, SHA-256", digest),
+        *((f"seconds: {name}", f"{value:.2f}") for name, value in seconds.items()),
+    ]
+    blocks: list[Block] = [Table(("", ""), rows), Code(repr(estimator))]
+    if command:
+        blocks.append(Code(command))
+    return Section("again", "To do it again", blocks)
+
+
+def _calibrated(good: bool, said: str, chance: str) -> Verdict:
+    remedy = (
+        ""
+        if good
+        else "Try another likelihood (student-t for outliers, negative-binomial for counts that "
+        "vary more), or --hyperparameters integrate."
+    )
+    return Verdict(good, f"{said}; {chance}.", remedy)
+
+
+def _said(thing: Any) -> str:
+    """The first line of what its class says of itself."""
+    return (type(thing).__doc__ or "").strip().split("\n")[0].rstrip(".")
+
+
+def _kernels(kernel: Any) -> Iterator[tuple[str, str, str]]:
+    each = kernel.each if isinstance(kernel, OwnKernels) else (kernel,)
+    for number, own in enumerate(each):
+        for part in parts_of(own):
+            of = f" of f{number + 1}" if len(each) > 1 else ""
+            yield f"kernel{of}", _said(part), repr(part)
+
+
+def _predicted(judged: Judged) -> list[str]:
+    if judged.mean is not None and judged.std is not None:
+        given = zip(judged.mean, judged.std, strict=True)
+        return [f"{mean:.4g} ± {std:.2g}" for mean, std in given]
+    if judged.probabilities is not None:
+        classes = judged.model.estimator.classes_
+        best = np.argmax(judged.probabilities, axis=1)
+        tops = judged.probabilities[np.arange(len(best)), best]
+        return [f"{classes[k]} ({100 * p:.0f} %)" for k, p in zip(best, tops, strict=True)]
+    return [""] * len(judged.y)
+
+
+def _shares_table(shares: VarianceShares) -> Table:
+    figures = shares.first, shares.total, *shares.total_interval, shares.design_error
+    rows = [
+        (f"{column} {output}".strip(), *(f"{a[d, k]:.3f}" for a in figures))
+        for d, column in enumerate(shares.columns)
+        for k, output in enumerate(shares.outputs)
+    ]
+    heads = ("column", "alone", "in all", "from", "to", "± design")
+    return Table(heads, rows, "Values of the shares", folded=True)
+
+
+def _dependence_table(shown: Any) -> Table:
+    rows = [
+        (str(value), name, *(f"{a[g, k]:.4g}" for a in (shown.mean, shown.lower, shown.upper)))
+        for g, value in enumerate(shown.values)
+        for k, name in enumerate(shown.outputs)
+    ]
+    heads = (shown.column, "output", "mean", "from", "to")
+    return Table(heads, rows, f"Values of the dependence on {shown.column}", folded=True)
+
+
+def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
+    """Chains of single numbers, some of them."""
+    found = [
+        (path if not place else f"{path}[{', '.join(map(str, place))}]", values[:, :, *place])
+        for path, values in draws.items()
+        for place in np.ndindex(values.shape[2:])
+    ]
+    return found[: _MARGINALS // 2]
+
+
+def _some(places: np.ndarray) -> np.ndarray:
+    """At most as many as a picture shows, evenly spaced."""
+    picked = np.linspace(0, len(places) - 1, min(len(places), _DRAWN)).round().astype(int)
+    return places[np.unique(picked)] if len(places) else places
+
+
+def _bars(number: int) -> float:
+    """Height of a figure of bars."""
+    return 1.0 + 0.27 * max(number, 2)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+
+
+def _numbers(value: Any) -> str:
+    flat = np.ravel(np.asarray(value, dtype=float))
+    shown = ", ".join(f"{v:.4g}" for v in flat[:6])
+    return shown if len(flat) <= 6 else f"{shown}, ... ({len(flat)})"
+
+
+def is_count(model: TableModel) -> bool:
+    """Whether the target is a count."""
+    return isinstance(model.estimator, GPCountRegressor)
+
+
+def is_class(model: TableModel) -> bool:
+    """Whether the target is a class."""
+    return isinstance(model.estimator, LabelEstimator)
+
+
+def all_of(sections: Sequence[Section | None]) -> list[Section]:
+    """Those that there are."""
+    return [section for section in sections if section is not None]
