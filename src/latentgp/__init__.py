@@ -151,6 +151,7 @@ if TYPE_CHECKING:
         GPOrdinalClassifier,
         GPRegressor,
     )
+    from latentgp.evaluation.leave_one_out import LeaveOneOut, leave_one_out
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
@@ -162,8 +163,10 @@ _LAZY = {
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
+    "LeaveOneOut": "latentgp.evaluation.leave_one_out",
     "TableModel": "latentgp.tables.model",
     "kernel_weights": "latentgp.evaluation.weights",
+    "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
     "save": "latentgp.persistence",
 }
@@ -248,6 +251,7 @@ __all__ = [
     "LatentGP",
     "LatentNeighbours",
     "Layer",
+    "LeaveOneOut",
     "LeastSquares",
     "Likelihood",
     "Linear",
@@ -323,6 +327,7 @@ __all__ = [
     "join_processes",
     "keep_programs",
     "kernel_weights",
+    "leave_one_out",
     "load",
     "log_evidence",
     "parameter",
