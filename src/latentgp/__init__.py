@@ -114,6 +114,7 @@ from latentgp.methods.variational import VariationalInference
 from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
+from latentgp.parameters.statements import prior_from
 from latentgp.parameters.summary import summary
 from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
@@ -332,6 +333,7 @@ __all__ = [
     "log_evidence",
     "parameter",
     "parameters",
+    "prior_from",
     "replace",
     "rows_over",
     "sample_prior",
