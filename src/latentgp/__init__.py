@@ -114,6 +114,7 @@ from latentgp.methods.variational import VariationalInference
 from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.parameters.base import parameter, parameters, replace
 from latentgp.parameters.hierarchical_dirichlet import HierarchicalDirichlet
+from latentgp.parameters.statements import prior_from
 from latentgp.parameters.summary import summary
 from latentgp.posteriors.augmentation_gap import AugmentationGap, augmentation_gap
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, IntegratedPosterior
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
         GPOrdinalClassifier,
         GPRegressor,
     )
+    from latentgp.evaluation.leave_one_out import LeaveOneOut, leave_one_out
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
@@ -162,8 +164,10 @@ _LAZY = {
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
+    "LeaveOneOut": "latentgp.evaluation.leave_one_out",
     "TableModel": "latentgp.tables.model",
     "kernel_weights": "latentgp.evaluation.weights",
+    "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
     "save": "latentgp.persistence",
 }
@@ -248,6 +252,7 @@ __all__ = [
     "LatentGP",
     "LatentNeighbours",
     "Layer",
+    "LeaveOneOut",
     "LeastSquares",
     "Likelihood",
     "Linear",
@@ -323,10 +328,12 @@ __all__ = [
     "join_processes",
     "keep_programs",
     "kernel_weights",
+    "leave_one_out",
     "load",
     "log_evidence",
     "parameter",
     "parameters",
+    "prior_from",
     "replace",
     "rows_over",
     "sample_prior",

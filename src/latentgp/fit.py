@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -146,4 +147,6 @@ def fit(
     problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
         result = method.run(problem.from_first_process()).warned_before(moved)
-    return problem.summarised(result)
+    result = problem.summarised(result)
+    is_whole = source is None and not isinstance(data, RowSums)
+    return dataclasses.replace(result, rows=rows) if is_whole else result

@@ -255,7 +255,8 @@ def _fields(value: Any) -> dict[str, Any] | None:
     if isinstance(value, tuple):
         return dict(zip(value._fields, value, strict=True))  # pyright: ignore
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        kept = (f.name for f in dataclasses.fields(value) if f.metadata.get("saved", True))
+        return {name: getattr(value, name) for name in kept}
     if isinstance(value, Distribution):
         return {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
     if _is_estimator(type(value)):

@@ -70,6 +70,11 @@ class Method(Module):
         return None
 
     @property
+    def site_method(self) -> "SiteMethod | None":
+        """The method whose rule makes the sites of the posterior; None without sites."""
+        return None
+
+    @property
     def all_rows_at_once(self) -> "Method":
         """The method that a batch method wraps; itself for all others."""
         return self

@@ -27,7 +27,7 @@ from latentgp.inference.sites.profiled_bound import (
 from latentgp.methods.base import Method
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
-from latentgp.methods.sites import Searched, SiteMethod
+from latentgp.methods.sites import Searched, SiteMethod, sites_of_rows
 from latentgp.methods.variational import VariationalInference
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
@@ -92,6 +92,10 @@ class Integrated(Method):
         check_integrable(self.method)
 
     @property
+    def site_method(self) -> SiteMethod:
+        return self.method
+
+    @property
     def streaming_prior(self) -> DataSummary | None:
         return self.method.streaming_prior
 
@@ -115,8 +119,9 @@ class Integrated(Method):
             explored = explore(density, density.mode(), density.goes_on)
         finally:
             density.run.close()
+        components, sites = density.components(explored, problem.data.size)
         posterior = IntegratedPosterior(
-            density.components(explored),
+            components,
             Evidence(explored.log_integral, "approximation"),
             _marginals(space, explored),
         )
@@ -125,7 +130,7 @@ class Integrated(Method):
         )
         own: Any = dataclasses.replace(mode.diagnostics, method=method)
         diagnostics = integrated(own, _integration(space, explored), problem.seconds)
-        return Fit(posterior.model, posterior, mode.history, diagnostics)
+        return Fit(posterior.model, posterior, mode.history, diagnostics, sites=sites)
 
 
 NOTHING_TO_INTEGRATE = (
@@ -230,20 +235,22 @@ class _Density:
             return None, sites
         return Evaluated(vector, value, gradient), evaluation.sites
 
-    def components(self, explored: Explored) -> Gaussians:
-        """The posteriors at the points of a mixture."""
+    def components(self, explored: Explored, rows: int) -> tuple[Gaussians, Sites]:
+        """The posteriors at the points of a mixture, and the sites of so many rows, K first."""
         sites = {vector.tobytes(): sites for vector, sites in self._known}
         places = [jnp.asarray(vector) for vector in explored.points]
         found = self._found
 
-        def posterior(place: Array) -> LatentPosterior:
+        def posterior(place: Array) -> tuple[LatentPosterior, Sites]:
             own = sites[np.asarray(place).tobytes()]
             at = converge_at(self._algorithm, self._space, place, found.rows, own)
-            return self._algorithm.representation.finished(at.posterior)
+            finished = self._algorithm.representation.finished(at.posterior)
+            return finished, sites_of_rows(at.sites, rows)
 
-        latents = list(on_all_cores(posterior, places, alone=1))
+        latents, own = zip(*on_all_cores(posterior, places, alone=1), strict=True)
         models = [model_at(self._space, place) for place in places]
-        return Gaussians.of(models, latents, explored.weights)
+        stacked = jax.tree.map(lambda *parts: np.stack(parts), *own)
+        return Gaussians.of(models, latents, explored.weights), stacked
 
     def _report(self, progress: ExplorationProgress) -> None:
         self.run.show(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +12,10 @@ from jaxtyping import Float
 from latentgp.diagnostics import ChainDiagnostics, Diagnostics
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
+from latentgp.rows.data import Data, MergedRows
+
+if TYPE_CHECKING:
+    from latentgp.evaluation.leave_one_out import LeaveOneOut
 
 
 class History(NamedTuple):
@@ -45,6 +49,10 @@ class Fit:
         history: of the search for hyper-parameters; empty after sampling.
         diagnostics: what happened, with a verdict.
         summary: a table of the learned hyper-parameters, their priors and where these came from.
+        sites: of the merged rows as functions of f, with row weights, in NumPy; of
+            `Integrated` with an axis of components first; None of methods that keep none.
+        rows: that were fitted; None of rows that came from files or as sums. They stay in memory:
+            `save` leaves them out.
     """
 
     model: LatentGP
@@ -52,6 +60,20 @@ class Fit:
     history: History
     diagnostics: Diagnostics | ChainDiagnostics
     summary: str = ""
+    sites: Any = dataclasses.field(default=None, repr=False)
+    rows: MergedRows | None = dataclasses.field(
+        default=None, repr=False, metadata={"saved": False}
+    )
+
+    def leave_one_out(self, data: Data | None = None) -> "LeaveOneOut":
+        """Predictions of every row given the others, see `latentgp.leave_one_out`.
+
+        Args:
+            data: the rows; None for those that were fitted.
+        """
+        from latentgp.evaluation.leave_one_out import leave_one_out  # it knows all posteriors
+
+        return leave_one_out(self, data)
 
     def warned_before(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further warnings before its own."""

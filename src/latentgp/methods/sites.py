@@ -110,6 +110,10 @@ class SiteMethod(Method):
         return self
 
     @property
+    def site_method(self) -> "SiteMethod":
+        return self
+
+    @property
     def spreads_rows(self) -> bool:
         return self.representation.spreads_rows
 
@@ -216,7 +220,8 @@ class SiteMethod(Method):
             seconds=problem.seconds,
             input_names=problem.input_names,
         )
-        return Fit(posterior.model, posterior, History.of(found.search.records), diagnostics)
+        history, sites = History.of(found.search.records), sites_of_rows(converged.sites, data.size)
+        return Fit(posterior.model, posterior, history, diagnostics, sites=sites)
 
 
 class CouplingMethod(SiteMethod):
@@ -318,6 +323,11 @@ def converged_sites(
             "values, or change the units of the data."
         )
     return converged
+
+
+def sites_of_rows(sites: Sites, size: int) -> Sites:
+    """Those of the rows themselves, without padding, in NumPy."""
+    return type(sites)(*(np.asarray(part)[:size] for part in sites))
 
 
 def calibrated(posterior: Posterior, data: Data, sites: Sites) -> Posterior:

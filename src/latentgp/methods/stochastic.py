@@ -197,6 +197,10 @@ class Stochastic(Method):
         return algorithm
 
     @property
+    def site_method(self) -> SiteMethod:
+        return self.method
+
+    @property
     def spreads_rows(self) -> bool:
         return self.method.spreads_rows
 

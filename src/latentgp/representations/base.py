@@ -156,6 +156,10 @@ class LatentPosterior(eqx.Module):
         """
         return None
 
+    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        """Prior variances at rows that the coefficients leave open; zero unless overridden."""
+        return jnp.zeros((len(X), 1), X.dtype)
+
     @abstractmethod
     def remembered(self, log_evidence: float) -> PyTree:
         """Summary of the data, a `StreamingPrior`: the likelihood's part, without the prior.

@@ -81,6 +81,10 @@ class CoupledInducingPosterior(CoupledPosterior):
         covariance = jnp.where(identity > 0, variance[:, :, None], -explained)
         return JointMarginals(block_means(blocks, self.mean_weights), covariance)
 
+    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        precision = vmap_latents(Factor.inverse_of_product, self.factor)
+        return residuals(precision, *kernel_blocks(self.kernel, self.centres, X)).T
+
     def joint_covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N Q N"]:
         latents = len(self.mean_weights)
         cross = _each(cross_covariance(self.kernel, self.centres, X), latents)

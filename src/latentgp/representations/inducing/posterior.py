@@ -109,6 +109,10 @@ class InducingPosterior(LatentPosterior):
         """K_mm^-1."""
         return vmap_latents(Factor.inverse_of_product, self.factor)
 
+    def open_variances(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
+        blocks = kernel_blocks(self.kernel, self.centres, X)
+        return residuals(self.prior_precision, *blocks).T
+
     def remembered(self, log_evidence: float) -> StreamingPrior:
         white = self.white_sites()
         own = 0.5 * jnp.sum(self.white_mean * white.linear)

@@ -1,0 +1,92 @@
+"""Scores of a prediction at every row: log density, probability integral transform, moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood
+
+
+class RowScores(NamedTuple):
+    """Predictions of targets that are known, one a row.
+
+    Attributes:
+        log_density: of the target, in nats, shape (N,).
+        below: probability of a smaller target, shape (N, ...); None where there is no order.
+        up_to: probability of a target of at most this one, likewise. Of real targets both are one.
+        mean: of the prediction; None of classes, or where the likelihood does not tell it.
+        variance: of the prediction, noise included; likewise.
+    """
+
+    log_density: Float[np.ndarray, "N"]
+    below: Float[np.ndarray, "N *P"] | None
+    up_to: Float[np.ndarray, "N *P"] | None
+    mean: Float[np.ndarray, "N *P"] | None
+    variance: Float[np.ndarray, "N *P"] | None
+
+
+def has_order(likelihood: Likelihood) -> bool:
+    """Whether targets have an order: not of more than two classes unless these are graded."""
+    return likelihood.targets != "class" or likelihood.latent_size == 1
+
+
+def where_defined(question: Callable[[], Any]) -> Any:
+    """The answer, or None where the likelihood does not define what it needs."""
+    try:
+        return question()
+    except (InputError, NotImplementedError):
+        return None
+
+
+def scores_of(predictive: Any, y: Float[np.ndarray, "N *P"]) -> RowScores:
+    """Scores of a `Predictive` at targets."""
+    likelihood = predictive.likelihood
+    if not has_order(likelihood):
+        return RowScores(predictive.log_prob(y), None, None, None, None)
+    moments = where_defined(lambda: (predictive.mean, predictive.variance))
+    mean, variance = (None, None) if moments is None else moments
+    if likelihood.targets == "class":
+        below, up_to = _of_classes(predictive.probabilities, y)
+    else:
+        up_to = where_defined(lambda: predictive.cdf(y))
+        below = up_to
+        if up_to is not None and likelihood.targets == "count":
+            below = np.where(y > 0, predictive.cdf(np.maximum(y - 1, 0)), 0.0)
+    return RowScores(predictive.log_prob(y), below, up_to, mean, variance)
+
+
+def _of_classes(
+    probabilities: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N"]
+) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    chosen = y.astype(int)[:, None]
+    upto = np.take_along_axis(np.cumsum(probabilities, axis=1), chosen, axis=1)[:, 0]
+    return upto - np.take_along_axis(probabilities, chosen, axis=1)[:, 0], np.minimum(upto, 1.0)
+
+
+def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores:
+    """Scores of a mixture over a first axis of everything but the log density, by row's weights.
+
+    The log density is left out (NaN).
+
+    Args:
+        scores: of every component or draw, S first.
+        log_weights: their exponentials sum to one along S.
+    """
+    weights = np.exp(log_weights)
+
+    def average(values: Any) -> Any:
+        if values is None:
+            return None
+        return np.einsum("sn,sn...->n...", weights, values)
+
+    mean = variance = None
+    if scores.mean is not None and scores.variance is not None:
+        mean = average(scores.mean)
+        variance = average(scores.variance + (scores.mean - mean) ** 2)
+    nothing = np.full(log_weights.shape[1], np.nan)
+    return RowScores(nothing, average(scores.below), average(scores.up_to), mean, variance)
