@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from latentgp.estimators.classifier import LabelEstimator
 from latentgp.report.judged import Judged
 
 _FOLDS = 5
@@ -41,7 +40,7 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
 
     y, likelihood = judged.y, judged.model.estimator.model_.likelihood
     folds = np.random.default_rng(0).permutation(len(y)) % min(_FOLDS, len(y))
-    if isinstance(judged.model.estimator, LabelEstimator):
+    if judged.classes is not None:
         yield _classes(judged, folds, "the shares of the classes", None)
         linear: Any = LogisticRegression(max_iter=1000)
     elif likelihood.targets == "count":
@@ -55,7 +54,7 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
     pipeline = make_pipeline(StandardScaler(), linear)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its scores say what became of it
-        if isinstance(judged.model.estimator, LabelEstimator):
+        if judged.classes is not None:
             yield _classes(judged, folds, "a linear model", pipeline)
         else:
             count = likelihood.targets == "count"
@@ -63,7 +62,7 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
 
 
 def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Baseline:
-    classes = judged.model.estimator.classes_
+    classes = list(() if judged.classes is None else judged.classes)
     place = {label: k for k, label in enumerate(classes)}
     numbers = np.array([place[label] for label in judged.y])
     given = np.zeros((len(numbers), len(classes)))

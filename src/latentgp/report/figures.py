@@ -126,4 +126,3 @@ def _named(colour: str) -> str:
     known = {code.lower(): name for code, name in _COLOURS.items()}
     name = known.get(colour.lower())
     return f"var(--{name})" if name else colour
-

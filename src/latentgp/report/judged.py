@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -32,6 +32,7 @@ class Judged:
         frame: the rows whose target is known.
         X: their inputs, shape (N, D).
         y: their targets; of classes their labels, shape (N,).
+        classes: of labels, in their order; None of numbers.
         log_density: log p(y_n), in nats, shape (N,).
         seen: share of the rows that the model learned from; None where it is not known.
         left_out: whether each row is predicted from the others.
@@ -50,6 +51,7 @@ class Judged:
     frame: "pd.DataFrame"
     X: Float[np.ndarray, "N D"]
     y: np.ndarray
+    classes: np.ndarray | None
     log_density: Float[np.ndarray, "N"]
     seen: float | None
     left_out: bool
@@ -89,12 +91,14 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
     X, y, side = model.encoded(frame)
     if not len(y):
         raise InputError(f"no row has a target {model.target!r}: give a table of known ones")
-    frame = frame[frame[model.target].notna()]
-    numbers = estimator.numbered(y) if isinstance(estimator, LabelEstimator) else y
+    frame = frame.loc[frame[model.target].notna()]
+    classes, numbers = None, y
+    if isinstance(estimator, LabelEstimator):
+        classes, numbers = estimator.classes_, estimator.numbered(y)
     known = getattr(estimator, "row_fingerprints_", None)
     seen = None if known is None else float(np.mean(np.isin(fingerprints(X, numbers), known)))
-    plain = {"model": model, "frame": frame, "X": X, "y": y, "seen": seen}
-    plain["uncensored"] = uncensored(side, len(y))
+    plain: dict[str, Any] = {"model": model, "frame": frame, "X": X, "y": y, "classes": classes}
+    plain |= {"seen": seen, "uncensored": uncensored(side, len(y))}
     told: tuple[str, ...] = ()
     if seen is None or seen > _MOSTLY:
         try:
@@ -109,17 +113,17 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
                 log_density=left.log_density,
                 left_out=True,
                 how=f"each row is predicted from all others, by {left.how}",
-                mean=_flat(left.mean),
-                std=_flat(left.std),
-                below=_flat(left.below),
-                up_to=_flat(left.up_to),
-                probabilities=_of_two(model, numbers, left.log_density),
+                mean=_of_numbers(left.mean, classes),
+                std=_of_numbers(left.std, classes),
+                below=_of_numbers(left.below, classes),
+                up_to=_of_numbers(left.up_to, classes),
+                probabilities=_of_two(classes, numbers, left.log_density),
                 warnings=left.warnings,
             )
     predictive = posterior.predict(X, **side)
     density = predictive.log_prob(numbers)
-    classes = isinstance(estimator, LabelEstimator)
-    up_to = None if classes else predictive.cdf(numbers)
+    numeric = classes is None
+    up_to = predictive.cdf(numbers) if numeric else None
     counts = predictive.likelihood.targets == "count"
     below = up_to - np.exp(density) if counts and up_to is not None else up_to
     return Judged(
@@ -129,23 +133,25 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
         how="rows the model has learned from are predicted as new ones: too well"
         if told
         else "the rows are new to the model",
-        mean=None if classes else predictive.mean,
-        std=None if classes else np.sqrt(predictive.variance),
+        mean=predictive.mean if numeric else None,
+        std=np.sqrt(predictive.variance) if numeric else None,
         below=below,
         up_to=up_to,
-        probabilities=predictive.probabilities if classes else None,
+        probabilities=None if numeric else predictive.probabilities,
         warnings=told,
     )
 
 
-def _flat(values: np.ndarray | None) -> np.ndarray | None:
-    """Of one output."""
-    return values if values is None or values.ndim == 1 else None
+def _of_numbers(values: np.ndarray | None, classes: np.ndarray | None) -> np.ndarray | None:
+    """Of one output that is a number."""
+    return None if values is None or classes is not None or values.ndim > 1 else values
 
 
-def _of_two(model: TableModel, numbers: np.ndarray, density: np.ndarray) -> np.ndarray | None:
+def _of_two(
+    classes: np.ndarray | None, numbers: np.ndarray, density: np.ndarray
+) -> np.ndarray | None:
     """Probabilities of two classes from that of the one seen."""
-    if not isinstance(model.estimator, LabelEstimator) or len(model.estimator.classes_) != 2:
+    if classes is None or len(classes) != 2:
         return None
     second = np.where(numbers == 1, np.exp(density), -np.expm1(density))
     return np.stack([1 - second, second], axis=1)

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from latentgp._version import __version__
-from latentgp.estimators import GPCountRegressor
-from latentgp.estimators.classifier import LabelEstimator
 from latentgp.evaluation import metrics, plots
 from latentgp.evaluation.comparison import LEVELS
 from latentgp.evaluation.effects import Effects, VarianceShares
@@ -95,8 +93,8 @@ def scores(judged: Judged) -> Section:
             mean = mean[known & judged.uncensored]
             own.append(f"{metrics.root_mean_squared_error(y, mean):.4g}")
             own.append(f"{metrics.mean_absolute_error(y, mean):.4g}")
-    elif judged.probabilities is not None:
-        classes = judged.model.estimator.classes_
+    elif judged.probabilities is not None and judged.classes is not None:
+        classes = judged.classes
         heads += ["wrong", "Brier score"]
         for contender, own in zip(contenders, cells, strict=True):
             given = contender.probabilities
@@ -138,8 +136,8 @@ def trust(model: TableModel) -> Section:
 def calibration(judged: Judged) -> Section | None:
     """Whether probabilities and intervals are what they say."""
     blocks: list[Block] = []
-    if judged.probabilities is not None:
-        classes = judged.model.estimator.classes_
+    if judged.probabilities is not None and judged.classes is not None:
+        classes = judged.classes
         given = judged.probabilities
         shown = given[:, 1] if given.shape[1] == 2 else given
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
@@ -174,7 +172,7 @@ def calibration(judged: Judged) -> Section | None:
             Figure(
                 svg_of(histogram, "transform", "Histogram of probability integral transforms."),
                 "Where targets fall in their predictive law: level if calibrated, a hump if "
-                "intervals are too wide, a valley if too narrow, a slope if predictions are biased.",
+                "intervals are too wide, a valley if too narrow, a slope if means are off.",
             ),
         ]
     return Section("calibration", "Are the probabilities right?", blocks) if blocks else None
@@ -190,7 +188,7 @@ def residuals(judged: Judged) -> Section:
         axes = plots.observed_against_predicted(
             new_axes(4.4), y, mean, mean - reach, mean + reach, target_label=judged.model.target
         )
-        axes.get_legend().remove()
+        axes.legend_ = None
         caption = "Observed against predicted; bars are 1.96 standard deviations to either side"
         blocks.append(
             Figure(svg_of(axes, "observed", f"{caption}."), f"{caption}, orange if they miss.")
@@ -393,8 +391,8 @@ def _predicted(judged: Judged) -> list[str]:
     if judged.mean is not None and judged.std is not None:
         given = zip(judged.mean, judged.std, strict=True)
         return [f"{mean:.4g} ± {std:.2g}" for mean, std in given]
-    if judged.probabilities is not None:
-        classes = judged.model.estimator.classes_
+    if judged.probabilities is not None and judged.classes is not None:
+        classes = judged.classes
         best = np.argmax(judged.probabilities, axis=1)
         tops = judged.probabilities[np.arange(len(best)), best]
         return [f"{classes[k]} ({100 * p:.0f} %)" for k, p in zip(best, tops, strict=True)]
@@ -451,16 +449,6 @@ def _numbers(value: Any) -> str:
     flat = np.ravel(np.asarray(value, dtype=float))
     shown = ", ".join(f"{v:.4g}" for v in flat[:6])
     return shown if len(flat) <= 6 else f"{shown}, ... ({len(flat)})"
-
-
-def is_count(model: TableModel) -> bool:
-    """Whether the target is a count."""
-    return isinstance(model.estimator, GPCountRegressor)
-
-
-def is_class(model: TableModel) -> bool:
-    """Whether the target is a class."""
-    return isinstance(model.estimator, LabelEstimator)
 
 
 def all_of(sections: Sequence[Section | None]) -> list[Section]:
