@@ -17,7 +17,7 @@ from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Likelihood
 from latentgp.model_checks import check_model
 from latentgp.models import DeepGP, LatentGP
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.cholesky import jittered_lower
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.representations.layers import Layout
@@ -127,7 +127,7 @@ def moments_before(
     if layout is not None:
         seen = layout.from_prior(cast(DeepGP, model), data.X, jax.random.fold_in(key, _OF_HIDDEN))
     grams = latent_grams(model.kernel, seen)
-    lower = vmap_latents(lambda gram: jittered_cholesky(gram).factor.lower, grams)
+    lower = vmap_latents(jittered_lower, grams)
     return prior_mean(model, data), lower
 
 

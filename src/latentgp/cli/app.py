@@ -286,6 +286,52 @@ def evaluate(
 
 
 @app.command()
+def report(
+    model: ModelFile,
+    data: Table,
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+) -> None:
+    """Write a page in one file: what was fitted, whether to trust it, what the columns do."""
+    from latentgp.report import write_report
+    from latentgp.tables import once, read_table
+
+    check_writable(out)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    command = shlex.join(["latentgp", "report", str(model), str(data), "--out", str(out)])
+    written = write_report(table_model, frame, out, command=command, tell=once())
+    typer.echo(f"Report written to {written}.")
+
+
+@app.command()
+def effects(
+    model: ModelFile,
+    data: Table,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="A column whose effect is wanted; again for more. All if not given."),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=BEFORE..AFTER: the difference that makes; again for more."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Save a picture here: of the one column, or of all shares.")
+    ] = None,
+) -> None:
+    """Say which columns matter and how, with intervals from the posterior's joint law."""
+    from latentgp.cli.report import print_effects
+    from latentgp.evaluation.plots import check_picture_path
+    from latentgp.tables import once, read_table
+
+    if plot is not None:
+        check_picture_path(plot)
+    table_model = _table_model(model)
+    frame = read_table(data, table_model.read_as_text)
+    print_effects(table_model.effects(frame, once()), column or (), what_if or (), plot)
+
+
+@app.command()
 def compare(
     data: Table,
     target: Annotated[str, typer.Option(help="The column to predict.")],

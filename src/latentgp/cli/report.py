@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import typer
 
 from latentgp.errors import InputError
 from latentgp.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.evaluation import plots
 from latentgp.evaluation.comparison import LEVELS, Compared, interval_coverages
+from latentgp.evaluation.effects import Effects
 from latentgp.parameters.base import parameters
 from latentgp.parameters.summary import aligned
 from latentgp.tables.scores import uncensored
@@ -120,6 +122,42 @@ def print_comparison(found: "Comparison", target: str) -> None:
     for said in (found.advice, found.verdict):
         if said:
             console.print(said, markup=False)
+
+
+def print_effects(
+    effects: Effects, columns: Sequence[str], changes: Sequence[str], picture: Path | None
+) -> None:
+    """Print dependence on columns, differences that changes make, or all columns' shares.
+
+    Args:
+        effects: of the model.
+        columns: whose dependence is printed; none and no changes print the shares of all.
+        changes: such as "age=40..60".
+        picture: of the first column, or of the shares.
+
+    Raises:
+        InputError: no such column, or a change that is not written so.
+    """
+    drawn: Any = None
+    for name in columns:
+        shown = effects.dependence(name)
+        typer.echo(str(shown))
+        drawn = drawn or plots.dependence(None, shown)
+    for change in changes:
+        column, _, ends = change.partition("=")
+        before, dots, after = ends.partition("..")
+        if not dots:
+            raise InputError(
+                f"{change!r} is no change: write COLUMN=BEFORE..AFTER, such as age=40..60"
+            )
+        low, high = (effects.value_of(column, text) for text in (before, after))
+        typer.echo(str(effects.contrast({column: low}, {column: high})))
+    if not columns and not changes:
+        shares = effects.variance_shares()
+        typer.echo(str(shares))
+        drawn = plots.variance_shares(None, shares)
+    if picture is not None and drawn is not None:
+        typer.echo(f"Picture written to {plots.save_figure(drawn, picture)}.")
 
 
 def in_megabytes(memory: float) -> str:

@@ -386,6 +386,27 @@ class GPEstimator(BaseEstimator):
         posterior, X = self._asked(X)
         return posterior.parts(X, names)
 
+    def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
+        """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
+
+        Args:
+            X: inputs, shape (N, D), or a data frame.
+            y: targets; rows the model has learned from are predicted from the others.
+            path: of the page, one file of HTML.
+            side_information: what belongs to each row, such as `exposure`.
+
+        Returns:
+            The file written.
+
+        Raises:
+            InputError: rows that do not fit the model, or a path that cannot be written.
+        """
+        from latentgp.report import as_table_model, write_report
+
+        check_is_fitted(self)
+        self._need_inputs("report")
+        return write_report(*as_table_model(self, X, y, **side_information), path)
+
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""
         if is_precomputed(self.kernel):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scale = Literal["response", "latent"]
-_MOST_ROWS = 4096  # of a joint draw, which costs the cube of them
+_MOST_ROWS = 2048  # of a joint draw, which costs the cube of them
 _CATEGORIES = 20
 _STEP = 0.01  # of a slope's difference, in standard deviations of the column
 
@@ -279,6 +279,26 @@ class Effects:
             for given in (before, after)
         )
         return self._estimate(said, high - low)
+
+    def value_of(self, column: str, text: str) -> Any:
+        """A value of a column as text writes it.
+
+        Raises:
+            InputError: no such column, or no such value.
+        """
+        import pandas as pd
+
+        known = self._known(column)
+        try:
+            if known.dtype.kind in "fiu":
+                return float(text)
+            if known.dtype.kind == "M":
+                return pd.Timestamp(text)
+        except ValueError:
+            raise InputError(
+                f"{text!r} is no value of {column!r}, such as {known.iloc[0]}."
+            ) from None
+        return {str(value): value for value in known.dropna().unique()}.get(text, text)
 
     def slope(self, column: str) -> Estimate:
         """Average derivative with respect to a column of numbers, by central differences.

@@ -142,11 +142,11 @@ def climb_jitter(
     return result, ladder[rung] * scale
 
 
-def is_safe(factor: Factor, scale: Float[Array, ""]) -> Bool[Array, ""]:
-    """Whether every pivot is at least sqrt(eps) / 2 of the scale; false for NaN."""
+def is_safe(lower: Float[Array, "M M"], scale: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether every pivot of a factor is at least sqrt(eps) / 2 of the scale; false for NaN."""
     unit = float(np.sqrt(np.finfo(scale.dtype).eps))
     # Not by the least of them: of 4,096 numbers or more the CPU's minimum passes over NaN.
-    return jnp.all(jnp.diagonal(factor.lower) ** 2 >= 0.5 * unit * scale)
+    return jnp.all(jnp.diagonal(lower) ** 2 >= 0.5 * unit * scale)
 
 
 def differentiable_cholesky(K: Float[Array, "M M"]) -> tuple[Float[Array, "M M"], Float[Array, ""]]:
@@ -175,6 +175,20 @@ def jittered_cholesky(
 
     def attempt(jitter: Float[Array, ""]) -> tuple[Factor, Bool[Array, ""]]:
         factor = cholesky(K + jitter * identity)
-        return factor, is_safe(factor, scale)
+        return factor, is_safe(factor.lower, scale)
 
     return JitteredFactor(*climb_jitter(attempt, scale))
+
+
+def jittered_lower(
+    K: Float[Array, "M M"], scale: Float[Array, ""] | None = None
+) -> Float[Array, "M M"]:
+    """The lower factor of `jittered_cholesky` without its inverse: for draws, in half the time."""
+    scale = jnp.mean(jnp.diagonal(K)) if scale is None else scale
+    identity = jnp.eye(K.shape[0], dtype=K.dtype)
+
+    def attempt(jitter: Float[Array, ""]) -> tuple[Float[Array, "M M"], Bool[Array, ""]]:
+        lower = lower_cholesky(K + jitter * identity)
+        return lower, is_safe(lower, scale)
+
+    return climb_jitter(attempt, scale)[0]

@@ -22,7 +22,7 @@ from latentgp.kernels.parts import telling_parts
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
 from latentgp.models import LatentGP
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.cholesky import jittered_cholesky, jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import vmap_latents
@@ -622,7 +622,7 @@ def _joint_of_draws(
 
         def factor(prior: Array, half: Array) -> Array:
             scale = jnp.mean(jnp.diagonal(prior))
-            return jittered_cholesky(prior - half.T @ half, scale).factor.lower
+            return jittered_lower(prior - half.T @ half, scale)
 
         root = vmap_latents(factor, prior_covariance(model.kernel, centres, X), half)
         noise = jax.random.normal(key, mean.T.shape, mean.dtype)

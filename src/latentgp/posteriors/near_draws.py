@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.cholesky import jittered_lower
 from latentgp.posteriors.components import Draws, Spread, over_draws
 from latentgp.posteriors.draws_at_rows import DrawsAtRows, at_rows
 from latentgp.representations import Representation
@@ -84,7 +84,7 @@ class NearDraws(DrawsAtRows):
             together = self.rows.errors_together(model.kernel, near, in_g, X)
 
             def root(covariance: Array, prior: Array) -> Array:
-                return jittered_cholesky(covariance, jnp.mean(prior)).factor.lower
+                return jittered_lower(covariance, jnp.mean(prior))
 
             covariances = with_diagonals(together, left)
             return weights, vmap_latents(root, covariances, latent_diagonals(model.kernel, X))

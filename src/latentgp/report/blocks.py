@@ -40,12 +40,14 @@ class Table(NamedTuple):
         rows: cells.
         caption: what is in it.
         folded: whether it is shown on request only.
+        wordy: whether cells are words, which wrap, rather than numbers.
     """
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     folded: bool = False
+    wordy: bool = False
 
 
 class Figure(NamedTuple):

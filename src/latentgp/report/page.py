@@ -29,7 +29,7 @@ nav ul { list-style: none; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; pa
 section { padding: 1.6rem 0 .4rem; border-bottom: 1px solid var(--light); }
 p { max-width: 46rem; margin: .5rem 0; }
 .figures { display: grid; gap: 1.2rem; margin: 1rem 0;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }
 figure { margin: 0; max-width: 31rem; } figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: "DejaVu Sans", Verdana, Arial, sans-serif !important; }
 figcaption, caption, .lead { color: var(--grey); font-size: .92rem; }
@@ -39,6 +39,8 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; border-bottom: 1px solid var(--light);
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6rem; }
+.wordy { max-width: 60rem; } .wordy th, .wordy td { text-align: left; white-space: normal;
+  vertical-align: top; overflow-wrap: anywhere; min-width: 5.5rem; }
 pre { background: var(--card); padding: .8rem; border-radius: .4rem; overflow-x: auto;
   font-size: .85rem; line-height: 1.45; }
 summary { cursor: pointer; color: var(--blue); }
@@ -120,8 +122,9 @@ def _table(table: Table) -> str:
         for cells in table.rows
     )
     caption = f"<caption>{escape(table.caption)}</caption>" if not table.folded else ""
+    kind = ' class="wordy"' if table.wordy else ""
     written = (
-        f'<div class="scroll" tabindex=0><table>{caption}<thead><tr>{heads}</tr></thead>\n'
+        f'<div class="scroll" tabindex=0><table{kind}>{caption}<thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"
     )
     if not table.folded:

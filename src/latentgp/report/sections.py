@@ -52,6 +52,7 @@ def what_it_is(model: TableModel) -> Section:
                 ("prior mean", _said(fitted.mean), repr(fitted.mean)),
                 ("inference", _said(estimator.method_), repr(estimator.method_)),
             ],
+            wordy=True,
         ),
         Code(f"{model.target} ~ {type(likelihood).__name__}(f(x))\nf ~ GP(mean, kernel)"),
         Text(f"The method was chosen because {estimator.method_reason_}."),
@@ -62,7 +63,9 @@ def what_it_is(model: TableModel) -> Section:
 def columns(model: TableModel) -> Section:
     """What was done to each column."""
     return Section(
-        "columns", "What was done to the table", [Table(("",), [(note,) for note in model.notes])]
+        "columns",
+        "What was done to the table",
+        [Table(("what was seen and done",), [(note,) for note in model.notes], wordy=True)],
     )
 
 
@@ -358,7 +361,8 @@ def reproduction(
         ("rows of this report, SHA-256", digest),
         *((f"seconds: {name}", f"{value:.2f}") for name, value in seconds.items()),
     ]
-    blocks: list[Block] = [Table(("", ""), rows), Code(repr(estimator))]
+    heads = ("what", "as it was")
+    blocks: list[Block] = [Table(heads, rows, wordy=True), Code(repr(estimator))]
     if command:
         blocks.append(Code(command))
     return Section("again", "To do it again", blocks)

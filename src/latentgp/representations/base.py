@@ -21,7 +21,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import AnyMarginals, Marginals
 from latentgp.modules import Module
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.cholesky import jittered_lower
 from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.samplers import SiteSampler
 from latentgp.representations.variables import Centres
@@ -107,7 +107,7 @@ class LatentPosterior(eqx.Module):
         """Joint draws at new inputs."""
         mean = self.mean(X)
         factors = vmap_latents(
-            lambda covariance, prior: jittered_cholesky(covariance, jnp.mean(prior)).factor.lower,
+            lambda covariance, prior: jittered_lower(covariance, jnp.mean(prior)),
             self.covariance(X),
             latent_diagonals(self.kernel, X),
         )

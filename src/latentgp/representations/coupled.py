@@ -22,7 +22,7 @@ from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
-from latentgp.numerics.cholesky import cholesky, jittered_cholesky
+from latentgp.numerics.cholesky import cholesky, jittered_lower
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.inducing.stream import StreamingPrior
@@ -55,7 +55,7 @@ class CoupledPosterior(LatentPosterior):
         size = mean.size
         joint = self.joint_covariance(X).reshape(size, size)
         scale = jnp.mean(latent_diagonals(self.kernel, X))
-        lower = jittered_cholesky(joint, scale).factor.lower
+        lower = jittered_lower(joint, scale)
         noise = jax.random.normal(key, (number, size), mean.dtype)
         return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Key
 
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import DeepGP
-from latentgp.numerics.cholesky import jittered_cholesky
+from latentgp.numerics.cholesky import jittered_lower
 from latentgp.numerics.sums import sum_over_first
 from latentgp.representations.latent_axis import latent_grams, vmap_latents
 from latentgp.representations.random_features import FeatureWeights
@@ -123,7 +123,7 @@ class Layout(eqx.Module):
         """What the last layer sees for a joint draw of the hidden processes at the rows."""
         below = seen = inputs = self.standardised(X)
         for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
-            lower = jittered_cholesky(latent_grams(layer.kernel, seen)[0]).factor.lower
+            lower = jittered_lower(latent_grams(layer.kernel, seen)[0])
             shape = len(X), layer.width
             noise = jax.random.normal(jax.random.fold_in(key, place), shape, lower.dtype)
             below = lower @ noise + below @ skip

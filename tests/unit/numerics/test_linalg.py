@@ -3,7 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from latentgp.numerics.cholesky import Factor, cholesky, is_safe, jittered_cholesky
+from latentgp.numerics.cholesky import (
+    cholesky,
+    is_safe,
+    jittered_cholesky,
+    jittered_lower,
+)
 from latentgp.numerics.triangular import (
     congruence,
     inverse_of_lower,
@@ -148,5 +153,11 @@ def test_wide_rows_go_in_smaller_pieces(x64):
 
 def test_a_factor_with_nan_is_never_safe(x64):
     diagonal = jnp.ones(4096).at[2048:].set(jnp.nan)  # where a minimum on the CPU loses them
-    factor = Factor(jnp.diag(diagonal), jnp.zeros((1, 1)))
-    assert not jax.jit(is_safe)(factor, jnp.asarray(1.0))
+    assert not jax.jit(is_safe)(jnp.diag(diagonal), jnp.asarray(1.0))
+
+
+@pytest.mark.parametrize("lengthscale", [0.03, 3.0])
+def test_the_lower_factor_alone_is_that_of_both(x64, lengthscale):
+    K, scale = _covariance(lengthscale, np.float64), jnp.asarray(2.0)
+    both = jittered_cholesky(K, scale).factor.lower
+    np.testing.assert_allclose(jittered_lower(K, scale), both, atol=1e-14)

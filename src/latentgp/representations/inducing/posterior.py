@@ -247,7 +247,7 @@ def posterior_given(
             white = white.plus(memory.white)
         factor = white.factor()
         pivots = jnp.diagonal(factor.lower, axis1=-2, axis2=-1)
-        sound = jnp.all(vmap_latents(is_safe, prior, scales))
+        sound = jnp.all(vmap_latents(is_safe, prior.lower, scales))
         return (prior, white, factor, memory), sound & (signed | jnp.all(pivots >= _SAFE_PIVOT))
 
     memory = None
