@@ -1,0 +1,181 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import latentgp as lgp
+from browser import CHROMIUM, look_at, small_picture
+from latentgp.cli.app import app
+from latentgp.report import write_report
+from latentgp.tables.model import TableModel
+from slow import slow_parameters
+
+STORED = Path(__file__).parent / "stored"
+WIDTHS = (390, 1280)
+
+
+def patients():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "age": rng.uniform(20, 80, 160).round(),
+            "dose": rng.uniform(0, 5, 160),
+            "sex": rng.choice(["f", "m"], 160),
+        }
+    )
+    logit = 0.06 * (frame["age"] - 50) + 2 * np.sin(frame["dose"]) + (frame["sex"] == "m")
+    frame["ill"] = np.where(rng.uniform(size=160) < 1 / (1 + np.exp(-logit)), "yes", "no")
+    frame.loc[::17, "age"] = np.nan
+    return frame
+
+
+def accidents():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"speed": rng.uniform(30, 130, 120), "days": rng.uniform(1, 30, 120)})
+    frame["accidents"] = rng.poisson(frame["days"] * np.exp(-3 + (frame["speed"] / 70) ** 2))
+    return frame
+
+
+def sales():
+    days = pd.date_range("2024-01-01", periods=150, freq="D")
+    season = np.sin(2 * np.pi * np.arange(150) / 30)
+    noise = 0.2 * np.random.default_rng(2).normal(size=150)
+    return pd.DataFrame({"day": days, "sold": 10 + season + noise})
+
+
+def fitted(kind):
+    if kind == "classifier":
+        return TableModel.fit(patients(), "ill", random_state=0), patients()
+    if kind == "counts":
+        exposure = {"exposure": "days"}
+        return (
+            TableModel.fit(
+                accidents(), "accidents", task="count", side_columns=exposure, random_state=0
+            ),
+            accidents(),
+        )
+    return TableModel.fit(sales(), "sold", time="day", random_state=0), sales()
+
+
+@pytest.fixture(scope="module", params=["classifier", *slow_parameters("counts", "series")])
+def page(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / f"{request.param}.html"
+    return write_report(*fitted(request.param), path, command="latentgp report ...")
+
+
+class Read(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.outside, self.svgs, self.open = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.ids += [given["id"]] if "id" in given else []
+        self.svgs += [given] if tag == "svg" else []
+        for name in ("href", "src", "xlink:href"):
+            target = given.get(name, "")
+            self.links += [target[1:]] if target.startswith("#") else []
+            self.outside += [target] if re.match("[a-z]+:", target) and target != "data:," else []
+        if tag not in ("meta", "link", "br", "path", "use", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            assert self.open.pop() == tag
+
+
+def test_a_page_is_whole_and_needs_nothing_else(page):
+    text = page.read_text()
+    read = Read(text)
+    assert len(text) < 3_000_000
+    assert read.outside == []
+    assert "@import" not in text
+    assert "<script" not in text
+    assert sorted(read.ids) == sorted(set(read.ids))
+    assert set(read.links) <= set(read.ids)
+    assert not read.open
+    assert all(svg["role"] == "img" and svg["aria-label"] for svg in read.svgs)
+    assert len(read.svgs) >= 3
+    assert text.count("<title>") > 20  # values where the pointer rests
+    for name in ("model", "verdict", "scores", "calibration", "residuals", "effects", "again"):
+        assert f'<section id="{name}"' in text
+
+
+def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(5 * X[:, 0]) + 0.1 * rng.normal(size=60)
+    regressor = lgp.GPRegressor(random_state=0).fit(X[:40], y[:40])
+    seen = regressor.report(X[:40], y[:40], tmp_path / "seen.html").read_text()
+    new = regressor.report(X[40:], y[40:], tmp_path / "new.html").read_text()
+    assert "each row is predicted from all others" in seen
+    assert "learned from: 100 %" in seen
+    assert "the rows are new to the model" in new
+    assert "learned from: 0 %" in new
+    assert "ahead of a linear model" in seen
+
+
+@pytest.mark.slow
+def test_chains_have_traces_and_priors(tmp_path):
+    X = np.random.default_rng(4).uniform(size=(30, 1))
+    method = lgp.NUTS(chains=2, warmup=100, draws=100)
+    regressor = lgp.GPRegressor(method=method, random_state=0).fit(X, np.sin(5 * X[:, 0]))
+    text = regressor.report(X, np.sin(5 * X[:, 0]), tmp_path / "chains.html").read_text()
+    assert "Traces of kernel" in text
+    assert "Ranks of kernel" in text
+    assert "Prior and posterior of kernel" in text
+
+
+def test_the_command_line_writes_it_and_says_effects(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"dose": rng.uniform(size=40), "sex": rng.choice(["f", "m"], 40)})
+    frame["pain"] = 2 * frame["dose"] + (frame["sex"] == "m")
+    frame.to_csv("pain.csv", index=False)
+
+    def run(*words):
+        ran = CliRunner().invoke(app, [*words])
+        assert ran.exit_code == 0, ran.output
+        return ran.output
+
+    run("fit", "pain.csv", "--target", "pain", "--out", "m")
+    assert "Report written to report.html" in run("report", "m", "pain.csv")
+    assert Path("report.html").read_text().startswith("<!DOCTYPE html>")
+    shares = run("effects", "m", "pain.csv", "--plot", "shares.png")
+    assert "dose" in shares
+    assert Path("shares.png").exists()
+    told = run("effects", "m", "pain.csv", "--column", "sex", "--what-if", "dose=0.2..0.7")
+    assert "dose = 0.2 -> dose = 0.7" in told
+    wrong = CliRunner().invoke(app, ["effects", "m", "pain.csv", "--what-if", "dose"])
+    assert "write COLUMN=BEFORE..AFTER" in str(wrong.exception)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent")
+class TestInABrowser:
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_every_figure_is_seen_and_no_text_is_cut(self, page, width, tmp_path):
+        said, console = look_at(page, width, tmp_path)
+        assert console == []
+        assert said["wrong"] == []
+        assert said["width"] == width
+        assert said["figures"] == page.read_text().count("<figure>")
+
+    def test_what_is_cut_is_seen(self, page, tmp_path):
+        broken = tmp_path / "broken.html"
+        text = page.read_text().replace("width: 100%; height: auto", "width: 900px")
+        broken.write_text(text.replace("</main>", "<script>nothing()</script></main>"))
+        said, console = look_at(broken, 390, tmp_path)
+        assert any("wider than the screen" in words for words in said["wrong"])
+        assert any("nothing is not defined" in line for line in console)
+
+    @pytest.mark.parametrize("dark", [False, True])
+    def test_it_looks_as_it_did(self, page, dark, tmp_path):
+        stored = STORED / f"report-{page.stem}-{'dark' if dark else 'light'}.npy"
+        found = small_picture(page, 1280, tmp_path, dark=dark)
+        assert np.abs(found - np.load(stored)).mean() < 0.04
+        assert (found.mean() < 0.5) == dark
