@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpyro.distributions import (
@@ -37,8 +37,8 @@ def prior_from(
     | statements | law |
     |---|---|
     | `below` and `above` | `law` with these probabilities in its tails |
-    | `below` alone, of a length-scale | penalised complexity (Fuglstad et al. 2019, theorem 2.6) |
-    | `above` alone, of a standard deviation | penalised complexity (Simpson et al. 2017, 3.3) |
+    | `below` alone, of a length-scale | penalised complexity (Fuglstad et al. 2019) |
+    | `above` alone, of a standard deviation | penalised complexity (Simpson et al. 2017) |
     | `std_above`, of a variance | the law of the square of that standard deviation |
 
     Penalised complexity takes the simpler model for the base, from which the prior falls
@@ -135,6 +135,7 @@ def _between(
         with np.errstate(divide="ignore"):
             return float(np.clip(np.diff(np.log(ends))[0], 0, 1e3) - np.log(above / below))
 
-    shape = float(np.exp(brentq(excess, -5.0, 18.0, xtol=1e-13)))
+    root: Any = brentq(excess, -5.0, 18.0, xtol=1e-13)
+    shape = float(np.exp(root))
     scale = below / quantiles(shape)[0]
     return InverseGamma(shape, float(scale)) if inverse else Gamma(shape, float(1 / scale))
