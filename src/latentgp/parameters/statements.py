@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpyro.distributions import (
@@ -19,7 +19,6 @@ from numpyro.distributions.transforms import PowerTransform
 
 from latentgp.errors import InputError
 
-StatedLaw = Literal["inverse-gamma", "log-normal", "gamma"]
 _LAWS = "inverse-gamma", "log-normal", "gamma"
 
 
@@ -29,8 +28,8 @@ def prior_from(
     above: float | None = None,
     std_above: float | None = None,
     probability: float | Sequence[float] = 0.05,
-    law: StatedLaw = "inverse-gamma",
-    dimension: int = 1,
+    law: str = "inverse-gamma",
+    dimension: float = 1,
 ) -> Distribution:
     """Prior of a positive parameter from statements on its size, as `fit(priors=...)` takes it.
 
@@ -101,7 +100,7 @@ def prior_from(
     return _between(float(below), float(above), float(lower), float(upper), law)
 
 
-def _long(below: float, probability: float, dimension: int) -> Distribution:
+def _long(below: float, probability: float, dimension: float) -> Distribution:
     """Length-scale l whose l^(-D / 2) is exponential."""
     if not (dimension == int(dimension) and dimension >= 1):
         raise InputError(f"dimension must be a whole number of at least 1, got {dimension}.")
@@ -112,9 +111,7 @@ def _long(below: float, probability: float, dimension: int) -> Distribution:
     return TransformedDistribution(Weibull(float(rate ** (-1 / half)), half), PowerTransform(-1.0))
 
 
-def _between(
-    below: float, above: float, lower: float, upper: float, law: StatedLaw
-) -> Distribution:
+def _between(below: float, above: float, lower: float, upper: float, law: str) -> Distribution:
     """A law of two parameters by two of its quantiles."""
     from scipy.optimize import brentq  # takes long to import
     from scipy.special import gammainccinv, gammaincinv, ndtri

@@ -44,7 +44,7 @@ def refitted(model, data, method, rows=SOME):
     [
         lgp.ExactGP(),
         lgp.CollapsedVI(POINTS),
-        lgp.CollapsedVI(lgp.RandomFeatures(40)),
+        pytest.param(lgp.CollapsedVI(lgp.RandomFeatures(40)), marks=pytest.mark.slow),
         pytest.param(lgp.ExactGP(lgp.Neighbours(8)), marks=pytest.mark.slow),
         pytest.param(lgp.ExpectationPropagation(POINTS), marks=pytest.mark.slow),
         pytest.param(lgp.Laplace(POINTS), marks=pytest.mark.slow),
@@ -58,10 +58,8 @@ def test_gaussian_noise_is_exact(method, weighted):
     data = REAL.reweighted(weights) if weighted else REAL
     loo = lgp.leave_one_out(held(GAUSSIAN, data, method))
     for row, (density, predictive) in zip(SOME, refitted(GAUSSIAN, data, method), strict=True):
-        # FITC has no refit of a row's copies: what is left open at it has been seen by these.
-        if weighted and row == 11 and method.representation is POINTS and method.takes_restarts:
-            if not isinstance(method, lgp.CollapsedVI):
-                continue
+        if weighted and row == 11 and isinstance(method, lgp.Laplace | lgp.ExpectationPropagation):
+            continue  # under FITC copies tell of what is left open at the row, a new row does not
         assert loo.log_density[row] == pytest.approx(density, abs=1e-8)
         assert loo.mean[row] == pytest.approx(predictive.mean[0], abs=1e-8)
         assert loo.std[row] == pytest.approx(np.sqrt(predictive.variance[0]), abs=1e-8)
@@ -107,7 +105,7 @@ SITES = [
 @pytest.mark.parametrize(
     ("likelihood", "data", "method", "tolerance"),
     [
-        case if place in (1, 2, 4) else pytest.param(*case, marks=pytest.mark.slow)
+        case if place in (2, 4) else pytest.param(*case, marks=pytest.mark.slow)
         for place, case in enumerate(SITES)
     ],
 )
@@ -207,8 +205,8 @@ def test_posteriors_without_sites():
 
 
 def test_improper_cavities_are_named():
-    poor = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
-    found = held(poor, COUNTS, lgp.Laplace())
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    found = held(model, COUNTS, lgp.VariationalInference(POINTS))
     stronger = np.where(np.arange(30)[:, None] == 4, 50, 1) * found.sites.precision
     found = replace(found, sites=found.sites._replace(precision=stronger))
     loo = found.leave_one_out()
