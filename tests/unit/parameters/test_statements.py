@@ -60,7 +60,8 @@ def test_a_fit_takes_them():
     }
     model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1))
     fit = lgp.fit(model, lgp.Data(X, np.sin(X)), key=jax.random.key(0), priors=priors)
-    assert fit.diagnostics.converged and fit.summary.count("yours") == 3
+    assert fit.diagnostics.converged
+    assert fit.summary.count("yours") == 3
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def test_gaussian_posteriors():
     found = fit.posterior.to_arviz(data, draws=4000)
     assert list(found.groups()) == GROUPS
     f = found.posterior["f"]
-    assert f.dims == ("chain", "draw", "row", "latent") and f.shape == (1, 4000, 20, 1)
+    assert f.dims == ("chain", "draw", "row", "latent")
+    assert f.shape == (1, 4000, 20, 1)
     marginals = fit.posterior.predict_f(X)
     np.testing.assert_allclose(f.mean(("chain", "draw"))[:, 0], marginals.mean, atol=0.02)
     predictive = fit.posterior.predict(X)
