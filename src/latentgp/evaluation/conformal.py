@@ -65,5 +65,7 @@ def conformal_interval(
     upto = np.cumsum(weights[order]) / (weights.sum() + 1)
     place = np.searchsorted(upto, level - 1e-12)
     q = scores[order][place] if place < len(scores) else np.inf
-    width = q * np.sqrt(predictive.variance)
-    return predictive.mean - width, predictive.mean + width
+    width, least = q * np.sqrt(predictive.variance), -np.inf
+    if predictive.likelihood.targets == "count":
+        least = 0.0
+    return np.maximum(predictive.mean - width, least), predictive.mean + width
