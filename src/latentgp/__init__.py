@@ -152,24 +152,40 @@ if TYPE_CHECKING:
         GPOrdinalClassifier,
         GPRegressor,
     )
+    from latentgp.evaluation.conformal import conformal_interval
+    from latentgp.evaluation.cross_validation import CrossValidation, cross_validate
     from latentgp.evaluation.leave_one_out import LeaveOneOut, leave_one_out
+    from latentgp.evaluation.model_weights import (
+        ModelComparison,
+        compare_models,
+        stacking_weights,
+    )
+    from latentgp.evaluation.predictive_checks import PredictiveCheck, predictive_check
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
 
 # What needs scikit-learn is imported when it is first asked for.
 _LAZY = {
+    "CrossValidation": "latentgp.evaluation.cross_validation",
     "GPClassifier": "latentgp.estimators",
     "GPCountRegressor": "latentgp.estimators",
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
     "LeaveOneOut": "latentgp.evaluation.leave_one_out",
+    "ModelComparison": "latentgp.evaluation.model_weights",
+    "PredictiveCheck": "latentgp.evaluation.predictive_checks",
     "TableModel": "latentgp.tables.model",
+    "compare_models": "latentgp.evaluation.model_weights",
+    "conformal_interval": "latentgp.evaluation.conformal",
+    "cross_validate": "latentgp.evaluation.cross_validation",
     "kernel_weights": "latentgp.evaluation.weights",
     "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
+    "predictive_check": "latentgp.evaluation.predictive_checks",
     "save": "latentgp.persistence",
+    "stacking_weights": "latentgp.evaluation.model_weights",
 }
 
 _SUBMODULES = {
@@ -206,6 +222,7 @@ __all__ = [
     "Constant",
     "ConstantMean",
     "Cosine",
+    "CrossValidation",
     "CustomLikelihood",
     "Data",
     "DeepGP",
@@ -252,8 +269,8 @@ __all__ = [
     "LatentGP",
     "LatentNeighbours",
     "Layer",
-    "LeaveOneOut",
     "LeastSquares",
+    "LeaveOneOut",
     "Likelihood",
     "Linear",
     "LinearCoregionalisation",
@@ -272,6 +289,7 @@ __all__ = [
     "MatrixFree",
     "Mean",
     "Method",
+    "ModelComparison",
     "MultiScale",
     "NegativeBinomial",
     "NegativeMultinomialPolyaGamma",
@@ -286,6 +304,7 @@ __all__ = [
     "Posterior",
     "Precomputed",
     "Predictive",
+    "PredictiveCheck",
     "PriorDraws",
     "ProcessLost",
     "PurePosterior",
@@ -323,6 +342,9 @@ __all__ = [
     "augmentation_of",
     "bin_points",
     "check_completely_monotone",
+    "compare_models",
+    "conformal_interval",
+    "cross_validate",
     "fit",
     "gaussian_approximation",
     "join_processes",
@@ -333,11 +355,13 @@ __all__ = [
     "log_evidence",
     "parameter",
     "parameters",
+    "predictive_check",
     "prior_from",
     "replace",
     "rows_over",
     "sample_prior",
     "save",
+    "stacking_weights",
     "summarise",
     "summary",
 ]

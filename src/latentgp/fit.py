@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -147,6 +146,4 @@ def fit(
     problem, moved = problem.checked().inside_supports()
     with rows_over(devices):
         result = method.run(problem.from_first_process()).warned_before(moved)
-    result = problem.summarised(result)
-    is_whole = source is None and not isinstance(data, RowSums)
-    return dataclasses.replace(result, rows=rows) if is_whole else result
+    return problem.summarised(result, data)

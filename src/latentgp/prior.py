@@ -14,7 +14,7 @@ from numpyro.distributions import Distribution
 from latentgp.errors import InputError
 from latentgp.inference.setup.priors import scales, space_of
 from latentgp.inference.sites.algorithm import prior_mean
-from latentgp.likelihoods.base import Likelihood
+from latentgp.likelihoods.base import Likelihood, Targets
 from latentgp.model_checks import check_model
 from latentgp.models import DeepGP, LatentGP
 from latentgp.numerics.cholesky import jittered_lower
@@ -37,12 +37,14 @@ class PriorDraws(NamedTuple):
         f: latent functions at the rows, shape (S, N) or (S, N, Q).
         y: targets, shape (S, N) or (S, N, P).
         held: paths of those without a prior, at the model's values in every draw.
+        targets: what y is: a real number, a count, or a class.
     """
 
     hyperparameters: dict[str, Float[np.ndarray, "S *P"]]
     f: Float[np.ndarray, "S N *Q"]
     y: Float[np.ndarray, "S N *P"]
     held: tuple[str, ...]
+    targets: Targets = "real"
 
 
 @double_precision
@@ -92,7 +94,7 @@ def sample_prior(
     f, y = _draws(model, layout_of(model, data), data.to_device(), drawn, keys)
     f = f[..., 0] if model.likelihood.latent_size == 1 else f
     held = tuple(path for path in parameters(model) if path not in drawn)
-    return PriorDraws(drawn, np.asarray(f), np.asarray(y), held)
+    return PriorDraws(drawn, np.asarray(f), np.asarray(y), held, model.likelihood.targets)
 
 
 @jax.jit

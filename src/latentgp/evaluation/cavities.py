@@ -19,8 +19,8 @@ from latentgp.representations.base import LatentPosterior
 from latentgp.rows.data import Data
 from latentgp.rules.base import SiteRule
 from latentgp.runtime.buckets import apply_in_buckets
-from latentgp.sites.coupled import Sites, sites_of
-from latentgp.sites.gaussian import Rows
+from latentgp.sites.coupled import CoupledSites, Sites, sites_of
+from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _STRONG = 0.5  # of the precision at a row, a site's share from which division loses digits
@@ -65,15 +65,13 @@ def cavities(
     """
     weight = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
     given = None if sites is None else tuple(np.asarray(part) for part in sites[:2])
-    told = _Told(
-        data.X, data.y, data.side_information, weight, 1 / np.maximum(weight, 1.0), given
-    )
+    told = _Told(data.X, data.y, data.side_information, weight, 1 / np.maximum(weight, 1.0), given)
     columns = len(latent.centres) * model.likelihood.latent_size
     found = apply_in_buckets(_cavities, model, latent, rule, rows=told, columns=columns)
     law, linear, precision, share = found
     law = JointMarginals(*law) if law[1].ndim == 3 else Marginals(*law)
     if model.likelihood.latent_size == 1 and isinstance(law, Marginals):
-        law = _by_residuals(law, latent, told, linear, precision, share)
+        law, share = _by_residuals(law, latent, told, linear, precision, share)
     variance = np.asarray(law.variance)
     known = np.isfinite(law.mean) & np.isfinite(variance) & (variance >= 0)
     improper = ~np.all(known & (share > _IMPROPER), axis=1)
@@ -87,19 +85,25 @@ def _by_residuals(
     linear: Float[np.ndarray, "N Q"],
     precision: Float[np.ndarray, "N Q"],
     share: Float[np.ndarray, "N Q"],
-) -> Marginals:
-    """Cavities of rows with strong sites by residuals, which lose no digits."""
+) -> tuple[Marginals, Float[np.ndarray, "N Q"]]:
+    """Cavities of rows with strong sites by residuals, which lose no digits.
+
+    With them what is left of the precision, which is known well enough there.
+    """
     strong = np.flatnonzero((share[:, 0] < 1 - _STRONG) & (precision[:, 0] > 0))
     residuals = latent.left_out(strong) if strong.size else None
     if residuals is None:
-        return law
-    rest = 1 - told.copy[strong]
-    linear, precision = linear[strong, 0], precision[strong, 0]
-    alone = Marginals(linear / precision - residuals[0], residuals[1])
-    with_copies = alone.given(rest * linear, rest * precision)
-    mean, variance = np.array(law.mean), np.array(law.variance)
-    mean[strong, 0], variance[strong, 0] = with_copies
-    return Marginals(mean, variance)
+        return law, share
+    rest = 1 - told.copy[strong, None]
+    linear, precision = linear[strong], precision[strong]
+    residual, alone = (part[:, None] for part in residuals)
+    with_copies = Marginals(linear / precision - residual, alone).given(
+        rest * linear, rest * precision
+    )
+    mean, variance, share = np.array(law.mean), np.array(law.variance), np.array(share)
+    mean[strong], variance[strong] = with_copies
+    share[strong] = 1.0
+    return Marginals(mean, variance), share
 
 
 def _cavities(
@@ -127,10 +131,10 @@ def _sites(model: LatentGP, rule: SiteRule, told: _Told, marginals: AnyMarginals
         linear, precision = told.sites
         return sites_of(linear, precision, jnp.zeros_like(told.weight))
     rows = Rows(told.y, None, told.side)
-    made: Sites = rule.sites(model.likelihood, rows, marginals, None)
-    shape = jnp.broadcast_shapes(made.precision.shape, made.linear.shape)
-    if made.precision.ndim == 2:
-        made = made._replace(precision=jnp.broadcast_to(made.precision, shape))
+    kind = CoupledSites if isinstance(marginals, JointMarginals) else GaussianSites
+    made: Sites = rule.sites(model.likelihood, rows, marginals, kind.none(marginals.mean))
+    if made.precision.ndim == 2:  # one for all latents where they share it
+        made = made._replace(precision=jnp.broadcast_to(made.precision, made.linear.shape))
     return made.weighted(told.weight)
 
 

@@ -18,7 +18,6 @@ from latentgp.posteriors.chains import import_arviz
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
-from latentgp.rows.data import Data
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
@@ -86,9 +85,7 @@ def _f_at(components: Components, picked: Array, noise: Array, X: Array) -> Floa
 
 
 @double_precision
-def scores_of_draws(
-    drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInformation
-) -> RowScores:
+def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInformation) -> RowScores:
     """Scores at every draw: all have S first."""
     likelihood = drawn.likelihood
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from latentgp.errors import InputError
@@ -22,7 +22,14 @@ from latentgp.evaluation.draws import (
     scores_of_draws,
     smoothed,
 )
-from latentgp.evaluation.row_scores import RowScores, mixed, scores_of
+from latentgp.evaluation.row_scores import (
+    RowPredictions,
+    RowScores,
+    mixed,
+    scores_of,
+    standard_error,
+    total,
+)
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
 from latentgp.methods.base import sites_are_known
@@ -35,9 +42,11 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.predictive import Predictive
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.coupled import CoupledPosterior
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rules.augmentation import AugmentationRule
 from latentgp.rules.base import SiteRule
+from latentgp.rules.variational import VariationalRule
 from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.x64 import double_precision
 from latentgp.sites.coupled import Sites
@@ -51,59 +60,26 @@ _FEWEST_SMOOTHED = 50  # components whose weights have a tail
 _CONCENTRATED = 0.9  # weight of one component without a row
 
 
-class LeaveOneOut(eqx.Module):
+class LeaveOneOut(RowPredictions):
     """Predictions of every row given all others; arrays have the order of the rows as given.
 
     Rows of weight zero, without a target, or that chains did not watch are NaN. `str` makes a
     table of the sums.
 
     Attributes:
-        log_density: log p(y_n | the other rows), in nats, shape (N,).
-        below: probability of a smaller target given the other rows, shape (N,), or (N, P); None of
-            classes without an order, or where the likelihood does not tell it.
-        up_to: the same of a target of at most y_n; of real targets it equals `below`.
-        mean: of the prediction of y_n, likewise; None where there is none.
-        std: standard deviation of the prediction, noise included; likewise.
         pareto_k: of importance weights, shape (N,), reliable below 0.7; None where there are none.
         log_density_seen: log p(y_n | all rows), shape (N,).
         spread_seen: posterior variance of log p(y_n | f), whose sum is WAIC's number of
             parameters, shape (N,).
-        weights: how often each row counts in the sums, shape (N,).
         how: what the predictions rest on, in a few words.
         warnings: sentences on what is not reliable, and what to do.
     """
 
-    log_density: Float[np.ndarray, "N"]
-    below: Float[np.ndarray, "N *P"] | None
-    up_to: Float[np.ndarray, "N *P"] | None
-    mean: Float[np.ndarray, "N *P"] | None
-    std: Float[np.ndarray, "N *P"] | None
     pareto_k: Float[np.ndarray, "N"] | None
     log_density_seen: Float[np.ndarray, "N"]
     spread_seen: Float[np.ndarray, "N"]
-    weights: Float[np.ndarray, "N"]
     how: str = eqx.field(static=True)
     warnings: tuple[str, ...] = eqx.field(static=True)
-
-    @property
-    def pit(self) -> Float[np.ndarray, "N *P"] | None:
-        """Probability integral transforms, of counts and grades the middle of their interval.
-
-        Uniform where the model is calibrated (Czado, Gneiting & Held 2009).
-        """
-        if self.below is None or self.up_to is None:
-            return None
-        return 0.5 * (self.below + self.up_to)
-
-    @property
-    def elpd(self) -> float:
-        """Sum of the log densities, in nats."""
-        return total(self.log_density, self.weights)
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of `elpd`, as rows differ."""
-        return standard_error(self.log_density, self.weights)
 
     @property
     def parameters(self) -> float:
@@ -140,19 +116,20 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
     with several (`Integrated`, chains) average over them, by weights without the row. Of one
     Gaussian by sites the row's site is divided out of the marginal: exact for Gaussian noise
     (Rasmussen & Williams 2006, 5.10 to 5.12), an approximation for what else is by sites (Vehtari
-    et al. 2016). Of draws, and of posteriors without sites, it is importance sampling with
-    Pareto-smoothed weights (Vehtari, Gelman & Gabry 2017), under the posterior as it is.
+    et al. 2016). One Gaussian whose sites are not known has those that a variational fit would
+    have. Of draws and of other mixtures it is importance sampling with Pareto-smoothed weights
+    (Vehtari, Gelman & Gabry 2017), which takes the posterior for exact.
 
     A row of weight w is w rows, one of which is left out; its log density counts w times. Equal
     rows are told apart in the same way.
 
     Args:
-        fitted: a `Fit`, or a posterior. Sites that are not the likelihood itself are the fit's: of
-            a posterior alone there is importance sampling.
+        fitted: a `Fit`, or a posterior. Sites that are not the likelihood itself are the fit's, so
+            that a posterior alone is answered less exactly.
         data: the rows that were fitted; None for those that a fit, or chains, have in memory.
 
     Raises:
-        InputError: no rows, or others than those that were fitted; a deep model by sites.
+        InputError: no rows, or others than those that were fitted.
 
     Example:
         >>> import jax, latentgp as lgp
@@ -161,7 +138,7 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
         >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
         >>> loo = lgp.leave_one_out(fit)
         >>> loo.log_density.round(2), loo.mean.round(2)
-        (array([-0.95, -0.96, -0.75]), array([0.42, 0.64, 0.45]))
+        (array([-0.82, -0.7 , -0.83]), array([0.32, 0.44, 0.56]))
     """
     posterior = fitted.posterior if isinstance(fitted, Fit) else fitted
     rows = _rows_of(fitted, posterior, data)
@@ -173,7 +150,9 @@ def leave_one_out(fitted: Fit | Posterior, data: Data | None = None) -> LeaveOne
         found = _by_sites(fitted, posterior, merged)
     if not model.likelihood.is_normalised:
         name = type(model.likelihood).__name__
-        told = f"{name} is no normalised density, so that log densities compare with no other model."
+        told = (
+            f"{name} is no normalised density, so that log densities compare with no other model."
+        )
         found = found._replace(warnings=(*found.warnings, told))
     return found.as_given(rows)
 
@@ -269,7 +248,7 @@ def _by_sites(fitted: Any, posterior: Posterior, data: Data) -> _Found:
     parts = _parts(posterior.components)
     rule, sites = _rule_and_sites(fitted, posterior, data, len(parts or ()))
     if parts is None or rule is None:
-        found = _by_draws(posterior, data, np.arange(data.size))
+        found = _by_draws(posterior, data)
         return found._replace(seen=whole.log_density, spread=whole.spread)
     log_weights = np.concatenate([np.atleast_1d(part.log_weight) for part in parts])
     scores, wrong = [], np.zeros(data.size, bool)
@@ -297,11 +276,12 @@ def _parts(components: Components) -> list[_Part] | None:
     if isinstance(components, OneGaussian):
         return [_Part(components.own_model, components.latent, 0.0)]
     if isinstance(components, Gaussians):
-        pairs = components.models, components.latents
-        return [
-            _Part(*jax.tree.map(lambda a, k=k: np.asarray(a)[k], pairs), float(log_weight))
-            for k, log_weight in enumerate(components.log_weights)
-        ]
+        found = []
+        for k, log_weight in enumerate(components.log_weights):
+            pair = components.models, components.latents
+            model, latent = jax.tree.map(lambda a, k=k: np.asarray(a)[k], pair)
+            found.append(_Part(model, latent, float(log_weight)))
+        return found
     if isinstance(components, Mixture):
         found = []
         for part, log_weight in zip(components.parts, components.log_weights, strict=True):
@@ -318,9 +298,10 @@ def _rule_and_sites(
 ) -> tuple[SiteRule | None, Sites | None]:
     """The rule that made the sites, and the fit's sites, components first; None without any."""
     likelihood = posterior.model.likelihood
-    method = getattr(fitted.diagnostics.method, "site_method", None) if isinstance(fitted, Fit) else None
-    if method is None:
-        return (AugmentationRule() if sites_are_known(likelihood) else None), None
+    used: Any = fitted.diagnostics.method if isinstance(fitted, Fit) else None
+    if used is None or used.site_method is None:
+        return _rule_alone(posterior), None
+    method = used.site_method
     rule = method.settled(posterior.model, data.size).algorithm(posterior.model).rule
     rule = rule.at_the_mode() or rule
     sites: Any = fitted.sites
@@ -338,39 +319,52 @@ def _rule_and_sites(
     return (rule if derived else None), None
 
 
-def _combined(
-    scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], how: str
-) -> _Found:
+def _rule_alone(posterior: Posterior) -> SiteRule | None:
+    """A rule for sites that are not known; None where there is no telling what a row has said."""
+    likelihood, components = posterior.model.likelihood, posterior.components
+    if sites_are_known(likelihood):
+        return AugmentationRule()
+    informative = likelihood.is_positive and likelihood.is_continuous and likelihood.has_gradient
+    if not (isinstance(components, OneGaussian) and informative):
+        return None
+    return VariationalRule(coupled=isinstance(components.latent, CoupledPosterior))
+
+
+def _combined(scores: Sequence[RowScores], log_weights: Float[np.ndarray, "K"], how: str) -> _Found:
     """Components together, by their weights without the row: w_k / p_k(y_n | the other rows)."""
     size = len(scores[0].log_density)
     nothing = np.full(size, np.nan)
     if len(scores) == 1:
         return _Found(scores[0], nothing, nothing, nothing, how)
-    each = RowScores(*(None if parts[0] is None else np.stack(parts) for parts in zip(*scores, strict=True)))
-    log_ratios = log_weights[:, None] - each.log_density
+    each = cast(Any, RowScores(*map(_stacked, zip(*scores, strict=True))))
+    log_ratios: Any = log_weights[:, None] - each.log_density
     k, told = nothing, ()
     if len(scores) >= _FEWEST_SMOOTHED and np.ptp(log_weights) < 1e-9:
         without, k = smoothed(log_ratios)
         log_density = logsumexp(without + each.log_density, axis=0)
     else:
-        log_density = -logsumexp(log_ratios, axis=0)
+        log_density = -np.asarray(logsumexp(log_ratios, axis=0))
         without = log_ratios + log_density
         alone = np.flatnonzero(
             (np.max(without, axis=0) > np.log(_CONCENTRATED)) & (np.max(log_weights) < np.log(0.5))
         ).tolist()
         if alone:
             told = (
-                f"Without {_listed(alone)} one set of hyper-parameters has nearly all weight, so that "
-                "these predictions are rough; fit without each of them.",
+                f"Without {_listed(alone)} one set of hyper-parameters has nearly all weight, so "
+                "that these predictions are rough; fit without each of them.",
             )
     scores_without = mixed(each, without)._replace(log_density=log_density)
     how = f"{how}, over {len(scores)} sets of hyper-parameters"
     return _Found(scores_without, k, nothing, nothing, how, told)
 
 
+def _stacked(parts: tuple[Any, ...]) -> Any:
+    return None if parts[0] is None else np.stack(parts)
+
+
 def _mended(found: _Found, posterior: Posterior, data: Data, rows: Any) -> _Found:
     """Rows with improper cavities by importance sampling."""
-    others = _by_draws(posterior, data.select(rows), rows)
+    others = _by_draws(posterior, data.select(rows))
 
     def put(values: Any, new: Any) -> Any:
         if values is None or new is None:
@@ -495,8 +489,8 @@ def _log_prob_moments(components: Components, rows: Any) -> tuple[Array, Array]:
 # Draws
 
 
-def _by_draws(posterior: Posterior, data: Data, rows: Any) -> _Found:
-    """By importance sampling under the posterior's marginals."""
+def _by_draws(posterior: Posterior, data: Data) -> _Found:
+    """By importance sampling under the posterior's marginals, which are taken for exact."""
 
     def drawn(chunk: Any) -> Drawn:
         X = np.asarray(data.X)[chunk]
@@ -533,11 +527,12 @@ def _of_chains(posterior: SampledPosterior, rows: MergedRows, own: bool) -> _Fou
         return whole
 
     told = f"The chains watched {len(seen)} of {merged.size} rows, which the sums are about."
-    return _Found(
-        RowScores(*map(spread, found.scores)),
-        *map(spread, found[1:4]),
-        found.how,
-        (*found.warnings, told),
+    return found._replace(
+        scores=RowScores(*map(spread, found.scores)),
+        pareto_k=spread(found.pareto_k),
+        seen=spread(found.seen),
+        spread=spread(found.spread),
+        warnings=(*found.warnings, told),
     )
 
 
@@ -561,23 +556,5 @@ def _reweighted(draws: Any, data: Data, efficiency: float) -> _Found:
         seen = logsumexp(each.log_density, axis=0) - np.log(len(each.log_density))
         scores = mixed(each, without)._replace(log_density=log_density)
         pieces.append((scores, k, seen, np.var(each.log_density, axis=0, ddof=1)))
-    joined = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
-    return _Found(*joined, "smoothed importance sampling")
-
-
-# Sums over rows
-
-
-def total(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:
-    """Weighted sum over the rows that count."""
-    counted = weights > 0
-    return float(np.sum(weights[counted] * values[counted]))
-
-
-def standard_error(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:
-    """Standard error of a sum over rows, as these differ from each other."""
-    counted = weights > 0
-    weights, values = weights[counted], values[counted]
-    number = np.sum(weights)
-    away = values - np.sum(weights * values) / number
-    return float(np.sqrt(np.sum(weights * away**2)))
+    scores, k, seen, spread = jax.tree.map(lambda *parts: np.concatenate(parts), *pieces)
+    return _Found(scores, k, seen, spread, "smoothed importance sampling")

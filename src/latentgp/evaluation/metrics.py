@@ -9,6 +9,7 @@ the probabilities. An integer weight w equals w copies of the row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,13 @@ __all__ = [
     "ReliabilityCurve",
     "balanced_accuracy",
     "brier_score",
+    "by_group",
     "capacity",
     "chance_p_value",
     "concordance_index",
     "crps_gaussian",
     "crps_quantiles",
+    "energy_score",
     "expected_calibration_error",
     "interval_coverage",
     "log_loss",
@@ -281,6 +284,67 @@ def crps_quantiles(
     above = y[:, None] < quantiles
     scores = 2 * np.mean((above - levels) * (quantiles - y[:, None]), axis=1)
     return _mean(scores, sample_weight)
+
+
+def energy_score(
+    y: ArrayLike, draws: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean energy score of joint predictions of several numbers, given by draws.
+
+    E |Z - y| - E |Z - Z'| / 2 for independent draws Z and Z', with Euclidean norms; of one number
+    it is the continuous ranked probability score. Scale the outputs if their units differ. Source:
+    Gneiting & Raftery (2007), equation 22.
+
+    Args:
+        y: (N, P) observed targets.
+        draws: (S, N, P) draws of them, at least two.
+        sample_weight: (N,) non-negative weights.
+
+    Raises:
+        InputError: if the shapes do not match, or a value is not finite.
+
+    Example:
+        >>> energy_score([[0.0, 0.0]], [[[3.0, 4.0]], [[0.0, 0.0]]])
+        0.0
+    """
+    y, draws = _numbers("y", y), _numbers("draws", draws)
+    if y.ndim != 2 or draws.shape[1:] != y.shape or len(draws) < 2:
+        raise InputError(
+            f"y has shape {y.shape} and draws {draws.shape}: pass (rows, outputs), and two or more "
+            "draws of as many"
+        )
+    finite = np.isfinite(y) & np.isfinite(draws)
+    _refuse_rows("y or draws", np.any(~finite, axis=(0, 2)), "a value that is not finite")
+    count = len(draws)
+    scores = np.linalg.norm(draws - y, axis=2).mean(axis=0)
+    for row in range(len(y)):  # O(S^2) memory
+        away = np.linalg.norm(draws[:, None, row] - draws[None, :, row], axis=2)
+        scores[row] -= away.sum() / (2 * count * (count - 1))
+    return _mean(scores, sample_weight)
+
+
+def by_group(score: Callable[..., Any], groups: ArrayLike, *arrays: ArrayLike) -> dict[Any, Any]:
+    """A score of each group of rows.
+
+    Args:
+        score: a function of this module, or any function of arrays with one entry a row.
+        groups: (N,) labels.
+        arrays: its arguments, each with N rows.
+
+    Raises:
+        InputError: if the numbers of rows differ.
+
+    Example:
+        >>> by_group(mean_absolute_error, ["a", "b", "b"], [0.0, 1.0, 2.0], [1.0, 1.0, 2.0])
+        {'a': 1.0, 'b': 0.0}
+    """
+    labels = np.asarray(groups)
+    columns = [np.asarray(array) for array in arrays]
+    sizes = {len(column) for column in columns} | {labels.size}
+    if labels.ndim != 1 or len(sizes) > 1:
+        raise InputError(f"groups has shape {labels.shape}: pass one label for each row of arrays")
+    names = np.unique(labels)
+    return {name.item(): score(*(c[labels == name] for c in columns)) for name in names}
 
 
 def interval_coverage(

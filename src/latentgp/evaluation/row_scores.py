@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -28,6 +29,47 @@ class RowScores(NamedTuple):
     up_to: Float[np.ndarray, "N *P"] | None
     mean: Float[np.ndarray, "N *P"] | None
     variance: Float[np.ndarray, "N *P"] | None
+
+
+class RowPredictions(eqx.Module):
+    """Predictions of rows by other rows, in the order of the rows as given.
+
+    Attributes:
+        log_density: log p(y_n | other rows), in nats, shape (N,).
+        below: probability of a smaller target given other rows, shape (N,), or (N, P); None of
+            classes without an order, or where the likelihood does not tell it.
+        up_to: the same of a target of at most y_n; of real targets it equals `below`.
+        mean: of the prediction of y_n, likewise; None where there is none.
+        std: standard deviation of the prediction, noise included; likewise.
+        weights: how often each row counts in the sums, shape (N,).
+    """
+
+    log_density: Float[np.ndarray, "N"]
+    below: Float[np.ndarray, "N *P"] | None
+    up_to: Float[np.ndarray, "N *P"] | None
+    mean: Float[np.ndarray, "N *P"] | None
+    std: Float[np.ndarray, "N *P"] | None
+    weights: Float[np.ndarray, "N"]
+
+    @property
+    def pit(self) -> Float[np.ndarray, "N *P"] | None:
+        """Probability integral transforms, of counts and grades the middle of their interval.
+
+        Uniform where the model is calibrated (Czado, Gneiting & Held 2009).
+        """
+        if self.below is None or self.up_to is None:
+            return None
+        return 0.5 * (self.below + self.up_to)
+
+    @property
+    def elpd(self) -> float:
+        """Sum of the log densities, in nats."""
+        return total(self.log_density, self.weights)
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of `elpd`, as rows differ."""
+        return standard_error(self.log_density, self.weights)
 
 
 def has_order(likelihood: Likelihood) -> bool:
@@ -90,3 +132,17 @@ def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores
         variance = average(scores.variance + (scores.mean - mean) ** 2)
     nothing = np.full(log_weights.shape[1], np.nan)
     return RowScores(nothing, average(scores.below), average(scores.up_to), mean, variance)
+
+
+def total(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:
+    """Weighted sum over the rows that count."""
+    counted = weights > 0
+    return float(np.sum(weights[counted] * values[counted]))
+
+
+def standard_error(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:
+    """Standard error of a sum over rows, as these differ from each other."""
+    counted = weights > 0
+    weights, values = weights[counted], values[counted]
+    away = values - np.average(values, weights=weights)
+    return float(np.sqrt(np.sum(weights * away**2)))

@@ -123,11 +123,18 @@ class Problem:
             return space
         return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
 
-    def summarised(self, result: Any) -> Any:
-        """The `Fit` with a table of its hyper-parameters and their priors."""
-        given = self.priors if isinstance(self.priors, Mapping) else {}
+    def summarised(self, result: Any, given: Any) -> Any:
+        """The `Fit` with a table of its hyper-parameters and their priors, and its rows.
+
+        Args:
+            result: the fit.
+            given: data as `fit` was given them; rows from a source, or as sums, are not kept.
+        """
+        priors = self.priors if isinstance(self.priors, Mapping) else {}
         space = self.space(self.scales(self.data))
-        return dataclasses.replace(result, summary=summary(result.model, space, given=given))
+        table = summary(result.model, space, given=priors)
+        rows = self.rows if isinstance(given, Data | MergedRows) else None
+        return dataclasses.replace(result, summary=table, rows=rows)
 
     def control_with(
         self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any

@@ -61,9 +61,7 @@ class Fit:
     diagnostics: Diagnostics | ChainDiagnostics
     summary: str = ""
     sites: Any = dataclasses.field(default=None, repr=False)
-    rows: MergedRows | None = dataclasses.field(
-        default=None, repr=False, metadata={"saved": False}
-    )
+    rows: MergedRows | None = dataclasses.field(default=None, repr=False, metadata={"saved": False})
 
     def leave_one_out(self, data: Data | None = None) -> "LeaveOneOut":
         """Predictions of every row given the others, see `latentgp.leave_one_out`.

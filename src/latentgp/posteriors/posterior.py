@@ -21,8 +21,11 @@ from latentgp.kernels.parts import names_of_parts
 from latentgp.likelihoods import Likelihood, Marginals, SideInformation
 from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
+from latentgp.parameters.base import parameters
+from latentgp.posteriors.chains import watched_rows
 from latentgp.posteriors.components import Components, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
+from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
 from latentgp.posteriors.parts import Part, Parts, rows_of_parts
 from latentgp.posteriors.predictive import Predictive, marginals_of
 from latentgp.posteriors.pure import PurePaths, PurePosterior
@@ -34,12 +37,13 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.mesh import gather, on_host
 from latentgp.runtime.x64 import double_precision, fresh
 from latentgp.typing import Array
-from latentgp.validation import checked_inputs, checked_side
+from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
     from latentgp.evaluation.effects import Effects
 
 _PATH_COLUMNS = 2048
+_DRAWN_ROWS = 2_000  # at which f is drawn jointly
 
 
 class Posterior(eqx.Module):
@@ -369,6 +373,72 @@ class Posterior(eqx.Module):
 
         data = Data(X, y, weights=weights, **side_information)
         return updated(self, data, key=key, n_inducing=n_inducing, selection=selection)
+
+    @double_precision
+    def to_arviz(
+        self, data: Data | None = None, *, key: Key[Array, ""] | None = None, draws: int = 1000
+    ) -> Any:
+        """Draws of the posterior as ArviZ's InferenceData, in one chain of independent draws.
+
+        Groups: `posterior` (`f` at the rows, hyper-parameters where there are several sets of
+        them), `posterior_predictive`, `log_likelihood` (times the row's weight), `observed_data`
+        and `constant_data` (inputs `X`). The coordinate `row` is the place of a row in the data. Of
+        many rows there are evenly spaced ones; rows of weight zero or without a target are not.
+        `az.loo` takes the posterior for exact; `latentgp.leave_one_out` knows that it is not.
+
+        Args:
+            data: the rows.
+            key: random key; None is `jax.random.key(0)`.
+            draws: how many.
+
+        Raises:
+            InputError: no rows; fewer than one draw.
+
+        Example:
+            >>> import jax, latentgp as lgp, numpy as np
+            >>> model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
+            >>> rows = lgp.Data(np.arange(8.0), [3, 1, 0, 2, 5, 4, 1, 0])
+            >>> fit = lgp.fit(model, rows, key=jax.random.key(0), method=lgp.Laplace())
+            >>> fit.posterior.to_arviz(rows).posterior["f"].shape
+            (1, 1000, 8, 1)
+        """
+        if data is None or draws < 1:
+            raise InputError(
+                f"to_arviz needs the rows and at least one draw, got data={data} and "
+                f"draws={draws}; write posterior.to_arviz(data)."
+            )
+        check_data(self.model.likelihood, data)
+        latents = self.model.likelihood.latent_size
+        counted = np.flatnonzero(data.merged_rows().origin >= 0)
+        places = watched_rows(len(counted), draws * latents)[:: max(1, len(counted) // _DRAWN_ROWS)]
+        places = counted[places]
+        rows = data.select(places)
+        key_f, key_y = jax.random.split(jax.random.key(0) if key is None else key)
+        f, picked = self._joint_draws(self._inputs(rows.X), key_f, draws)
+        law, known = self.components.law, {}
+        if law.own:
+            known = {f"likelihood.{p}": i.value for p, i in parameters(law.likelihood).items()}
+        drawn = {path: np.asarray(values)[picked][None] for path, values in known.items()}
+        return inference_data(
+            rows,
+            places,
+            hyperparameters=self._hyperparameters_of(picked),
+            f=f[None],
+            y=replicates(self.model, drawn, f[None], rows, key_y),
+            log_likelihood=log_likelihoods(self.model, drawn, f[None], rows),
+        )
+
+    def _hyperparameters_of(self, picked: np.ndarray) -> dict[str, Float[np.ndarray, "1 S *P"]]:
+        """Hyper-parameters of the components that draws are of, where these differ."""
+        models, size = getattr(self.components, "models", None), self.components.size
+        if models is None or not self.components.law.own:
+            return {}
+        known = {path: np.asarray(info.value) for path, info in parameters(models).items()}
+        return {
+            path: values[picked][None]
+            for path, values in known.items()
+            if len(values) == size and np.any(values != values[:1])
+        }
 
     @double_precision
     def remembered(self) -> DataSummary:

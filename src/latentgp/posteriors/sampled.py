@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, cast
 
 import equinox as eqx
@@ -14,21 +13,20 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.kernels import Precomputed
-from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
-from latentgp.parameters.base import parameters, replace_unchecked
+from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
 from latentgp.posteriors.conditioned_draws import conditioned_draws
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
+from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
 from latentgp.posteriors.near_draws import near_draws
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
 from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.runtime.x64 import double_precision
-from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
 _MODELS = 500  # draws that predictions average over, at most, if each has its own model
@@ -112,17 +110,16 @@ class SampledPosterior(Posterior):
     @double_precision
     def log_likelihood(self) -> Float[np.ndarray, "C S W"]:
         """Log p(y | f) of every watched row at every draw, times the row's weight, in nats."""
-        values = _log_likelihoods(self.model, self._drawn_likelihood(), self.f, self._watched())
-        weights = self.rows.weights
-        return np.asarray(values) if weights is None else np.asarray(values) * weights
+        return log_likelihoods(self.model, self._drawn_likelihood(), self.f, self.rows)
 
     @double_precision
     def sample_watched(self, *, key: Key[Array, ""]) -> Shaped[np.ndarray, "C S W *P"]:
         """A draw of y at every watched row from every draw of f: replicates of the data."""
-        parts = self.model, self._drawn_likelihood(), self.f, self._watched()
-        return np.asarray(_replicates(*parts, jax.random.split(key, self.f.shape[:3])))
+        return replicates(self.model, self._drawn_likelihood(), self.f, self.rows, key)
 
-    def to_arviz(self, *, key: Key[Array, ""] | None = None) -> Any:
+    def to_arviz(
+        self, data: Data | None = None, *, key: Key[Array, ""] | None = None, draws: int = 1000
+    ) -> Any:
         """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
 
         Groups: `posterior` (hyper-parameters by path, `f` at the watched rows), `prior`
@@ -133,7 +130,9 @@ class SampledPosterior(Posterior):
         inputs `X0`, `X1`, ..., of `f` and `y`. Where no rows were watched there is nothing of rows.
 
         Args:
+            data: read where no rows were watched alone: the rows of independent draws.
             key: random key of the posterior predictive draws; None is `jax.random.key(0)`.
+            draws: as many at the rows of `data`; the chains' own are all there.
 
         Example:
             >>> import arviz as az, jax, latentgp as lgp, numpy as np
@@ -144,42 +143,28 @@ class SampledPosterior(Posterior):
             >>> int(az.loo(fit.posterior.to_arviz()).n_data_points)
             8
         """
-        arviz = import_arviz()
         before = {path: values[None] for path, values in (self.prior or {}).items()} or None
         if not len(self.watched):
-            return arviz.from_dict(
+            if data is not None:
+                return super().to_arviz(data, key=key, draws=draws)
+            return import_arviz().from_dict(
                 posterior=self.hyperparameters, sample_stats=self.statistics, prior=before
             )
-        rows, latents = self.rows, self.f.shape[-1]
         key = jax.random.key(0) if key is None else key
-        dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
-        if rows.y.ndim == 2:
-            dims["y"] = ["row", "output"]
-        coords = {"row": self.watched, "latent": np.arange(latents)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of chains that are longer than there are draws
-            data = arviz.from_dict(
-                posterior={**self.hyperparameters, "f": self.f},
-                posterior_predictive={"y": self.sample_watched(key=key)},
-                log_likelihood={"y": self.log_likelihood()},
-                sample_stats=self.statistics,
-                prior=before,
-                observed_data={"y": rows.y},
-                constant_data={"X": rows.X},
-                coords=coords,
-                dims=dims,
-            )
-            names = ["X"] if rows.X.shape[1] == 1 else [f"X{d}" for d in range(rows.X.shape[1])]
-            places = {name: ("row", x) for name, x in zip(names, rows.X.T, strict=True)}
-            of_rows = ["posterior", "posterior_predictive", "log_likelihood", "observed_data"]
-            return data.assign_coords(places, groups=of_rows)
+        return inference_data(
+            self.rows,
+            self.watched,
+            hyperparameters=self.hyperparameters,
+            f=self.f,
+            y=self.sample_watched(key=key),
+            log_likelihood=self.log_likelihood(),
+            statistics=self.statistics,
+            prior=before,
+        )
 
     def _drawn_likelihood(self) -> dict[str, Float[np.ndarray, "C S *P"]]:
         """Draws of the likelihood's own parameters, by path."""
         return {p: v for p, v in self.hyperparameters.items() if p.startswith("likelihood")}
-
-    def _watched(self) -> Rows:
-        return Rows(self.rows.y, None, self.rows.side_information)
 
 
 def sampled_posterior(
@@ -274,41 +259,3 @@ def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> Laten
 
 def _is_precomputed(node: Any) -> bool:
     return isinstance(node, Precomputed)
-
-
-def _at_every_draw(
-    function: Any, model: LatentGP, drawn: dict[str, Array], f: Any, *rows: Any
-) -> Any:
-    """function(likelihood, f, *row) at all draws and rows; rows have no axes of chains, draws."""
-    along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
-
-    def at_draw(drawn: dict[str, Array], f: Any, *rows: Any) -> Any:
-        return along_rows(replace_unchecked(model, drawn).likelihood, f, *rows)
-
-    over_draws = jax.vmap(at_draw, (0, 0, *(None for _ in rows)))
-    return jax.vmap(over_draws, (0, 0, *(None for _ in rows)))(drawn, f, *rows)
-
-
-@jax.jit
-def _log_likelihoods(
-    model: LatentGP, drawn: dict[str, Array], f: Float[Array, "C S W Q"], rows: Rows
-) -> Float[Array, "C S W"]:
-    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Float[Array, ""]:
-        return likelihood.log_prob(y, f, side)
-
-    return _at_every_draw(log_prob, model, drawn, f, rows.y, dict(rows.side))
-
-
-@jax.jit
-def _replicates(
-    model: LatentGP,
-    drawn: dict[str, Array],
-    f: Float[Array, "C S W Q"],
-    rows: Rows,
-    keys: Key[Array, "C S W"],
-) -> Shaped[Array, "C S W *P"]:
-    def draw(likelihood: Likelihood, f: Any, side: Any) -> Array:
-        f, key = f
-        return likelihood.sample(key, f, side)
-
-    return _at_every_draw(draw, model, drawn, (f, keys), dict(rows.side))

@@ -1,0 +1,137 @@
+"""Draws of f at rows as ArviZ's InferenceData: log densities, replicates, groups, coordinates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int, Key, Shaped
+
+from latentgp.likelihoods.base import Likelihood
+from latentgp.models import LatentGP
+from latentgp.parameters.base import replace_unchecked
+from latentgp.posteriors.chains import import_arviz
+from latentgp.rows.data import Data
+from latentgp.sites.gaussian import Rows
+from latentgp.typing import Array
+
+Drawn = Mapping[str, Float[np.ndarray, "C S *P"]]
+
+
+def inference_data(
+    rows: Data,
+    places: Int[np.ndarray, "W"],
+    *,
+    hyperparameters: Drawn,
+    f: Float[np.ndarray, "C S W Q"],
+    y: Shaped[np.ndarray, "C S W *P"],
+    log_likelihood: Float[np.ndarray, "C S W"],
+    statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
+    prior: Mapping[str, Float[np.ndarray, "1 R *P"]] | None = None,
+) -> Any:
+    """ArviZ's InferenceData of draws at rows.
+
+    Args:
+        rows: the data of these rows.
+        places: of the rows in the data as they were given, the coordinate `row`.
+        hyperparameters: draws by path.
+        f: draws of the latent functions.
+        y: replicates of the targets.
+        log_likelihood: of the targets.
+        statistics: of the sampler, by ArviZ's names.
+        prior: draws of the hyper-parameters before the data, in one chain.
+    """
+    arviz = import_arviz()
+    dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
+    if rows.y.ndim == 2:
+        dims["y"] = ["row", "output"]
+    coords = {"row": places, "latent": np.arange(f.shape[-1])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of chains that are longer than there are draws
+        data = arviz.from_dict(
+            posterior={**hyperparameters, "f": f},
+            posterior_predictive={"y": y},
+            log_likelihood={"y": log_likelihood},
+            sample_stats=statistics,
+            prior=prior,
+            observed_data={"y": rows.y},
+            constant_data={"X": rows.X},
+            coords=coords,
+            dims=dims,
+        )
+        names = ["X"] if rows.X.shape[1] == 1 else [f"X{d}" for d in range(rows.X.shape[1])]
+        inputs = {name: ("row", x) for name, x in zip(names, rows.X.T, strict=True)}
+        of_rows = ["posterior", "posterior_predictive", "log_likelihood", "observed_data"]
+        return data.assign_coords(inputs, groups=of_rows)
+
+
+def log_likelihoods(
+    model: LatentGP, drawn: Drawn, f: Float[np.ndarray, "C S W Q"], rows: Data
+) -> Float[np.ndarray, "C S W"]:
+    """Log p(y | f) of rows at every draw, times the row's weight, in nats.
+
+    Args:
+        model: with the likelihood.
+        drawn: draws of the likelihood's own parameters, by path; none if these are fixed.
+        f: draws of the latent functions.
+        rows: the data.
+    """
+    values = np.asarray(_log_likelihoods(model, dict(drawn), f, _rows_of(rows)))
+    return values if rows.weights is None else values * rows.weights
+
+
+def replicates(
+    model: LatentGP,
+    drawn: Drawn,
+    f: Float[np.ndarray, "C S W Q"],
+    rows: Data,
+    key: Key[Array, ""],
+) -> Shaped[np.ndarray, "C S W *P"]:
+    """A draw of y at every row from every draw of f; arguments as of `log_likelihoods`."""
+    keys = jax.random.split(key, f.shape[:3])
+    return np.asarray(_replicates(model, dict(drawn), f, _rows_of(rows), keys))
+
+
+def _rows_of(rows: Data) -> Rows:
+    return Rows(rows.y, None, rows.side_information)
+
+
+def _at_every_draw(
+    function: Any, model: LatentGP, drawn: dict[str, Array], f: Any, *rows: Any
+) -> Any:
+    """function(likelihood, f, *row) at all draws and rows; rows have no axes of chains, draws."""
+    along_rows = jax.vmap(function, (None, 0, *(0 for _ in rows)))
+
+    def at_draw(drawn: dict[str, Array], f: Any, *rows: Any) -> Any:
+        return along_rows(replace_unchecked(model, drawn).likelihood, f, *rows)
+
+    over_draws = jax.vmap(at_draw, (0, 0, *(None for _ in rows)))
+    return jax.vmap(over_draws, (0, 0, *(None for _ in rows)))(drawn, f, *rows)
+
+
+@jax.jit
+def _log_likelihoods(
+    model: LatentGP, drawn: dict[str, Array], f: Float[Array, "C S W Q"], rows: Rows
+) -> Float[Array, "C S W"]:
+    def log_prob(likelihood: Likelihood, f: Array, y: Array, side: Any) -> Float[Array, ""]:
+        return likelihood.log_prob(y, f, side)
+
+    return _at_every_draw(log_prob, model, drawn, f, rows.y, dict(rows.side))
+
+
+@jax.jit
+def _replicates(
+    model: LatentGP,
+    drawn: dict[str, Array],
+    f: Float[Array, "C S W Q"],
+    rows: Rows,
+    keys: Key[Array, "C S W"],
+) -> Shaped[Array, "C S W *P"]:
+    def draw(likelihood: Likelihood, f: Any, side: Any) -> Array:
+        f, key = f
+        return likelihood.sample(key, f, side)
+
+    return _at_every_draw(draw, model, drawn, (f, keys), dict(rows.side))

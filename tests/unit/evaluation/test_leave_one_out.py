@@ -1,0 +1,238 @@
+"""Leave-one-out predictions beside fits without each row."""
+
+from dataclasses import replace
+
+import arviz as az
+import jax
+import numpy as np
+import pytest
+
+import latentgp as lgp
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0, 6, 30))
+F = 2 * np.sin(X)
+REAL = lgp.Data(X, F + 0.3 * RNG.normal(size=30))
+BINARY = lgp.Data(X, (RNG.uniform(size=30) < 1 / (1 + np.exp(-F))).astype(float))
+COUNTS = lgp.Data(X, RNG.poisson(np.exp(0.7 * F)).astype(float))
+CLASSES = lgp.Data(X, np.argmax(np.stack([F, -F, 0 * F], 1) + RNG.gumbel(size=(30, 3)), 1) * 1.0)
+GAUSSIAN = lgp.LatentGP(lgp.RBF(1.0), lgp.Gaussian(0.09), lgp.ConstantMean(0.5))
+POINTS = lgp.Inducing(points=np.linspace(0, 6, 8)[:, None])
+SOME = (0, 11, 29)
+
+
+def held(model, data, method):
+    return lgp.fit(model, data, key=KEY, method=method, learn_hyperparameters=False)
+
+
+def refitted(model, data, method, rows=SOME):
+    """Log density, mean and standard deviation of rows by fits without a copy of each."""
+    found = []
+    for row in rows:
+        weights = np.ones(data.size) if data.weights is None else np.array(data.weights)
+        weights[row] = max(weights[row] - 1, 0)
+        posterior = held(model, data.reweighted(weights), method).posterior
+        own = data.select([row])
+        predictive = posterior.predict(own.X, **own.side_information)
+        found.append((predictive.log_prob(own.y)[0], predictive))
+    return found
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lgp.ExactGP(),
+        lgp.CollapsedVI(POINTS),
+        pytest.param(lgp.CollapsedVI(lgp.RandomFeatures(40)), marks=pytest.mark.slow),
+        pytest.param(lgp.ExactGP(lgp.Neighbours(8)), marks=pytest.mark.slow),
+        pytest.param(lgp.ExpectationPropagation(POINTS), marks=pytest.mark.slow),
+        pytest.param(lgp.Laplace(POINTS), marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gaussian_noise_is_exact(method, weighted):
+    weights = np.ones(30)
+    weights[11] = 3
+    data = REAL.reweighted(weights) if weighted else REAL
+    loo = lgp.leave_one_out(held(GAUSSIAN, data, method))
+    for row, (density, predictive) in zip(SOME, refitted(GAUSSIAN, data, method), strict=True):
+        if weighted and row == 11 and isinstance(method, lgp.Laplace | lgp.ExpectationPropagation):
+            continue  # under FITC copies tell of what is left open at the row, a new row does not
+        assert loo.log_density[row] == pytest.approx(density, abs=1e-8)
+        assert loo.mean[row] == pytest.approx(predictive.mean[0], abs=1e-8)
+        assert loo.std[row] == pytest.approx(np.sqrt(predictive.variance[0]), abs=1e-8)
+        assert loo.pit[row] == pytest.approx(predictive.cdf(data.y[[row]])[0], abs=1e-8)
+    assert loo.elpd == pytest.approx(np.sum(loo.weights * loo.log_density))
+    assert loo.warnings == ()
+    assert loo.pareto_k is None
+
+
+def test_formulas_of_rasmussen_and_williams():
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.Gaussian(0.09))
+    loo = lgp.leave_one_out(held(model, REAL, lgp.ExactGP()))
+    with jax.enable_x64(True):
+        gram = np.asarray(model.kernel.gram(REAL.X, REAL.X))
+    inverse = np.linalg.inv(gram + 0.09 * np.eye(30))
+    variance = 1 / np.diagonal(inverse)
+    residual = variance * (inverse @ REAL.y)
+    np.testing.assert_allclose(loo.mean, REAL.y - residual, atol=1e-10)
+    np.testing.assert_allclose(loo.std**2, variance, atol=1e-10)
+
+
+def test_strong_sites_lose_no_digits():
+    model = lgp.LatentGP(lgp.Matern12(1.0, variance=1.0), lgp.Gaussian(1e-9))
+    loo = lgp.leave_one_out(held(model, REAL, lgp.ExactGP()))
+    for row, (density, _) in zip(SOME, refitted(model, REAL, lgp.ExactGP()), strict=True):
+        assert loo.log_density[row] == pytest.approx(density, abs=1e-8)
+
+
+SITES = [
+    (lgp.Bernoulli(), BINARY, lgp.VariationalInference(), 0.01),
+    (lgp.Bernoulli(), BINARY, lgp.ExpectationPropagation(), 0.01),
+    (lgp.Poisson(), COUNTS, lgp.Laplace(), 0.02),
+    (lgp.Bernoulli(), BINARY, lgp.AugmentedVI(), 0.04),
+    (lgp.Poisson(), COUNTS, lgp.VariationalInference(POINTS), 0.04),
+    (lgp.Poisson(), COUNTS, lgp.Laplace(POINTS), 0.02),
+    (lgp.Bernoulli(), BINARY, lgp.ExpectationPropagation(POINTS), 0.01),
+    (lgp.Softmax(3), CLASSES, lgp.VariationalInference(coupled=True), 0.03),
+    (lgp.Softmax(3), CLASSES, lgp.Laplace(coupled=True), 0.03),
+    (lgp.Softmax(3), CLASSES, lgp.ExpectationPropagation(POINTS, coupled=True), 0.03),
+    (lgp.BernoulliProbit(), BINARY, lgp.VariationalInference(lgp.LatentNeighbours(8)), 0.02),
+]
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "data", "method", "tolerance"),
+    [
+        case if place in (2, 4) else pytest.param(*case, marks=pytest.mark.slow)
+        for place, case in enumerate(SITES)
+    ],
+)
+def test_sites_are_near_refits(likelihood, data, method, tolerance):
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), likelihood)
+    loo = held(model, data, method).leave_one_out()
+    for row, (density, _) in zip(SOME, refitted(model, data, method), strict=True):
+        assert loo.log_density[row] == pytest.approx(density, abs=tolerance)
+    assert 0 < loo.parameters < 15
+
+
+def test_equal_rows_are_rows_of_their_own():
+    twice = lgp.Data(np.append(X, X[5]), np.append(REAL.y, REAL.y[5]))
+    weights = np.ones(30)
+    weights[5] = 2
+    weighted = REAL.reweighted(weights)
+    one, other = (lgp.leave_one_out(held(GAUSSIAN, d, lgp.ExactGP())) for d in (twice, weighted))
+    assert one.log_density[5] == one.log_density[30] == pytest.approx(other.log_density[5])
+    assert one.elpd == pytest.approx(other.elpd)
+    assert one.standard_error == pytest.approx(other.standard_error)
+
+
+def test_rows_that_do_not_count_are_nan():
+    weights = np.ones(30)
+    weights[3] = 0
+    loo = lgp.leave_one_out(held(GAUSSIAN, REAL.reweighted(weights), lgp.ExactGP()))
+    assert np.flatnonzero(np.isnan(loo.log_density)).tolist() == [3]
+    assert np.isfinite(loo.elpd)
+    assert loo.weights.sum() == 29
+
+
+def test_counts_have_intervals_of_the_transform():
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    loo = held(model, COUNTS, lgp.Laplace()).leave_one_out()
+    np.testing.assert_allclose(np.log(loo.up_to - loo.below), loo.log_density, atol=1e-6)
+    assert np.all(loo.below[COUNTS.y == 0] == 0)
+    np.testing.assert_allclose(loo.pit, (loo.below + loo.up_to) / 2)
+
+
+def test_integrated_hyperparameters_are_averaged_without_the_row():
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.Gaussian(0.09))
+    method = lgp.Integrated(lgp.ExactGP())
+    loo = lgp.fit(model, REAL, key=KEY, method=method).leave_one_out()
+    for row in (0, 11):
+        rest = REAL.select(np.arange(30) != row)
+        posterior = lgp.fit(model, rest, key=KEY, method=method).posterior
+        density = posterior.predict(REAL.X[[row]]).log_prob(REAL.y[[row]])[0]
+        assert loo.log_density[row] == pytest.approx(density, abs=0.05)
+
+
+@pytest.mark.slow
+def test_integrated_laplace_is_near_refits_where_importance_sampling_is_not():
+    model = lgp.LatentGP(lgp.RBF(1.0), lgp.Bernoulli())
+    method = lgp.Integrated(lgp.Laplace())
+    loo = lgp.fit(model, BINARY, key=KEY, method=method).leave_one_out()
+    rest = BINARY.select(np.arange(30) != 29)
+    posterior = lgp.fit(model, rest, key=KEY, method=method).posterior
+    density = posterior.predict(BINARY.X[[29]]).log_prob(BINARY.y[[29]])[0]
+    assert loo.log_density[29] == pytest.approx(density, abs=0.05)
+
+
+def test_chains_agree_with_arviz_and_with_sites():
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Bernoulli())
+    fit = held(model, BINARY, lgp.GibbsSampling(chains=2, warmup=200, draws=1500))
+    loo = fit.leave_one_out()
+    theirs = az.loo(fit.posterior.to_arviz(), pointwise=True)
+    np.testing.assert_allclose(loo.log_density, theirs.loo_i.values, atol=1e-10)
+    np.testing.assert_allclose(loo.pareto_k, theirs.pareto_k.values, atol=1e-10)
+    assert loo.parameters == pytest.approx(theirs.p_loo)
+    assert loo.standard_error == pytest.approx(theirs.se)
+    waic = az.waic(fit.posterior.to_arviz())
+    assert loo.waic == pytest.approx(waic.elpd_waic, abs=1e-2)
+    sites = held(model, BINARY, lgp.ExpectationPropagation()).leave_one_out()
+    np.testing.assert_allclose(loo.log_density, sites.log_density, atol=0.1)
+    np.testing.assert_allclose(loo.pit, sites.pit, atol=0.05)
+    assert sites.waic == pytest.approx(waic.elpd_waic, abs=0.3)
+    again = lgp.leave_one_out(fit.posterior)
+    np.testing.assert_array_equal(again.log_density, loo.log_density)
+
+
+def test_posteriors_without_sites():
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    fit = held(model, COUNTS, lgp.Laplace())
+    alone = lgp.leave_one_out(fit.posterior, COUNTS)
+    np.testing.assert_allclose(alone.log_density, fit.leave_one_out().log_density, atol=0.1)
+    both = lgp.Posterior.mixture([fit.posterior, fit.posterior], [0.5, 0.5])
+    drawn = lgp.leave_one_out(both, COUNTS)
+    assert drawn.how == "smoothed importance sampling"
+    assert drawn.pareto_k is not None
+    np.testing.assert_allclose(drawn.log_density, alone.log_density, atol=0.3)
+    gaussian = held(GAUSSIAN, REAL, lgp.ExactGP()).posterior
+    same = lgp.Posterior.mixture([gaussian, gaussian], [0.3, 0.7])
+    np.testing.assert_allclose(
+        lgp.leave_one_out(same, REAL).log_density,
+        lgp.leave_one_out(gaussian, REAL).log_density,
+        atol=1e-10,
+    )
+
+
+def test_improper_cavities_are_named():
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    found = held(model, COUNTS, lgp.VariationalInference(POINTS))
+    stronger = np.where(np.arange(30)[:, None] == 4, 50, 1) * found.sites.precision
+    found = replace(found, sites=found.sites._replace(precision=stronger))
+    loo = found.leave_one_out()
+    assert "improper in 1 row(s) (from 0: " in loo.warnings[0]
+    assert np.isfinite(loo.log_density).all()
+    assert np.sum(~np.isnan(loo.pareto_k)) == 1
+
+
+def test_refusals():
+    fit = held(GAUSSIAN, REAL, lgp.ExactGP())
+    with pytest.raises(lgp.InputError, match="not in memory"):
+        lgp.leave_one_out(fit.posterior)
+    with pytest.raises(lgp.InputError, match="needs a Fit or a posterior"):
+        lgp.leave_one_out(REAL)
+    counts = held(lgp.LatentGP(lgp.RBF(1.0), lgp.Poisson()), COUNTS, lgp.Laplace())
+    with pytest.raises(lgp.InputError, match="but the fit had 30"):
+        lgp.leave_one_out(counts, COUNTS.select(np.arange(20)))
+
+
+def test_a_saved_fit_has_its_sites_but_no_rows(tmp_path):
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    fit = held(model, COUNTS, lgp.Laplace())
+    again = lgp.load(lgp.save(fit, tmp_path / "fit"))
+    assert again.rows is None
+    np.testing.assert_array_equal(
+        again.leave_one_out(COUNTS).log_density, fit.leave_one_out().log_density
+    )
