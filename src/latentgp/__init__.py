@@ -134,6 +134,7 @@ from latentgp.representations import (
     MultiScale,
     Neighbours,
     RandomFeatures,
+    SpaceTime,
     SphericalHarmonics,
 )
 from latentgp.representations.features.sums import RowSums, summarise
@@ -301,6 +302,7 @@ __all__ = [
     "Softmax",
     "Solves",
     "SolvesGP",
+    "SpaceTime",
     "SphericalHarmonics",
     "Stationary",
     "Stochastic",

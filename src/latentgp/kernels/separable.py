@@ -85,9 +85,9 @@ def _of_both(kernel: Kernel, columns: tuple[int, ...], time: int) -> list[_Facto
     """Terms of a kernel that sees time and other columns."""
     others = sorted({columns[c] for c in columns_seen(kernel, len(columns))} - {time})
     raise InputError(
-        f"SpaceTime() takes sums of products of kernels of time and kernels of space, but {kernel!r} "
-        f"sees column {time}, which is time, and columns {others}; name the columns of each, as in "
-        "Matern32().on(0) * Matern52().on(1, 2), or use Inducing(...), Neighbours(...) or Dense()."
+        f"SpaceTime() takes sums of products of kernels of time and kernels of space, but "
+        f"{kernel!r} sees column {time}, which is time, and columns {others}; name the columns of "
+        "each, as in Matern32().on(0) * Matern52().on(1, 2), or use Inducing(...) or Dense()."
     )
 
 

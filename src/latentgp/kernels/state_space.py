@@ -603,21 +603,25 @@ def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
         and len(part.dimensions) == 1
     ]
     others = [part for part in kernel.parts if all(part is not one for one in apart)]
-    if len(apart) != 1 or not others or apart[0].dimensions[0] in columns_seen_by_all(others, inputs):
+    if (
+        len(apart) != 1
+        or not others
+        or apart[0].dimensions[0] in _seen_by_all(others, inputs)
+    ):
         return None, kernel
     white: Any = apart[0].kernel
     rest = others[0] if len(others) == 1 else Product(tuple(others))
     return apart[0].dimensions[0], Scaled(rest, white.variance)
 
 
-def columns_seen_by_all(kernels: Sequence[Kernel], inputs: int) -> set[int]:
+def _seen_by_all(kernels: Sequence[Kernel], inputs: int) -> set[int]:
     return set().union(*(columns_seen(kernel, inputs) for kernel in kernels))
 
 
 def columns_seen(kernel: Kernel, inputs: int) -> set[int]:
     """Columns that a kernel sees."""
     if isinstance(kernel, Sum | Product | WeightedSum):
-        return columns_seen_by_all(kernel.parts, inputs)
+        return _seen_by_all(kernel.parts, inputs)
     if isinstance(kernel, Scaled):
         return columns_seen(kernel.kernel, inputs)
     if isinstance(kernel, ActiveDimensions):

@@ -198,7 +198,9 @@ class ByVariables(Representation):
             blocks, variances = _blocks_of(kernel, centres, x)
             linear, precision = linear.T * real, precision.T * real
             residuals = self._residuals(precision_of_prior, blocks, variances)
-            return statistics.add(blocks, *Projected.of(linear, precision, residuals, self.power)), None
+            return statistics.add(
+                blocks, *Projected.of(linear, precision, residuals, self.power)
+            ), None
 
         start = no_rows(sites.linear.shape[1], centres)
         statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(centres))

@@ -36,11 +36,10 @@ from latentgp.representations.markov.space_prior import (
     steps_of,
 )
 from latentgp.representations.markov.stacked import (
-    Belief,
+    Beliefs,
     Forward,
     Layout,
     Readings,
-    Slopes,
     Smoothed,
     Stacked,
     Steps,
@@ -94,7 +93,7 @@ class SpaceTimePosterior(LatentPosterior):
     points: Float[Array, "M D"]
     slots: Slots
     sites: GaussianSites
-    starts: tuple[Belief, ...]
+    starts: tuple[Beliefs, ...]
     log_evidence: Float[Array, ""]
     jitter: Float[Array, ""]
     trace_term: Float[Array, ""]
@@ -189,6 +188,7 @@ class SpaceTimePosterior(LatentPosterior):
 
     def marginals(self, X: Float[Array, "N D"]) -> Marginals:
         """By one more pass over the steps, whatever the number of rows."""
+        X = jnp.asarray(X)
         order = jnp.argsort(X[:, self.time])
         at, onward, after = self._between(X[order, self.time])
         inputs = X[order, : self.points.shape[1]]
@@ -201,9 +201,7 @@ class SpaceTimePosterior(LatentPosterior):
             onwards = self.prior.moves_of_group(group, onward)
             readings.append((of_states, own.moves, own.noises, onwards))
             left.append(jnp.einsum("qrj,qrj,rj->qr", own.left, own.variances, shares**2))
-        found = [
-            smooth.at_readings for smooth in self.smoothed(known, readings=(after, readings))
-        ]
+        found = [smooth.at_readings for smooth in self.smoothed(known, readings=(after, readings))]
         back = jnp.argsort(order)
         mean, variance = jnp.moveaxis(of_all(known.groups, found), -1, 0)[..., back]
         variance = (variance + of_all(known.groups, left)[:, back]).T
@@ -213,6 +211,7 @@ class SpaceTimePosterior(LatentPosterior):
 
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "Q N N"]:
         """By smoothing: Cov(f_i, f_j) is how a linear term at i moves the mean at j."""
+        X = jnp.asarray(X)
         inputs, count = X[:, : self.points.shape[1]], len(X)
         slots = self.slots.with_rows(inputs, self.time)
         known = self.prepared
@@ -298,7 +297,7 @@ class SpaceTimePosterior(LatentPosterior):
         return Projected.of(linear.T, precision.T, known.left, self.power)
 
     def _between(self, t: Float[Array, "R"]) -> tuple[Moments, Moments, Int[Array, "R"]]:
-        """New times after the steps before them, the steps after these, and numbers of the first."""
+        """New times after steps, the steps after these, and numbers of the first ones."""
         times = jnp.asarray(self.slots.times)
         after = jnp.searchsorted(times, t, side="right") - 1
         fresh = after < 0
@@ -314,9 +313,7 @@ class SpaceTimePosterior(LatentPosterior):
             return jnp.ones((len(X), len(part)), X.dtype)
         return X[:, self.points.shape[1] :][:, part if self.told_apart > 1 else 0 * part]
 
-    def _of_states(
-        self, group: LatentGroup, shares: Float[Array, "N J"]
-    ) -> Float[Array, "N V"]:
+    def _of_states(self, group: LatentGroup, shares: Float[Array, "N J"]) -> Float[Array, "N V"]:
         """The same of each state that is read."""
         copies = np.array(self.prior.layout(group.one).copies)
         return jnp.repeat(shares, copies, axis=1, total_repeat_length=int(copies.sum()))

@@ -85,9 +85,7 @@ class LatentGroup(NamedTuple):
 def latent_groups(kernel: LatentKernel, latents: int) -> list[LatentGroup]:
     """The groups of so many latent functions."""
     return [
-        LatentGroup(
-            group.latents, group.kernels, jax.tree.map(lambda leaf: leaf[0], group.kernels)
-        )
+        LatentGroup(group.latents, group.kernels, jax.tree.map(lambda leaf: leaf[0], group.kernels))
         for group in kernel_groups(kernel, latents)
     ]
 
@@ -116,9 +114,7 @@ class SpaceTimePrior(NamedTuple):
         copies = (1 if term.space is None else len(self.points) for term in terms)
         return Layout(tuple(space.measurement for space in spaces), tuple(copies))
 
-    def of_group(
-        self, group: LatentGroup, places: Float[Array, "P D"], at: Moments
-    ) -> StatePrior:
+    def of_group(self, group: LatentGroup, places: Float[Array, "P D"], at: Moments) -> StatePrior:
         """The priors of a group's kernels."""
         return vmap_latents(lambda kernel: self._of_kernel(kernel, places, at), group.kernels)
 
@@ -197,9 +193,7 @@ def left_at_slots(prior: StatePrior, slots: Slots) -> Float[Array, "#Q K B"]:
     return jnp.einsum("qkbj,qkj->qkb", prior.left[:, slots.place], prior.variances)
 
 
-def of_all(
-    groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]
-) -> Float[Array, "Q *S"]:
+def of_all(groups: list[LatentGroup], values: list[Float[Array, "_ *S"]]) -> Float[Array, "Q *S"]:
     """Values of all latent functions from those of each group, shared or not."""
     wide = [
         jnp.broadcast_to(part, (len(group.latents), *part.shape[1:]))

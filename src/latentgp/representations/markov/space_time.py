@@ -13,11 +13,12 @@ from jaxtyping import Float, Key, PyTree
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
-from latentgp.kernels.state_space import Truncation
+from latentgp.kernels.separable import separable_terms
+from latentgp.kernels.state_space import Truncation, state_space
 from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing.projected import Projected
 from latentgp.representations.inducing.selection import select_points
-from latentgp.representations.latent_axis import over_sharing
+from latentgp.representations.latent_axis import distinct_kernels, over_sharing
 from latentgp.representations.markov.slots import Slots
 from latentgp.representations.markov.space_posterior import Prepared, SpaceTimePosterior
 from latentgp.representations.markov.space_prior import SpaceTimePrior, StatePrior, latent_groups
@@ -87,6 +88,9 @@ class SpaceTime(Representation):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> "SpaceTime":
+        for own in distinct_kernels(kernel):
+            for term in separable_terms(own, X.shape[1], self.time):
+                state_space(term.time, self.truncation)
         elsewhere = [column for column in range(X.shape[1]) if column != self.time]
         points = self.points
         if points is None:
@@ -100,10 +104,7 @@ class SpaceTime(Representation):
                 f"Points in space must have shape (M, {len(elsewhere)}), the inputs without their "
                 f"column of time, got shape {points.shape}."
             )
-        ready = dataclasses.replace(self, number=len(points), points=points)
-        for group in latent_groups(kernel, 1):
-            ready.prior.layout(group.one)
-        return ready
+        return dataclasses.replace(self, number=len(points), points=points)
 
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
@@ -128,8 +129,12 @@ class SpaceTime(Representation):
                 "model with latentgp.fit."
             )
         points = jnp.insert(jnp.asarray(self.points), self.time, 0.0, axis=1)
-        truncation = Truncation(self.rbf_states, self.harmonics)
-        return SpaceTimePrior(points, self.time, truncation)
+        return SpaceTimePrior(points, self.time, self.truncation)
+
+    @property
+    def truncation(self) -> Truncation:
+        """Of what is approximated."""
+        return Truncation(self.rbf_states, self.harmonics)
 
     def configured_for(self, *, signed: bool, power: float) -> "SpaceTime":
         return dataclasses.replace(self, signed=signed, power=power)

@@ -104,7 +104,7 @@ class Layout(NamedTuple):
         return tuple(found)
 
 
-class Belief(NamedTuple):
+class Beliefs(NamedTuple):
     """N(mean, covariance) of the state, one mean for each of S linear terms."""
 
     mean: Float[Array, "*L M S"]
@@ -162,7 +162,7 @@ class Forward(NamedTuple):
         log_evidence: of each set of linear terms.
     """
 
-    starts: Belief
+    starts: Beliefs
     log_evidence: Float[Array, "S"]
 
 
@@ -200,7 +200,7 @@ class _Update(NamedTuple):
         error: e = (I + W C)^-1 (l - W m).
     """
 
-    after: Belief
+    after: Beliefs
     gain: Float[Array, "B M"]
     weight: Float[Array, "B B"]
     error: Float[Array, "B S"]
@@ -222,8 +222,8 @@ class Stacked(NamedTuple):
     def forward(self, steps: Steps) -> Forward:
         """The filter."""
 
-        def segment(belief: Belief, own: Any) -> tuple[Belief, Any]:
-            def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
+        def segment(belief: Beliefs, own: Any) -> tuple[Beliefs, Any]:
+            def step(belief: Beliefs, at: Any) -> tuple[Beliefs, Any]:
                 update, value = self._update(belief, at)
                 return update.after, value
 
@@ -234,7 +234,7 @@ class Stacked(NamedTuple):
         return Forward(starts, jnp.sum(values, axis=0))
 
     def backward(
-        self, steps: Steps, starts: Belief, readings: Readings | None, slopes: bool
+        self, steps: Steps, starts: Beliefs, readings: Readings | None, slopes: bool
     ) -> Smoothed:
         """The smoother.
 
@@ -279,7 +279,7 @@ class Stacked(NamedTuple):
         def segment(carry: Any, at: Any) -> tuple[Any, Any]:
             start, own, onward, place = at
 
-            def again(belief: Belief, at: Any) -> tuple[Belief, _Update]:
+            def again(belief: Beliefs, at: Any) -> tuple[Beliefs, _Update]:
                 update, _ = self._update(belief, at)
                 return update.after, update
 
@@ -298,14 +298,14 @@ class Stacked(NamedTuple):
             found = Slopes(jax.tree.map(_shifted_back, in_moves), in_noises, in_table)
         return Smoothed(mean, variance, read[1], found)
 
-    def _nothing(self, steps: Steps) -> Belief:
+    def _nothing(self, steps: Steps) -> Beliefs:
         """A state of zero, which the first transition forgets."""
         size, dtype = self.layout.size, self.table.dtype
-        return Belief(
+        return Beliefs(
             jnp.zeros((size, steps.linear.shape[-1]), dtype), jnp.zeros((size, size), dtype)
         )
 
-    def _update(self, belief: Belief, at: Steps) -> tuple[_Update, Float[Array, "S"]]:
+    def _update(self, belief: Beliefs, at: Steps) -> tuple[_Update, Float[Array, "S"]]:
         """A step: the transition, then the sites of its rows; log of their integral beside."""
         layout = self.layout
         m = layout.moved(at.moves, belief.mean)
@@ -337,10 +337,10 @@ class Stacked(NamedTuple):
             gain, lost = root.T @ told, told.T @ told
         f = c + C @ error
         value = 0.5 * jnp.sum(linear * f + error * c, axis=0) - half
-        after = Belief(m + seen.T @ error, P - lost)
+        after = Beliefs(m + seen.T @ error, P - lost)
         return _Update(after, gain, weight, error), value
 
-    def _slope_in_moves(self, onward: Any, before: Belief, ahead: Adjoint) -> Blocks:
+    def _slope_in_moves(self, onward: Any, before: Beliefs, ahead: Adjoint) -> Blocks:
         """Derivative in A of a transition: r (m + P A' r)' - N A P."""
         m, P = before
         moved = self.layout.moved(onward, P).T
@@ -355,7 +355,7 @@ class Stacked(NamedTuple):
         return jax.tree.map(lambda a, b: 0.5 * (a - b), outer, own)
 
     def _read_between(
-        self, readings: Readings, read: Any, place: Any, belief: Belief, ahead: Adjoint
+        self, readings: Readings, read: Any, place: Any, belief: Beliefs, ahead: Adjoint
     ) -> Any:
         """Marginals of the further rows after a step and before the next."""
         layout = self.layout
