@@ -603,11 +603,7 @@ def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
         and len(part.dimensions) == 1
     ]
     others = [part for part in kernel.parts if all(part is not one for one in apart)]
-    if (
-        len(apart) != 1
-        or not others
-        or apart[0].dimensions[0] in _seen_by_all(others, inputs)
-    ):
+    if len(apart) != 1 or not others or apart[0].dimensions[0] in _seen_by_all(others, inputs):
         return None, kernel
     white: Any = apart[0].kernel
     rest = others[0] if len(others) == 1 else Product(tuple(others))

@@ -431,6 +431,11 @@ class Representation(Module):
         return True
 
     @property
+    def has_paths(self) -> bool:
+        """Whether posterior draws are functions, `pathwise_update`."""
+        return True
+
+    @property
     def estimates_variances(self) -> bool:
         """Whether variances at the rows are estimates, which no sites can be made of."""
         return False

@@ -64,7 +64,9 @@ def compare(ours, theirs, tolerance):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("name", ["sum", *slow_parameters(*(name for name in KERNELS if name != "sum"))])
+@pytest.mark.parametrize(
+    "name", ["sum", *slow_parameters(*(name for name in KERNELS if name != "sum"))]
+)
 def test_points_at_all_places_are_as_dense_algebra(name):
     X, sites, new = rows(latents=2)
     theirs = found(Dense(), KERNELS[name], X, sites, new)

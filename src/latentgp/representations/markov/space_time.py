@@ -210,7 +210,7 @@ class SpaceTime(Representation):
         return False
 
     @property
-    def predicts_by_all_centres(self) -> bool:
+    def has_paths(self) -> bool:
         return False
 
     @property
