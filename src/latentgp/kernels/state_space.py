@@ -556,8 +556,8 @@ def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kerne
             raise InputError(
                 f"Markov() takes a kernel of one time-like column, but {part!r} sees columns "
                 f"{sorted(seen)}; name it, as in Matern32().on(0), write series apart as one "
-                "factor, as in (A + B) * White().on(1), or use Dense(), Inducing(...) or "
-                "Neighbours(...)."
+                "factor, as in (A + B) * White().on(1), or use SpaceTime(...) of places over "
+                "time, Dense(), Inducing(...) or Neighbours(...)."
             )
         (found if seen or series is not None else blind).append(
             Columns(min(seen, default=0), series)
