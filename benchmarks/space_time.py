@@ -54,11 +54,14 @@ def measure(contestant: str, stations: int, times: int) -> None:
     begun = time.perf_counter()
     fit = lgp.fit(model, data, key=key, method=method, learn_hyperparameters=False)
     fitted = time.perf_counter() - begun
-    begun = time.perf_counter()
-    prediction = fit.posterior.predict(X[held])
-    predicted = time.perf_counter() - begun
-    error = y[held] - prediction.mean
-    nlpd = 0.5 * (np.log(2 * np.pi * prediction.variance) + error**2 / prediction.variance)
+    predicted = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        prediction = fit.posterior.predict(X[held])
+        mean, variance = prediction.mean, prediction.variance
+        predicted.append(time.perf_counter() - begun)
+    error = y[held] - mean
+    nlpd = 0.5 * (np.log(2 * np.pi * variance) + error**2 / variance)
     with jax.enable_x64(True):
         ready = representation.initialise(data.X, None, kernel, key)
         ready = ready.for_rows(data.X, None, kernel)
@@ -79,7 +82,8 @@ def measure(contestant: str, stations: int, times: int) -> None:
         "seconds_bound_and_gradient": float(np.median(seconds[1:])),
         "seconds_of_the_first": seconds[0],
         "seconds_fit": fitted,
-        "seconds_predictions": predicted,
+        "seconds_predictions": predicted[1],
+        "seconds_of_the_first_predictions": predicted[0],
     }
     print(json.dumps(found), flush=True)
 
