@@ -115,6 +115,11 @@ class LatentPosterior(eqx.Module):
         return mean + jnp.einsum("qij,sjq->siq", factors, noise)
 
     @property
+    def draws_copies(self) -> bool:
+        """Whether `draws` may have copies of rows, so that few numbers of them are compiled."""
+        return False
+
+    @property
     @abstractmethod
     def centres(self) -> Centres:
         """Points whose kernel functions make up the posterior mean, or other inducing variables."""
