@@ -135,6 +135,7 @@ from latentgp.representations import (
     MultiScale,
     Neighbours,
     RandomFeatures,
+    SpaceTime,
     SphericalHarmonics,
 )
 from latentgp.representations.features.sums import RowSums, summarise
@@ -325,6 +326,7 @@ __all__ = [
     "Softmax",
     "Solves",
     "SolvesGP",
+    "SpaceTime",
     "SphericalHarmonics",
     "Stationary",
     "Stochastic",

@@ -551,13 +551,13 @@ def time_columns(kernel: LatentKernel, inputs: int) -> tuple[Columns, list[Kerne
     found, own, blind = [], [], []
     for part in each:
         series, rest = _series_of(part, inputs)
-        seen = _seen(rest, inputs)
+        seen = columns_seen(rest, inputs)
         if len(seen) > 1:
             raise InputError(
                 f"Markov() takes a kernel of one time-like column, but {part!r} sees columns "
                 f"{sorted(seen)}; name it, as in Matern32().on(0), write series apart as one "
-                "factor, as in (A + B) * White().on(1), or use Dense(), Inducing(...) or "
-                "Neighbours(...)."
+                "factor, as in (A + B) * White().on(1), or use SpaceTime(...) of places over "
+                "time, Dense(), Inducing(...) or Neighbours(...)."
             )
         (found if seen or series is not None else blind).append(
             Columns(min(seen, default=0), series)
@@ -603,25 +603,25 @@ def _series_of(kernel: Kernel, inputs: int) -> tuple[int | None, Kernel]:
         and len(part.dimensions) == 1
     ]
     others = [part for part in kernel.parts if all(part is not one for one in apart)]
-    if len(apart) != 1 or not others or apart[0].dimensions[0] in _seen_of_all(others, inputs):
+    if len(apart) != 1 or not others or apart[0].dimensions[0] in _seen_by_all(others, inputs):
         return None, kernel
     white: Any = apart[0].kernel
     rest = others[0] if len(others) == 1 else Product(tuple(others))
     return apart[0].dimensions[0], Scaled(rest, white.variance)
 
 
-def _seen_of_all(kernels: Sequence[Kernel], inputs: int) -> set[int]:
-    return set().union(*(_seen(kernel, inputs) for kernel in kernels))
+def _seen_by_all(kernels: Sequence[Kernel], inputs: int) -> set[int]:
+    return set().union(*(columns_seen(kernel, inputs) for kernel in kernels))
 
 
-def _seen(kernel: Kernel, inputs: int) -> set[int]:
+def columns_seen(kernel: Kernel, inputs: int) -> set[int]:
     """Columns that a kernel sees."""
     if isinstance(kernel, Sum | Product | WeightedSum):
-        return _seen_of_all(kernel.parts, inputs)
+        return _seen_by_all(kernel.parts, inputs)
     if isinstance(kernel, Scaled):
-        return _seen(kernel.kernel, inputs)
+        return columns_seen(kernel.kernel, inputs)
     if isinstance(kernel, ActiveDimensions):
-        inner = _seen(kernel.kernel, len(kernel.dimensions))
+        inner = columns_seen(kernel.kernel, len(kernel.dimensions))
         return {kernel.dimensions[column] for column in inner}
     return set() if isinstance(kernel, Constant) else set(range(inputs))
 

@@ -34,6 +34,7 @@ from latentgp.representations.variables import (
     prior_variances,
     wholes_at,
 )
+from latentgp.rows.data import padded_size
 from latentgp.typing import Array
 
 _FEW = 16  # components, of which each has its own quadrature
@@ -189,8 +190,10 @@ class OneGaussian(Components):
     def joint(
         self, X: Float[np.ndarray, "N D"], key: Key[Array, ""], number: int
     ) -> tuple[Float[np.ndarray, "S N Q"], np.ndarray]:
-        draws = _joint_of_gaussian(self.own_model, self.latent, X, key, number)
-        return np.asarray(draws), np.zeros(number, int)
+        more = padded_size(len(X)) - len(X) if self.latent.draws_copies else 0
+        filled = np.pad(X, ((0, more), (0, 0)), mode="edge")
+        draws = _joint_of_gaussian(self.own_model, self.latent, filled, key, number)
+        return np.asarray(draws)[:, : len(X)], np.zeros(number, int)
 
     def shifted(self, centre: float) -> "OneGaussian":
         mean = constant_first(centre, self.own_model.likelihood.latent_size)

@@ -12,6 +12,7 @@ from latentgp.representations.features import (
 )
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.markov.representation import Markov
+from latentgp.representations.markov.space_time import SpaceTime
 from latentgp.representations.matrix_free.representation import MatrixFree
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.representation import Neighbours
@@ -31,6 +32,7 @@ __all__ = [
     "Neighbours",
     "RandomFeatures",
     "Representation",
+    "SpaceTime",
     "SphericalHarmonics",
     "log_evidence",
 ]

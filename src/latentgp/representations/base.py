@@ -115,6 +115,11 @@ class LatentPosterior(eqx.Module):
         return mean + jnp.einsum("qij,sjq->siq", factors, noise)
 
     @property
+    def draws_copies(self) -> bool:
+        """Whether `draws` may have copies of rows, so that few numbers of them are compiled."""
+        return False
+
+    @property
     @abstractmethod
     def centres(self) -> Centres:
         """Points whose kernel functions make up the posterior mean, or other inducing variables."""
@@ -432,6 +437,11 @@ class Representation(Module):
 
         Chains need them for coordinates of sites and for metrics of curvature, streams to remember.
         """
+        return True
+
+    @property
+    def has_paths(self) -> bool:
+        """Whether posterior draws are functions, `pathwise_update`."""
         return True
 
     @property

@@ -152,7 +152,7 @@ class Data(eqx.Module):
         Args:
             number: of devices, by which the rows are divisible too.
         """
-        size = _padded_size(self.size)
+        size = padded_size(self.size)
         more = size + -size % number - self.size
         weights = np.ones(self.size) if self.weights is None else np.asarray(self.weights)
         index = np.concatenate([np.arange(self.size), np.full(more, self.size - 1)])
@@ -173,7 +173,13 @@ class Data(eqx.Module):
         return self.select(index).reweighted(weights)
 
 
-def _padded_size(size: int) -> int:
+def padded_size(size: int) -> int:
+    """The next of few numbers of rows: multiples of 64 up to 512, then 32 an octave.
+
+    Example:
+        >>> padded_size(100), padded_size(1_000)
+        (128, 1008)
+    """
     step = 64 if size <= 512 else 1 << ((size - 1).bit_length() - 6)
     return size + -size % step
 

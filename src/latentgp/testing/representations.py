@@ -88,7 +88,7 @@ def check_representation(
     _check_kept(ready, _kernel_of_each(kernel)[0], X, sites, name)
     if ready.has_coefficients:
         _check_white(ready, kernel, X, exact, name)
-    if exact or (whole and ready.predicts_by_all_centres):
+    if ready.has_paths and (exact or (whole and ready.predicts_by_all_centres)):
         _check_paths(posterior, kernel, X, name)
     narrow = as_single((ready, kernel, X, sites))
     require_single(jax.eval_shape(_condition, *narrow), f"{name}.condition(...)")
@@ -353,7 +353,7 @@ def _check_sharing(
         pullback = representation.pull_back(posterior, X, shared)._replace(representation=None)
         new = _elsewhere(X)
         prior = jnp.zeros if spans else jnp.ones
-        path = posterior.pathwise_update(
+        path = representation.has_paths and posterior.pathwise_update(
             jax.random.key(4), lambda centres: prior((len(centres), _LATENTS))
         )
         views = posterior.marginals(new), posterior.covariance(new), path

@@ -380,3 +380,18 @@ def test_a_first_look_is_at_stretches_of_time(shuffled):
     assert len(chosen) == len(np.unique(chosen)) == 160
     assert np.sum(gaps > 1) == 7
     np.testing.assert_array_equal(ready.some_rows(100, 160), np.arange(100))
+
+
+def test_another_number_of_rows_compiles_nothing(compilations):
+    model = lgp.LatentGP(lgp.Matern32(lengthscale=1.5), lgp.Gaussian(0.05))
+    data, key, new = series(model.likelihood, 240), jax.random.key(0), np.linspace(0, 3, 9)
+    first = lgp.Data(data.X[:200], data.y[:200])
+    posterior = lgp.fit(
+        model, first, key=key, method=lgp.ExactGP(lgp.Markov()), learn_hyperparameters=False
+    ).posterior
+    posterior = posterior.update(data.X[200:220], data.y[200:220], key=key)
+    assert posterior.sample_f(new, key=key, number=3).shape == (3, 9)
+    compilations.clear()
+    posterior = posterior.update(data.X[220:233], data.y[220:233], key=key)
+    assert posterior.sample_f(new[:5], key=key, number=3).shape == (3, 5)
+    assert compilations == []

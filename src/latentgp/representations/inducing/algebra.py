@@ -43,6 +43,7 @@ from latentgp.representations.inducing.posterior import (
     residuals,
     scales_of,
 )
+from latentgp.representations.inducing.projected import Projected, row_marginals
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import over_sharing, vmap_latents
@@ -73,35 +74,6 @@ class KeptBlocks(NamedTuple):
 
 
 RowsOrBlocks = Float[Array, "N D"] | KeptBlocks
-
-
-class Projected(NamedTuple):
-    """Sites for g = k' K_mm^-1 u that are left of sites for f = g + e, e ~ N(0, residual).
-
-    Bui, Yan & Turner (2017, 4): with power a they are [E_e site(g + e)^a]^(1 / a).
-
-    Attributes:
-        linear: shape (Q, B).
-        precision: shape (Q, B).
-        loss: minus twice the log of the factor that does not depend on g, shape (Q, B).
-    """
-
-    linear: Float[Array, "Q B"]
-    precision: Float[Array, "Q B"]
-    loss: Float[Array, "Q B"]
-
-    @classmethod
-    def of(
-        cls,
-        linear: Float[Array, "Q B"],
-        precision: Float[Array, "Q B"],
-        residual: Float[Array, "#Q B"],
-        power: float,
-    ) -> "Projected":
-        """For a power above zero."""
-        shrunk = power * precision * residual
-        loss = jnp.log1p(shrunk) / power - power * linear**2 * residual / (1 + shrunk)
-        return cls(linear / (1 + shrunk), precision / (1 + shrunk), loss)
 
 
 class RowsRead(NamedTuple):
@@ -226,7 +198,9 @@ class ByVariables(Representation):
             blocks, variances = _blocks_of(kernel, centres, x)
             linear, precision = linear.T * real, precision.T * real
             residuals = self._residuals(precision_of_prior, blocks, variances)
-            return statistics.add(blocks, *self._project(residuals, linear, precision)), None
+            return statistics.add(
+                blocks, *Projected.of(linear, precision, residuals, self.power)
+            ), None
 
         start = no_rows(sites.linear.shape[1], centres)
         statistics, _ = _scan(step, start, X, (sites.linear, sites.precision), len(centres))
@@ -256,11 +230,12 @@ class ByVariables(Representation):
             residuals = self._residuals(precision_of_prior, blocks, variances)
             if self.power:
                 about = sites.about(offset)
-                marginals = self._row_marginals(residuals, marginals, about.linear, about.precision)
+                own = about.linear, about.precision
+                marginals = row_marginals(residuals, marginals, *own, self.power)
             sites, other = update(rows, marginals, sites, offset)
             about = sites.about(offset)
             linear, precision = about.linear.T * real, about.precision.T * real
-            projected = self._project(residuals, linear, precision)
+            projected = Projected.of(linear, precision, residuals, self.power)
             return statistics.add(blocks, *projected), (sites, other)
 
         start = no_rows(sites.linear.shape[1], centres)
@@ -442,7 +417,8 @@ class ByVariables(Representation):
             def value(kernel, centres, inverse):
                 blocks, variances = kernel_blocks(kernel, centres, x)
                 residuals = self._residuals(inverse, blocks, variances)
-                projected = self._project(residuals, linear.T * real, precision.T * real)
+                own = linear.T * real, precision.T * real
+                projected = Projected.of(*own, residuals, self.power)
 
                 def worth(block, linear, precision, loss, in_products, weights):
                     products = sum_over_first((in_products @ block) * block) @ precision
@@ -456,11 +432,12 @@ class ByVariables(Representation):
                 posterior.kernel, posterior.centres, precision_of_prior
             )
             blocks, variances = kernel_blocks(posterior.kernel, posterior.centres, x)
-            marginals = self._row_marginals(
+            marginals = row_marginals(
                 self._residuals(precision_of_prior, blocks, variances),
                 posterior.block_marginals(blocks, variances),
                 linear,
                 precision,
+                self.power,
             )
             return jax.tree.map(jnp.add, slopes, (tuple(here), in_prior)), marginals
 
@@ -506,32 +483,6 @@ class ByVariables(Representation):
     ) -> Float[Array, "#Q B"]:
         """Rows' variance given u, K_mm^-1 known; the whole prior variance, see `Statistics`."""
         return variances if precision is None else residuals(precision, blocks, variances)
-
-    def _project(
-        self,
-        residuals: Float[Array, "#Q B"],
-        linear: Float[Array, "Q B"],
-        precision: Float[Array, "Q B"],
-    ) -> Projected:
-        """Sites of some rows for k' K_mm^-1 u."""
-        if not self.power:
-            return Projected(linear, precision, precision * residuals)
-        return Projected.of(linear, precision, residuals, self.power)
-
-    def _row_marginals(
-        self,
-        residuals: Float[Array, "#Q B"],
-        marginals: Marginals,
-        linear: Float[Array, "B Q"],
-        precision: Float[Array, "B Q"],
-    ) -> Marginals:
-        """Marginals of rows' f whose own sites^power tell about its variance given u, too."""
-        mean, variance = marginals
-        residual = residuals.T
-        shrunk = 1 + self.power * precision * residual
-        shift = self.power * residual * (linear - precision * mean) / shrunk
-        given = jnp.maximum(variance - residual, 0.0) / shrunk**2
-        return Marginals(mean + shift, given + residual / shrunk)
 
     def _posterior(
         self, kernel: LatentKernel, prior: Prior | None, statistics: Statistics

@@ -37,6 +37,7 @@ from latentgp.representations.markov.processes import (
 from latentgp.representations.markov.remembered import RememberedRows
 from latentgp.representations.markov.series import Lanes, Series, order_of
 from latentgp.representations.markov.simulation import posterior_draws
+from latentgp.rows.data import padded_size
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -196,6 +197,10 @@ class MarkovPosterior(LatentPosterior):
         wholes = jnp.concatenate([as_wholes(self.X, self.told_apart), X])
         return self._readings(jnp.moveaxis(series.to_lanes(wholes), 1, 0))
 
+    @property
+    def draws_copies(self) -> bool:
+        return not any(part.process.signed for part in self.parts)
+
     def left_out(
         self, rows: Int[np.ndarray, "R"]
     ) -> tuple[Float[np.ndarray, "R"], Float[np.ndarray, "R"]]:
@@ -207,13 +212,17 @@ class MarkovPosterior(LatentPosterior):
             return linear / precision - cavity, variance / left
 
     def remembered(self, log_evidence: float) -> RememberedRows:
-        linear, precision, _ = self.sites
+        """In one of few numbers of rows: those without a site are left out, others fill up."""
+        linear, precision = map(np.asarray, self.sites[:2])
+        saying = np.flatnonzero(np.any((linear != 0) | (precision != 0), axis=1))
+        kept = saying if len(saying) else np.arange(1)
+        more = (0, padded_size(len(kept)) - len(kept))
         signed = any(part.process.signed for part in self.parts)
         constant = jnp.asarray(log_evidence - self.log_evidence_of_sites)
         return RememberedRows(
-            centres=self.X,
-            linear=linear,
-            precision=precision,
+            centres=np.asarray(self.X)[np.pad(kept, more, mode="edge")],
+            linear=np.pad(linear[kept], (more, (0, 0))),
+            precision=np.pad(precision[kept], (more, (0, 0))),
             constant=constant,
             signed=signed,
             truncation=self.truncation,
