@@ -381,10 +381,12 @@ class Likelihood(Parametrised):
         width = jnp.sqrt(variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
         if not self.atoms:
             return invert_cdf(cdf, probabilities, centre, width)
-        atoms = jnp.asarray(self.atoms, centre.dtype)
+        atoms, precision = jnp.asarray(self.atoms, centre.dtype), jnp.finfo(centre.dtype)
+        # The numbers just below; subnormal ones count as zero.
+        lower = atoms - jnp.maximum(precision.eps * jnp.abs(atoms), precision.tiny)
         jumps = [
             (cdf(jnp.full_like(centre, below)), cdf(jnp.full_like(centre, atom)))
-            for below, atom in zip(jnp.nextafter(atoms, -jnp.inf), atoms, strict=True)
+            for below, atom in zip(lower, atoms, strict=True)
         ]
 
         def one(probability: Float[Array, ""]) -> Float[Array, "N"]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, polygamma
+from jax.scipy.special import betainc, polygamma
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.likelihoods.base import SideInformation
 from latentgp.likelihoods.counts import TrialsLikelihood, log_choices
 from latentgp.likelihoods.positive import shapes_of_mean
+from latentgp.numerics.log_beta import log_beta
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
@@ -41,7 +42,7 @@ class BetaBinomial(TrialsLikelihood):
     ) -> Float[Array, ""]:
         n, (a, b) = self.trials(side), shapes_of_mean(f[0], self.precision)
         failures = jnp.maximum(n - y, 0.0)
-        value = log_choices(n, y) + betaln(y + a, failures + b) - betaln(a, b)
+        value = log_choices(n, y) + log_beta(y + a, failures + b) - log_beta(a, b)
         return jnp.where(y <= n, value, -jnp.inf)
 
     def conditional_moments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -103,9 +104,9 @@ class Inflated(OfBase):
     varying: bool = eqx.field(static=True, default=False)
 
     @property
+    @abstractmethod
     def law(self) -> Likelihood:
         """That of y otherwise."""
-        return self.base
 
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -194,10 +195,10 @@ class Inflated(OfBase):
         return self._below(y, shares, other)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
-        self.base.check_targets(np.asarray(self._inside(y)))
+        self.base.check_targets(self._given_inside(y))
 
     def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
-        self.base.check_rows(np.asarray(self._inside(y)), side)
+        self.base.check_rows(self._given_inside(y), side)
 
     def latent_scale(self, spread: float) -> float | tuple[float, ...]:
         scale = self.base.latent_scale(spread)
@@ -208,9 +209,9 @@ class Inflated(OfBase):
     def latent_centre(
         self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
     ) -> float | None:
-        other = ~np.any(np.asarray(self._at(y)), axis=1)
+        other = ~np.any(self._at(y), axis=1)
         if not other.any():
-            return self.base.latent_centre(np.asarray(self._inside(y)), weights, side)
+            return self.base.latent_centre(self._given_inside(y), weights, side)
         weights = None if weights is None else weights[other]
         side = {name: np.broadcast_to(rows, y.shape)[other] for name, rows in side.items()}
         return self.base.latent_centre(y[other], weights, side)
@@ -240,7 +241,7 @@ class Inflated(OfBase):
 
     def _shares_at_nodes(
         self, marginals: Marginals, nodes: Nodes
-    ) -> tuple[Float[Array, "N S A1"], Float[Array, "S"]]:
+    ) -> tuple[Float[Array, "N J A1"], Float[Array, "J"]]:
         """Log shares where the last latent is at nodes, and their weights."""
         mean, variance = marginals.mean[:, -1:], marginals.variance[:, -1:]
         if not self.varying:
@@ -258,11 +259,15 @@ class Inflated(OfBase):
         return Marginals(marginals.mean[:, :latents], marginals.variance[:, :latents])
 
     def _at(self, y: Float[Array, "*N"]) -> Bool[Array, "*N A"]:
-        return y[..., None] == jnp.asarray(self.points, y.dtype)
+        return y[..., None] == np.asarray(self.points, y.dtype)
 
     def _inside(self, y: Float[Array, "*N"]) -> Float[Array, "*N"]:
         """Targets that the other law can give, with another value in place of points."""
         return jnp.where(jnp.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
+
+    def _given_inside(self, y: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+        """The same of targets as they are given, in double precision."""
+        return np.where(np.any(self._at(y), axis=-1), _INSIDE[self.targets], y)
 
     def _mixed(
         self, shares: Float[Array, "*N A1"], mean: Float[Array, "*N"], variance: Float[Array, "*N"]
@@ -298,6 +303,10 @@ class ZeroInflated(Inflated):
     """
 
     mixes: ClassVar[bool] = True
+
+    @property
+    def law(self) -> Likelihood:
+        return self.base
 
     def __check_init__(self) -> None:
         _check_counts(self, "; of real numbers Hurdle has zeros")
@@ -348,6 +357,10 @@ class ZeroOneInflated(Inflated):
     points: ClassVar[tuple[float, ...]] = (0.0, 1.0)
 
     ones: Float[Array, ""] = parameter(constraints.unit_interval, default=0.5)
+
+    @property
+    def law(self) -> Likelihood:
+        return self.base
 
     def _log_split(self) -> Float[Array, "A"]:
         return jnp.stack([jnp.log1p(-self.ones), jnp.log(self.ones)])

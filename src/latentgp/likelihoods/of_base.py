@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
 
 from jaxtyping import Float
 
@@ -87,5 +86,5 @@ class OfBase(Likelihood):
     def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:
         return self.base.latent_start(y, side)
 
-    def scaled_to(self, spread: float, centre: float = 0.0) -> Self:
+    def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
         return dataclasses.replace(self, base=self.base.scaled_to(spread, centre))

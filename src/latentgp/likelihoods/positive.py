@@ -7,20 +7,21 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, gammainc, gammaln
+from jax.scipy.special import betainc, gammainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.gaussian import Gaussian
+from latentgp.numerics.log_beta import log_beta
 from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
 _SERIES = 1e-3  # of log(1 + x): below, five terms are exact to rounding
 _NO_SHAPE = 1e-12
-_LEFT = 1e-4  # of 1 + shape z, below which the logarithm goes on as its tangent
+_LEFT = 1e-3  # of 1 + shape z, below which the logarithm goes on as its tangent
 
 
 class PositiveLikelihood(Likelihood):
@@ -263,7 +264,7 @@ class GeneralisedPareto(PositiveLikelihood):
 
     An exponential law at shape zero, one with an end at exp(f) / -shape below it, with tails like
     y^(-1 / shape) above it (Coles 2001, section 4.2). Near that end and beyond it log_prob goes on
-    as a steep slope in place of minus infinity, with 1e-8 of probability at most.
+    as a steep slope in place of minus infinity, with 1e-6 of probability at most.
 
     Args:
         shape: learned, in (-1/2, 1): where a mean exists, and where estimates are regular.
@@ -345,7 +346,7 @@ class Beta(Likelihood):
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
         a, b = shapes_of_mean(f[0], self.precision)
-        return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - betaln(a, b)
+        return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - log_beta(a, b)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
