@@ -357,7 +357,8 @@ class Likelihood(Parametrised):
 
         nodes = prediction_nodes(self.latent_size)
         first, second = jnp.moveaxis(expectation(moments, *marginals, nodes), -1, 0)
-        return first, jnp.maximum(second - first**2, 0.0)
+        variance = jnp.maximum(second - first**2, 0.0)
+        return first, jnp.where(jnp.isinf(second), jnp.inf, variance)
 
     def predictive_cdf(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation

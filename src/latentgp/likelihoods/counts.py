@@ -67,8 +67,8 @@ class TrialsLikelihood(CountLikelihood):
         if rows.size:
             raise InputError(
                 f"{type(self).__name__} targets must be at most the trials of their row, but row "
-                f"{rows[0]} has {y[rows[0]]:g} successes in {trials[rows[0]]:g} trial(s) ({rows.size} such "
-                "row(s)); give Data(..., trials=...)."
+                f"{rows[0]} has {y[rows[0]]:g} successes in {trials[rows[0]]:g} trial(s) "
+                f"({rows.size} such row(s)); give Data(..., trials=...)."
             )
 
     def trials(self, side: SideInformation) -> Float[Array, "*N"]:

@@ -60,9 +60,9 @@ class ZeroTruncated(OfBase):
         mean, variance = self.base.conditional_moments(f, side)
         share = jnp.exp(self._log_share(f, side))
         first = mean / share
-        # first (mean - first) is less the square of what zeros would add; of a large mean nothing.
+        # Where no zeros are lost the square of the mean may overflow.
         lost = jnp.where(share < 1, first**2 * (1 - share), 0.0)
-        return first, jnp.where(lost < jnp.inf, jnp.maximum(variance / share - lost, 0.0), variance)
+        return first, jnp.maximum(variance / share - lost, 0.0)
 
     def cdf(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation

@@ -291,7 +291,9 @@ def _check_quantiles(
         require(_has(lambda: likelihood.cdf(*given_f)), f"{name} has quantiles, but no cdf.")
         cdf = _jitted(likelihood, "predictive_cdf")
         reached = np.stack([cdf(own, *beliefs) for own in quantiles.T], axis=1)
-        wanted = np.where(np.isin(quantiles, likelihood.atoms), np.maximum(reached, _LEVELS), _LEVELS)
+        wanted = np.where(
+            np.isin(quantiles, likelihood.atoms), np.maximum(reached, _LEVELS), _LEVELS
+        )
         require_equal(reached, wanted, f"{name}'s predictive_cdf at its quantiles", atol=1e-3)
     for row, own in zip(density, quantiles, strict=True):
         if likelihood.atoms:

@@ -115,7 +115,9 @@ def test_a_fit_tells_zeros_from_low_rates():
     share = 1 / (1 + np.exp(-3 * np.sin(X)))
     y = np.where(rng.uniform(size=400) < share, 0.0, rng.poisson(6.0, 400))
     prior = lgp.PerLatent(lgp.RBF(3.0, 0.5), lgp.RBF(1.5, 4.0))
-    model = lgp.LatentGP(prior, lgp.ZeroInflated(lgp.Poisson(), varying=True), lgp.ConstantMean(1.0))
+    model = lgp.LatentGP(
+        prior, lgp.ZeroInflated(lgp.Poisson(), varying=True), lgp.ConstantMean(1.0)
+    )
     fit = lgp.fit(model, lgp.Data(X, y), key=jax.random.key(0), max_evaluations=40)
     law, latents = fit.model.likelihood, fit.posterior.predict_f(X).mean
     logit = np.log(law.inflation / (1 - law.inflation)) + latents[:, 1]
@@ -143,7 +145,9 @@ def test_names_of_counts(name):
 @jax.vmap
 def beta_binomial(y, trials, precision):
     arguments = y, jnp.array([F]), {"trials": trials}
-    return lgp.BetaBinomial(precision).log_prob(*arguments), lgp.BetaBinomial(precision).cdf(*arguments)
+    return lgp.BetaBinomial(precision).log_prob(*arguments), lgp.BetaBinomial(precision).cdf(
+        *arguments
+    )
 
 
 @pytest.mark.usefixtures("x64")

@@ -37,7 +37,10 @@ def test_density_to_rounding(case):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(
     ("case", "in_power", "in_dispersion"),
-    [(TRUTH[1], 0.43217637404233, -0.200774781350084), (TRUTH[2], 29.8553168514045, 166.2155813964)],
+    [
+        (TRUTH[1], 0.43217637404233, -0.200774781350084),
+        (TRUTH[2], 29.8553168514045, 166.2155813964),
+    ],
 )
 def test_slopes_in_the_parameters(case, in_power, in_dispersion):
     slopes = jax.jit(jax.grad(log_prob, (2, 3)))(*map(jnp.asarray, case[:4]))
