@@ -183,6 +183,14 @@ LEARNED = [
     (lgp.Beta(12.0), lgp.Beta(5.0), {}, 0.4),
     (lgp.ScaledLogisticPoisson(20.0), lgp.ScaledLogisticPoisson(5.0), {}, 0.3),
     (lgp.LogNoiseGaussian(0.3), lgp.LogNoiseGaussian(1.0), {}, 0.4),
+    (lgp.AsymmetricLaplace(0.2, level=0.8), lgp.AsymmetricLaplace(1.0, level=0.8), {}, 0.3),
+    (lgp.LogNormal(0.2), lgp.LogNormal(1.0), {}, 0.3),
+    (lgp.GeneralisedPareto(0.4), lgp.GeneralisedPareto(0.1), {}, 0.7),
+    (lgp.Tweedie(1.6, 0.7), lgp.Tweedie(), {}, 0.3),
+    (lgp.BetaBinomial(4.0), lgp.BetaBinomial(1.0), {"trials": 12.0}, 0.5),
+    (lgp.ZeroInflated(lgp.Poisson(), 0.4), lgp.ZeroInflated(lgp.Poisson()), {"exposure": 8.0}, 0.3),
+    (lgp.Hurdle(lgp.Poisson(), 0.4), lgp.Hurdle(lgp.Poisson()), {"exposure": 8.0}, 0.3),
+    (lgp.ZeroOneInflated(lgp.Beta(12.0), 0.3), lgp.ZeroOneInflated(lgp.Beta()), {}, 0.4),
     (lgp.HeteroscedasticGaussian(25.0), lgp.HeteroscedasticGaussian(1.0), {}, 0.6),
 ]
 

@@ -19,7 +19,7 @@ X = _generator.normal(size=(ROWS, 2))
 NOISE = _generator.normal(size=ROWS)
 SIGNAL = 1.5 * np.sin(2 * X[:, 0])
 TWICE = np.repeat(np.arange(ROWS // 2), 2)
-NUMBERS = {"noise_variance": 0.4, "trials": 5.0, "exposure": 2.5, "censored": 0.0}
+NUMBERS = {"noise_variance": 0.4, "trials": 5.0, "exposure": 2.5, "censored": 0.0, "upper": 5.0}
 # One of each class, and those that the conformance tests treat apart.
 LIKELIHOODS = {
     type(likelihood).__name__: likelihood
@@ -283,6 +283,8 @@ def test_numbers_that_are_none(likelihood):
         (lgp.Binomial(), "trials", 0.0),
         (lgp.Gaussian(0.1), "noise_variance", -1.0),
         (lgp.Weibull(1.0), "censored", 0.5),
+        (lgp.Censored(lgp.Gaussian(1.0)), "censored", 0.5),
+        (lgp.ZeroInflated(lgp.Poisson()), "exposure", 0.0),
     ],
 )
 def test_numbers_outside_their_range(likelihood, name, value):

@@ -16,6 +16,8 @@ KNOWN_NOISE, TRIALS, EXPOSURE = {"noise_variance": 0.4}, {"trials": 5.0}, {"expo
 POSITIVE = np.exp(np.linspace(-25, 12, 12_001))
 SIGNED = np.sinh(np.linspace(-20, 20, 12_001)) * 1e-3
 SHARES = 1 / (1 + np.exp(-30 * np.linspace(-1, 1, 8_001) ** 3))
+ZERO_AND_POSITIVE, SHARES_WITH_ENDS = np.r_[0.0, POSITIVE], np.r_[0.0, SHARES, 1.0]
+ZERO_INFLATED_COUNTS = lgp.ZeroInflated(lgp.LogNegativeBinomial(1.7), 0.3, varying=True)
 WARP = lgp.WarpedGaussian([1.5, 0.4], [0.8, 3.0], [-1.0, 0.5], 0.3)
 LOGISTIC_NOISE = lgp.CustomLikelihood(
     lambda y, f: jax.nn.log_sigmoid(y - f[0]) + jax.nn.log_sigmoid(f[0] - y)
@@ -44,6 +46,19 @@ COMPLETE = [
     (lgp.Weibull(1.6), POSITIVE, True, None),
     (lgp.Beta(40.0), SHARES, True, None),
     (WARP, GRID, True, None),
+    (lgp.AsymmetricLaplace(0.3, level=0.7), np.linspace(-30, 40, 28_001), True, None),
+    (lgp.LogNormal(0.4), POSITIVE, True, None),
+    (lgp.GeneralisedPareto(0.1), POSITIVE, True, None),
+    (lgp.Tweedie(1.6, 0.7), ZERO_AND_POSITIVE, True, None),
+    (lgp.Censored(lgp.Gaussian(0.3)), GRID, True, None),
+    (lgp.BetaBinomial(4.0), np.arange(6.0), False, TRIALS),
+    (lgp.ZeroTruncated(lgp.Poisson()), np.arange(1.0, 2_000.0), False, EXPOSURE),
+    (lgp.ZeroInflated(lgp.Poisson(), 0.3), np.arange(2_000.0), False, EXPOSURE),
+    (ZERO_INFLATED_COUNTS, np.arange(20_000.0), False, EXPOSURE),
+    (lgp.Hurdle(lgp.Poisson(), 0.3, varying=True), np.arange(2_000.0), False, EXPOSURE),
+    (lgp.Hurdle(lgp.LogNegativeBinomial(1.7), 0.3), np.arange(20_000.0), False, EXPOSURE),
+    (lgp.Hurdle(lgp.Gamma(2.3), 0.3), ZERO_AND_POSITIVE, True, None),
+    (lgp.ZeroOneInflated(lgp.Beta(40.0), 0.3, ones=0.6), SHARES_WITH_ENDS, True, None),
     (lgp.Softmax(3), CLASSES, False, None),
     (lgp.RobustMax(3), CLASSES, False, None),
     (lgp.LeastSquares(3, 0.3), CLASSES, False, None),
@@ -77,6 +92,14 @@ NARROW = [
     (lgp.Weibull(80.0), 1.2, np.log(1.2), None, 1e-6),
     (lgp.Weibull(8.0), 1.2, np.log(1.2), {"censored": 1.0}, 5e-4),
     (lgp.Beta(1e4), 0.3, np.log(3 / 7), None, 1e-6),
+    (lgp.AsymmetricLaplace(0.01, level=0.8), 0.3, 0.3, None, 1e-6),
+    (lgp.LogNormal(4e-4), 1.2, np.log(1.2), None, 1e-6),
+    (lgp.Tweedie(1.5, 4e-4), 1.2, np.log(1.2), None, 1e-6),
+    (lgp.Censored(lgp.Gaussian(4e-4)), 0.3, 0.3, {"censored": 2.0, "upper": 0.31}, 1e-6),
+    (lgp.BetaBinomial(1e4), 3e4, np.log(3 / 7), {"trials": 1e5}, 1e-6),
+    (lgp.ZeroInflated(lgp.Poisson()), 2000.0, np.log(800.0), EXPOSURE, 1e-6),
+    (lgp.Hurdle(lgp.Poisson(), varying=True), 2000.0, np.log(800.0), EXPOSURE, 1e-6),
+    (lgp.ZeroOneInflated(lgp.Beta(1e4)), 0.3, np.log(3 / 7), None, 1e-6),
     (lgp.WarpedGaussian([1.5], [0.8], [-1.0], 4e-4), 1.0, 1.0, None, 1e-6),
     (lgp.CustomLikelihood(lambda y, f: -100 * jnp.abs(y - f[0])), 0.3, 0.3, None, 5e-3),
     (lgp.CustomLikelihood(lambda y, f: -jnp.log1p(((y - f[0]) / 0.02) ** 2)), 0.3, 0.3, None, 5e-3),
@@ -88,6 +111,7 @@ AUGMENTED = [
     (lgp.StudentT(0.6, 5.0), [-1.0, 0.5], None, None),
     (lgp.LaplaceNoise(0.7), [-1.0, 0.5], None, None),
     (lgp.MaternNoise(0.7), [-1.0, 0.5], None, None),
+    (lgp.AsymmetricLaplace(0.4, level=0.8), [-1.0, 0.5], None, None),
     (lgp.HeteroscedasticGaussian(2.0), [-1.0, 0.5], None, None),
     (lgp.HeteroscedasticStudentT(2.0, 5.0), [-1.0, 0.5], None, None),
     (lgp.Bernoulli(), [0.0, 1.0], None, None),
@@ -126,6 +150,15 @@ OF_RULES = [
     (lgp.Weibull(1.6), [0.2, 1.5], {"censored": 1.0}),
     (lgp.Beta(6.0), [0.2, 0.7], None),
     (WARP, [-1.0, 0.5], None),
+    (lgp.LogNormal(0.4), [0.2, 1.5], None),
+    (lgp.GeneralisedPareto(0.2), [0.2, 1.5], None),
+    (lgp.Tweedie(1.6, 0.7), [0.0, 1.5], None),
+    (lgp.Censored(lgp.Gaussian(0.3)), [-1.0, 0.5], {"censored": 2.0, "upper": 0.9}),
+    (lgp.BetaBinomial(4.0), [0.0, 3.0, 5.0], TRIALS),
+    (lgp.ZeroTruncated(lgp.Poisson()), [1.0, 3.0], EXPOSURE),
+    (lgp.ZeroInflated(lgp.Poisson(), 0.3), [0.0, 3.0], EXPOSURE),
+    (lgp.Hurdle(lgp.Poisson(), 0.3, varying=True), [0.0, 3.0], EXPOSURE),
+    (lgp.ZeroOneInflated(lgp.Beta(6.0)), [0.0, 0.3, 1.0], None),
     (lgp.Softmax(3), CLASSES, None),
     (lgp.RobustMax(3), CLASSES, None),
 ]
@@ -142,6 +175,8 @@ CHECKED_AT_EVERY_CHANGE = (
     lgp.NegativeBinomial,
     lgp.LogNoiseGaussian,
     lgp.Gamma,
+    lgp.LogNormal,
+    lgp.Censored,
     lgp.LeastSquares,
     lgp.LogisticSoftmax,
 )

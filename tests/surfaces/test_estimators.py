@@ -434,16 +434,27 @@ class TestOrdinal:
             GPOrdinalClassifier(**{"order": self.GRADES, **settings}).fit(X, grades)
 
 
+# Names with other targets, in tests of their own: returns, times, shares, excesses, zeros.
+ELSEWHERE = {
+    *("gaussian", "beta", "stochastic-volatility", "weibull"),
+    *("zero-one-inflated-beta", "tweedie", "hurdle-gamma", "generalised-pareto"),
+}
+
+
 class TestLikelihood:
     @pytest.mark.parametrize(
-        "name", sorted(set(REGRESSION) - {"gaussian", "beta", "stochastic-volatility", "weibull"})
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.slow] * name.startswith(("asym", "censored")))
+            for name in sorted(set(REGRESSION) - ELSEWHERE)
+        ],
     )
     def test_every_name_fits_a_regressor(self, name):
         X = inputs()
         y = 1000 * targets(X)
         y[3] += 8000
         estimator = GPRegressor(likelihood=name, random_state=0).fit(X, y)
-        assert isinstance(estimator.model_.likelihood, REGRESSION[name])
+        assert type(estimator.model_.likelihood) is type(REGRESSION[name]())
         good = np.arange(ROWS) != 3
         mean, std = estimator.predict(X, return_std=True)
         assert np.sqrt(np.mean((mean - y)[good] ** 2)) < 600
@@ -451,6 +462,20 @@ class TestLikelihood:
         lower, upper = estimator.predict_interval(X, 0.9)
         assert 0.7 < np.mean((lower < y) & (y < upper)) <= 1
         assert np.all(np.isfinite(estimator.log_predictive_density(X, y)))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ["hurdle-gamma", "zero-one-inflated-beta"])
+    def test_zeros_and_ends(self, name):
+        X = inputs()
+        draw = np.random.default_rng(2)
+        share = 1 / (1 + np.exp(-np.sin(2 * X[:, 0]) - 0.3 * draw.normal(size=ROWS)))
+        y = np.where(draw.uniform(size=ROWS) < 0.3, 0.0, share)
+        fitted = GPRegressor(likelihood=name, random_state=0).fit(X, y)
+        assert type(fitted.model_.likelihood) is type(REGRESSION[name]())
+        assert float(fitted.model_.likelihood.inflation) == pytest.approx(np.mean(y == 0), rel=1e-2)
+        lower, upper = fitted.predict_interval(X, 0.9)
+        assert np.all(lower == 0)
+        assert np.mean(y <= upper) > 0.85
 
     def test_shares_and_volatility(self):
         X = inputs()

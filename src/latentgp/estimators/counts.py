@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -13,20 +14,28 @@ from latentgp.errors import InputError
 from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
 from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
+    BetaBinomial,
     Binomial,
+    Hurdle,
     Likelihood,
     LogNegativeBinomial,
     Poisson,
     ScaledLogisticPoisson,
+    ZeroInflated,
 )
 from latentgp.rows.data import Data
 from latentgp.validation import check_data
 
-COUNTS: dict[str, type[Likelihood]] = {
+COUNTS: dict[str, Callable[[], Likelihood]] = {
     "poisson": Poisson,
     "negative-binomial": LogNegativeBinomial,
     "scaled-logistic-poisson": ScaledLogisticPoisson,
     "binomial": Binomial,
+    "beta-binomial": BetaBinomial,
+    "zero-inflated-poisson": lambda: ZeroInflated(Poisson()),
+    "zero-inflated-negative-binomial": lambda: ZeroInflated(LogNegativeBinomial()),
+    "hurdle-poisson": lambda: Hurdle(Poisson()),
+    "hurdle-negative-binomial": lambda: Hurdle(LogNegativeBinomial()),
 }
 
 
@@ -40,8 +49,11 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         kernel: as in `GPRegressor`.
         likelihood: "poisson" (what "auto" takes), "negative-binomial" where counts vary by more
             than a Poisson's, "scaled-logistic-poisson" where the rate has an upper limit (and
-            no exposure), "binomial" where they are successes in a known number of trials; or a
-            likelihood object of counts.
+            no exposure), "binomial" where they are successes in a known number of trials,
+            "beta-binomial" where these vary by more; "zero-inflated-poisson" or
+            "zero-inflated-negative-binomial" where there are further zeros, "hurdle-poisson" or
+            "hurdle-negative-binomial" where zeros have a probability of their own; or a likelihood
+            object of counts, such as `ZeroInflated(Poisson(), varying=True)`.
         method: how, one of {methods}, or a method
             object; those that need an augmentation of the likelihood refuse what has none.
         n_inducing: number of inducing points; a number asks for a sparse method.
@@ -97,7 +109,8 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
             y: counts, shape (N,).
             sample_weight: shape (N,); a whole number w equals w copies of the row.
             exposure: the time, area or population in which y was counted, positive, shape (N,).
-            trials: in how many trials y are the successes, shape (N,); for "binomial".
+            trials: in how many trials y are the successes, shape (N,); for "binomial" and
+                "beta-binomial".
 
         Raises:
             InputError: targets that are no counts, an exposure that is not positive, trials that
@@ -105,7 +118,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         """
         data = self._rows(X, y, sample_weight, given(exposure=exposure, trials=trials), reset=True)
         likelihood, rows = self._chosen("poisson", COUNTS), data.merged_rows()
-        if isinstance(likelihood, type):
+        if not isinstance(likelihood, Likelihood):
             likelihood = likelihood().scaled_to(spread_of(rows.merged))
         if likelihood.targets != "count":
             raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -15,22 +16,29 @@ from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
 from latentgp.evaluation.metrics import concordance_index, equally_long
 from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
+    AsymmetricLaplace,
     Beta,
+    Censored,
     Gamma,
     Gaussian,
+    GeneralisedPareto,
     GPRegressionNetwork,
     HeteroscedasticGaussian,
     HeteroscedasticStudentT,
+    Hurdle,
     LaplaceNoise,
     Likelihood,
     LinearCoregionalisation,
     LinearOutputs,
     LogNoiseGaussian,
+    LogNormal,
     MaternNoise,
     StochasticVolatility,
     StudentT,
+    Tweedie,
     WarpedGaussian,
     Weibull,
+    ZeroOneInflated,
 )
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
@@ -39,25 +47,36 @@ from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 from latentgp.validation import check_data
 
-REGRESSION: dict[str, type[Likelihood]] = {
+REGRESSION: dict[str, Callable[[], Likelihood]] = {
     "gaussian": Gaussian,
     "student-t": StudentT,
     "laplace": LaplaceNoise,
     "matern": MaternNoise,
+    "asymmetric-laplace": AsymmetricLaplace,
     "heteroscedastic": HeteroscedasticGaussian,
     "heteroscedastic-student-t": HeteroscedasticStudentT,
     "log-noise": LogNoiseGaussian,
     "warped": WarpedGaussian,
     "stochastic-volatility": StochasticVolatility,
     "gamma": Gamma,
+    "log-normal": LogNormal,
     "weibull": Weibull,
+    "generalised-pareto": GeneralisedPareto,
+    "tweedie": Tweedie,
+    "hurdle-gamma": lambda: Hurdle(Gamma()),
     "beta": Beta,
+    "zero-one-inflated-beta": lambda: ZeroOneInflated(Beta()),
+    "censored-gaussian": lambda: Censored(Gaussian()),
+    "censored-student-t": lambda: Censored(StudentT()),
+    "censored-log-normal": lambda: Censored(LogNormal()),
 }
 
 OF_OUTPUTS: dict[str, type[LinearOutputs]] = {
     "coregionalisation": LinearCoregionalisation,
     "regression-network": GPRegressionNetwork,
 }
+
+SIDES = "noise_variance", "censored", "upper"
 
 # Latent functions that outputs share where none were asked for: a network has one for each weight.
 _SHARED = {LinearCoregionalisation: 4, GPRegressionNetwork: 1}
@@ -76,8 +95,12 @@ class GPRegressor(RegressorMixin, GPEstimator):
         likelihood: the law of y: "gaussian" (what "auto" takes); "student-t", "laplace" or
             "matern" where there are outliers; "heteroscedastic", "heteroscedastic-student-t" or
             "log-noise" where the noise depends on the inputs; "warped" where y needs a transform;
-            "gamma" for y > 0, "weibull" for times that may be censored, "beta" for shares
-            between 0 and 1; "stochastic-volatility" where only the noise varies; or a likelihood
+            "gamma", "log-normal" or "generalised-pareto" (excesses over a threshold) for y > 0,
+            "tweedie" or "hurdle-gamma" where y can be zero too; "weibull" for times that may be
+            censored, "censored-gaussian", "censored-student-t" or "censored-log-normal" for bounds
+            of any kind; "beta" for shares between 0 and 1, "zero-one-inflated-beta" where some
+            are at the ends; "asymmetric-laplace" for a median, `AsymmetricLaplace(level=0.9)` for
+            another quantile; "stochastic-volatility" where only the noise varies; or a likelihood
             object of a real target, whose values are where the search starts. For several
             outputs: "coregionalisation" (what "auto" takes then; up to four latent functions),
             "regression-network" (of one), or an object such as
@@ -107,7 +130,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         lengthscales_: one an input, in its units, the shortest of several; infinity for
             one that is not used, such as a constant column.
         posterior_: the posterior; ask it about the latent function.
-        side_information_: which of "noise_variance" and "censored" it was fitted with.
+        side_information_: which of "noise_variance", "censored" and "upper" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
         method_: the method used, and `method_reason_` why.
@@ -121,8 +144,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
     """
 
     # What scikit-learn's cross-validation hands on once its metadata routing is on.
-    __metadata_request__fit: ClassVar = {"noise_variance": True, "censored": True}
-    __metadata_request__partial_fit: ClassVar = {"noise_variance": True, "censored": True}
+    __metadata_request__fit: ClassVar = dict.fromkeys(SIDES, True)
+    __metadata_request__partial_fit: ClassVar = dict.fromkeys(SIDES, True)
     __metadata_request__score: ClassVar = {"censored": True}
 
     def fit(
@@ -133,6 +156,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         *,
         noise_variance: Any = None,
         censored: Any = None,
+        upper: Any = None,
     ) -> Self:
         """Learn hyper-parameters and the posterior.
 
@@ -142,9 +166,13 @@ class GPRegressor(RegressorMixin, GPEstimator):
             sample_weight: shape (N,); a whole number w equals w copies of the row.
             noise_variance: known noise variance a row, added to the learned one; shape (N,),
                 units of y squared.
-            censored: of survival times, 1 where there was no event until y; shape (N,).
+            censored: 1 where the target is above y, such as a time until which there was no event;
+                of the "censored" likelihoods also -1 where it is at most y, and 2 where it is above
+                y and at most `upper`; shape (N,).
+            upper: the other bound where `censored` is 2, any number elsewhere; shape (N,).
         """
-        data = self._rows(X, y, sample_weight, noise_variance, censored, reset=True)
+        side = given(noise_variance=noise_variance, censored=censored, upper=upper)
+        data = self._rows(X, y, sample_weight, side, reset=True)
         rows = data.merged_rows()
         likelihood = self._chosen_for(rows.merged)
         if likelihood.targets != "real":
@@ -165,6 +193,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         *,
         noise_variance: Any = None,
         censored: Any = None,
+        upper: Any = None,
         learn_hyperparameters: bool = False,
     ) -> Self:
         """Update the model with further rows; earlier rows are not needed. The first call is `fit`.
@@ -177,29 +206,28 @@ class GPRegressor(RegressorMixin, GPEstimator):
             y: targets.
             sample_weight: of the rows.
             noise_variance: known noise variance a row.
-            censored: of survival times.
+            censored: whether y is a bound.
+            upper: the other bound.
             learn_hyperparameters: lets these rows change the hyper-parameters too.
 
         Raises:
             InputError: a method that keeps draws, "laplace" or "ep"; rows that do not fit.
         """
+        side = given(noise_variance=noise_variance, censored=censored, upper=upper)
         if not hasattr(self, "posterior_"):
-            return self.fit(X, y, sample_weight, noise_variance=noise_variance, censored=censored)
-        data = self._rows(X, y, sample_weight, noise_variance, censored, reset=False)
+            return self.fit(X, y, sample_weight, **side)
+        data = self._rows(X, y, sample_weight, side, reset=False)
         both = [*self.side_information_, *data.side_information]
         self.side_information_ = list(dict.fromkeys(both))
         return self._update_model(data, learn_hyperparameters)
 
-    def _rows(
-        self, X: Any, y: Any, weights: Any, noise_variance: Any, censored: Any, *, reset: bool
-    ) -> Data:
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
         outputs = np.asarray(y).shape[1:]
         if len(outputs) == 1 and outputs[0] > 1:
             # scikit-learn's checks of y would refuse what is missing.
             X = self._validated(X, reset=reset)
         else:
             X, y = self._validated(X, y, reset=reset, y_numeric=True)
-        side = given(noise_variance=noise_variance, censored=censored)
         return Data.with_checked_inputs(X, y, row_weights(weights, X), **side)
 
     def __sklearn_tags__(self) -> Any:
@@ -221,7 +249,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
             chosen = self._chosen("gaussian", REGRESSION)
         if isinstance(chosen, Likelihood):
             return chosen
-        if not issubclass(chosen, LinearOutputs):
+        if not several:
             return chosen().scaled_to(spread_of(data), _centre(data))
         latents = min(data.y.shape[1], _SHARED[chosen])
         return chosen.for_targets(data.y, latents, weights=data.weights)

@@ -2,6 +2,8 @@
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
 from latentgp.likelihoods.bernoulli import BayesianSVM, Bernoulli, BernoulliProbit
+from latentgp.likelihoods.beta_binomial import BetaBinomial
+from latentgp.likelihoods.censored import Censored
 from latentgp.likelihoods.counts import (
     Binomial,
     LogNegativeBinomial,
@@ -17,6 +19,7 @@ from latentgp.likelihoods.heteroscedastic import (
     HeteroscedasticStudentT,
     LogNoiseGaussian,
 )
+from latentgp.likelihoods.inflated import Hurdle, ZeroInflated, ZeroOneInflated, ZeroTruncated
 from latentgp.likelihoods.least_squares import LeastSquares
 from latentgp.likelihoods.multi_output import (
     GPRegressionNetwork,
@@ -34,19 +37,23 @@ from latentgp.likelihoods.multiclass import (
     Softmax,
 )
 from latentgp.likelihoods.ordinal import Ordinal
-from latentgp.likelihoods.positive import Beta, Gamma, Weibull
-from latentgp.likelihoods.robust import LaplaceNoise, MaternNoise, StudentT
+from latentgp.likelihoods.positive import Beta, Gamma, GeneralisedPareto, LogNormal, Weibull
+from latentgp.likelihoods.robust import AsymmetricLaplace, LaplaceNoise, MaternNoise, StudentT
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
+from latentgp.likelihoods.tweedie import Tweedie
 from latentgp.likelihoods.volatility import StochasticVolatility
 from latentgp.likelihoods.warped import WarpedGaussian
 
 __all__ = [
+    "AsymmetricLaplace",
     "BayesianSVM",
     "Bernoulli",
     "BernoulliProbit",
     "Beta",
+    "BetaBinomial",
     "BijectiveLogisticSoftmax",
     "Binomial",
+    "Censored",
     "ClassLikelihood",
     "CustomLikelihood",
     "ExternalLikelihood",
@@ -55,9 +62,11 @@ __all__ = [
     "GPRegressionNetwork",
     "Gamma",
     "Gaussian",
+    "GeneralisedPareto",
     "HeavisideMulticlass",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
+    "Hurdle",
     "LaplaceNoise",
     "LeastSquares",
     "Likelihood",
@@ -65,6 +74,7 @@ __all__ = [
     "LinearOutputs",
     "LogNegativeBinomial",
     "LogNoiseGaussian",
+    "LogNormal",
     "LogisticSoftmax",
     "Marginals",
     "MaternNoise",
@@ -80,6 +90,10 @@ __all__ = [
     "Softmax",
     "StochasticVolatility",
     "StudentT",
+    "Tweedie",
     "WarpedGaussian",
     "Weibull",
+    "ZeroInflated",
+    "ZeroOneInflated",
+    "ZeroTruncated",
 ]

@@ -126,6 +126,7 @@ class Likelihood(Parametrised):
         output_shape: of one target: (), or (P,) for P outputs, where NaN is a missing one.
         side_information: names of the per-row numbers it reads.
         targets: what y is: a real number, a count, or a class numbered from 0.
+        atoms: values that a real target has with a positive probability, beside a density.
         is_normalised: whether exp(log_prob) adds up to one over y; false for a pseudo-likelihood.
         is_log_concave: whether log_prob is concave in each latent, for every y and whatever the
             parameters; false where it is not known.
@@ -145,6 +146,7 @@ class Likelihood(Parametrised):
     output_shape: ClassVar[tuple[int, ...]] = ()
     side_information: ClassVar[tuple[str, ...]] = ()
     targets: ClassVar[Targets] = "real"
+    atoms: ClassVar[tuple[float, ...]] = ()
     is_normalised: ClassVar[bool] = True
     is_log_concave: ClassVar[bool] = False
     is_jointly_log_concave: ClassVar[bool] = False
@@ -192,6 +194,18 @@ class Likelihood(Parametrised):
         raise InputError(
             f"{type(self).__name__} does not define cdf(y, f, side); "
             "write that method to predict quantiles of y."
+        )
+
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Log probabilities of a target of at most y and of more than y, given f, one row.
+
+        They have derivatives in f and in the parameters, and keep their digits in both tails.
+        """
+        raise InputError(
+            f"{type(self).__name__} does not define log_tails(y, f, side); "
+            "write that method to have censored targets."
         )
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
@@ -343,7 +357,8 @@ class Likelihood(Parametrised):
 
         nodes = prediction_nodes(self.latent_size)
         first, second = jnp.moveaxis(expectation(moments, *marginals, nodes), -1, 0)
-        return first, jnp.maximum(second - first**2, 0.0)
+        variance = jnp.maximum(second - first**2, 0.0)
+        return first, jnp.where(jnp.isinf(second), jnp.inf, variance)
 
     def predictive_cdf(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -365,7 +380,29 @@ class Likelihood(Parametrised):
         if self.targets == "count":
             return invert_cdf_of_counts(cdf, probabilities, centre)
         width = jnp.sqrt(variance[:, 0]) + 1e-3 * jnp.abs(centre) + 1e-8
-        return invert_cdf(cdf, probabilities, centre, width)
+        if not self.atoms:
+            return invert_cdf(cdf, probabilities, centre, width)
+        atoms, precision = jnp.asarray(self.atoms, centre.dtype), jnp.finfo(centre.dtype)
+        # The numbers just below; subnormal ones count as zero.
+        lower = atoms - jnp.maximum(precision.eps * jnp.abs(atoms), precision.tiny)
+        jumps = [
+            (cdf(jnp.full_like(centre, below)), cdf(jnp.full_like(centre, atom)))
+            for below, atom in zip(lower, atoms, strict=True)
+        ]
+
+        def one(probability: Float[Array, ""]) -> Float[Array, "N"]:
+            at = jnp.stack([(low < probability) & (probability <= high) for low, high in jumps])
+            atom = jnp.sum(jnp.where(at, atoms[:, None], 0.0), axis=0)
+
+            def without_jump(y: Float[Array, "N"]) -> Float[Array, "N"]:
+                """A line through the atom in rows that have their quantile there."""
+                line = probability + (y - atom) / (1 + width)
+                return jnp.where(jnp.any(at, axis=0), line, cdf(y))
+
+            found = invert_cdf(without_jump, probability[None], centre, width)[:, 0]
+            return jnp.where(jnp.any(at, axis=0), atom, found)
+
+        return jnp.moveaxis(jax.lax.map(one, probabilities), 0, -1)
 
     def predictive_probabilities(
         self, marginals: Marginals, side: SideInformation

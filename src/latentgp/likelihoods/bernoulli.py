@@ -9,12 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
-from numpyro.distributions import Distribution
 
-from latentgp.distributions import InverseGaussian
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
-from latentgp.likelihoods.noise_shapes import root
+from latentgp.likelihoods.noise_shapes import ExponentialOfRoot
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture, log_inverse_cosh_root
 from latentgp.numerics.quadrature import expected_excess
 from latentgp.rows.arrays import rows_named
@@ -114,7 +112,7 @@ class BernoulliProbit(BinaryResponse):
         return probability[:, 1], probability[:, 0] * probability[:, 1]
 
 
-class BayesianSVM(BinaryLikelihood):
+class BayesianSVM(ExponentialOfRoot, BinaryLikelihood):
     """The hinge loss as a pseudo-likelihood: exp(-2 max(0, 1 - t f)), t = 2 y - 1.
 
     Polson & Scott (2011), for Gaussian processes Wenzel et al. (2017). It does not add up to one
@@ -128,12 +126,6 @@ class BayesianSVM(BinaryLikelihood):
     def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
         sign, one = 2 * y - 1, jnp.ones_like(y)
         return Form(-one, sign, one, 2 * sign, one)
-
-    def log_phi(self, r: Array) -> Array:
-        return -root(r)
-
-    def auxiliary_law(self, r: Float[Array, "*N"]) -> Distribution:
-        return InverseGaussian(0.5 / root(r), jnp.full_like(r, 0.5))
 
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         return jax.nn.softmax(-2 * jax.nn.relu(1 - jnp.stack([-f[0], f[0]])))

@@ -35,7 +35,48 @@ class CountLikelihood(Likelihood):
             )
 
 
-class Binomial(CountLikelihood):
+class TrialsLikelihood(CountLikelihood):
+    """A law of successes in a known number of trials, whose mean share is sigmoid(f).
+
+    The rows carry `trials`, at least y; without them there is one.
+    """
+
+    side_information: ClassVar[tuple[str, ...]] = ("trials",)
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        # Half a success and half a failure more, lest there be none.
+        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
+        share = (np.average(y, weights=weights) + 0.5 / len(y)) / (
+            np.average(trials, weights=weights) + 1 / len(y)
+        )
+        return float(np.log(share / (1 - share)))
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y + 0.5) - jnp.log(self.trials(side) - y + 0.5)
+
+    def check_side_information(self, side: SideInformation) -> None:
+        trials = np.asarray(side.get("trials", 1.0))
+        if np.any((trials < 1) | (trials != np.floor(trials))):
+            raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
+
+    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
+        rows = np.flatnonzero(y > trials)
+        if rows.size:
+            raise InputError(
+                f"{type(self).__name__} targets must be at most the trials of their row, but row "
+                f"{rows[0]} has {y[rows[0]]:g} successes in {trials[rows[0]]:g} trial(s) "
+                f"({rows.size} such row(s)); give Data(..., trials=...)."
+            )
+
+    def trials(self, side: SideInformation) -> Float[Array, "*N"]:
+        """Number of trials of the rows, one unless given."""
+        return jnp.asarray(side.get("trials", 1.0))
+
+
+class Binomial(TrialsLikelihood):
     """Successes in a known number of trials: y ~ Binomial(trials, sigmoid(f)).
 
     The rows carry `trials`, at least y; without them there is one.
@@ -48,8 +89,6 @@ class Binomial(CountLikelihood):
     """
 
     is_log_concave: ClassVar[bool] = True
-
-    side_information: ClassVar[tuple[str, ...]] = ("trials",)
 
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -79,38 +118,6 @@ class Binomial(CountLikelihood):
         k = jnp.where(inside, count, 0.0)
         below = betainc(jnp.maximum(n - k, 0.5), k + 1, jax.nn.sigmoid(-f[0]))
         return jnp.where(inside, below, (count >= n).astype(f.dtype))
-
-    def latent_centre(
-        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float:
-        # Half a success and half a failure more, lest there be none.
-        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
-        share = (np.average(y, weights=weights) + 0.5 / len(y)) / (
-            np.average(trials, weights=weights) + 1 / len(y)
-        )
-        return float(np.log(share / (1 - share)))
-
-    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
-        return jnp.log(y + 0.5) - jnp.log(self.trials(side) - y + 0.5)
-
-    def check_side_information(self, side: SideInformation) -> None:
-        trials = np.asarray(side.get("trials", 1.0))
-        if np.any((trials < 1) | (trials != np.floor(trials))):
-            raise InputError("trials must be whole numbers of at least 1; drop rows without any.")
-
-    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
-        trials = np.broadcast_to(side.get("trials", 1.0), y.shape)
-        rows = np.flatnonzero(y > trials)
-        if rows.size:
-            raise InputError(
-                f"Binomial targets must be at most the trials of their row, but row {rows[0]} has "
-                f"{y[rows[0]]:g} successes in {trials[rows[0]]:g} trial(s) ({rows.size} such "
-                "row(s)); give Data(..., trials=...)."
-            )
-
-    def trials(self, side: SideInformation) -> Float[Array, "*N"]:
-        """Number of trials of the rows, one unless given."""
-        return jnp.asarray(side.get("trials", 1.0))
 
 
 class NegativeBinomial(CountLikelihood):

@@ -7,6 +7,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import log_ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
@@ -83,6 +84,12 @@ class Gaussian(Likelihood):
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
         return jax.scipy.special.ndtr((y - f[0]) / jnp.sqrt(self.total_noise_variance(side)))
+
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        z = (y - f[0]) / jnp.sqrt(self.total_noise_variance(side))
+        return log_ndtr(z), log_ndtr(-z)
 
     def expected_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation

@@ -116,6 +116,11 @@ class Heteroscedastic(NoiseShape):
     ) -> Float[Array, ""]:
         return self.unit_cdf(jnp.sqrt(self.precision(f)) * (y - f[0]))
 
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self.unit_log_tails(jnp.sqrt(self.precision(f)) * (y - f[0]))
+
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:

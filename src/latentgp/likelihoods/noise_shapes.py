@@ -10,12 +10,13 @@ from abc import abstractmethod
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import betainc, gammaln, ndtr
+from jax.scipy.special import betainc, gammaln, log_ndtr, logsumexp, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import Delta, Distribution, constraints
 
 from latentgp.distributions import Gamma, GeneralisedInverseGaussian, InverseGaussian
 from latentgp.likelihoods.scale_mixture import CompletelyMonotone
+from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
 
@@ -32,8 +33,12 @@ class NoiseShape(CompletelyMonotone):
         """Log C, the log density of e at zero."""
 
     @abstractmethod
+    def log_upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """Log probability that the noise exceeds e >= 0, with its derivatives."""
+
     def upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
-        """Probability that the noise exceeds e >= 0."""
+        """Probability that the noise exceeds e >= 0; a subclass may know a faster way."""
+        return jnp.exp(self.log_upper_tail(e))
 
     @abstractmethod
     def unit_variance(self) -> Float[Array, ""]:
@@ -55,6 +60,15 @@ class NoiseShape(CompletelyMonotone):
         upper = self.upper_tail(jnp.abs(e))
         return jnp.where(e > 0, 1 - upper, upper)
 
+    def unit_log_tails(
+        self, e: Float[Array, "*N"]
+    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+        """Log probabilities that the noise is at most e, and that it exceeds e."""
+        # Not by abs, whose derivative at zero is zero.
+        tail = self.log_upper_tail(jnp.where(e > 0, e, -e))
+        rest = log_complement(tail)
+        return jnp.where(e > 0, rest, tail), jnp.where(e > 0, tail, rest)
+
 
 class GaussianShape(NoiseShape):
     """e ~ N(0, 1): phi(r) = exp(-r / 2), whose auxiliary variable is 1/2 always."""
@@ -64,6 +78,9 @@ class GaussianShape(NoiseShape):
 
     def log_density_at_zero(self) -> Float[Array, ""]:
         return -0.5 * jnp.log(2 * jnp.pi)
+
+    def log_upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return log_ndtr(-e)
 
     def upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
         return ndtr(-e)
@@ -96,6 +113,12 @@ class StudentShape(NoiseShape):
         nu = self.degrees_of_freedom
         return gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * jnp.log(jnp.pi * nu)
 
+    def log_upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        # The incomplete beta function has no derivative in the degrees of freedom.
+        precision, weights = self.normal_mixture()
+        each = log_ndtr(-e[..., None] * jnp.sqrt(precision).astype(e.dtype))
+        return logsumexp(each, axis=-1, b=weights.astype(e.dtype))
+
     def upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
         nu = jnp.asarray(self.degrees_of_freedom, e.dtype)
         return 0.5 * betainc(0.5 * nu, jnp.asarray(0.5, e.dtype), nu / (nu + e**2))
@@ -107,7 +130,7 @@ class StudentShape(NoiseShape):
     def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Float[Array, ""]:
         return jax.random.t(key, jnp.asarray(self.degrees_of_freedom, dtype), dtype=dtype)
 
-    def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]] | None:
+    def normal_mixture(self) -> tuple[Float[Array, "J"], Float[Array, "J"]]:
         """The precision is Ga(nu / 2, nu / 2): the trapezoidal rule over its logarithm."""
         half = 0.5 * jnp.asarray(self.degrees_of_freedom)
         # The log density, half (t - exp(t) + 1) below its peak at t = 0, falls by 36 and more.
@@ -122,26 +145,30 @@ class StudentShape(NoiseShape):
         return Gamma(jnp.broadcast_to(0.5 * (nu + 1), jnp.shape(r)), nu + r)
 
 
-class LaplaceShape(NoiseShape):
-    """e of Laplace's law exp(-|e|) / 2: phi(r) = exp(-sqrt(r))."""
+class ExponentialOfRoot(CompletelyMonotone):
+    """phi(r) = exp(-sqrt(r)), whose auxiliary variable is inverse Gaussian."""
 
     def log_phi(self, r: Array) -> Array:
         return -root(r)
 
+    def auxiliary_law(self, r: Float[Array, "*N"]) -> Distribution:
+        return InverseGaussian(0.5 / root(r), jnp.full_like(r, 0.5))
+
+
+class LaplaceShape(ExponentialOfRoot, NoiseShape):
+    """e of Laplace's law exp(-|e|) / 2."""
+
     def log_density_at_zero(self) -> Float[Array, ""]:
         return -jnp.log(2.0)
 
-    def upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
-        return 0.5 * jnp.exp(-e)
+    def log_upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        return -jnp.log(2.0) - e
 
     def unit_variance(self) -> Float[Array, ""]:
         return jnp.asarray(2.0)
 
     def unit_draw(self, key: Key[Array, ""], dtype: jnp.dtype) -> Float[Array, ""]:
         return jax.random.laplace(key, dtype=dtype)
-
-    def auxiliary_law(self, r: Float[Array, "*N"]) -> Distribution:
-        return InverseGaussian(0.5 / root(r), jnp.full_like(r, 0.5))
 
 
 class MaternShape(NoiseShape):
@@ -161,9 +188,9 @@ class MaternShape(NoiseShape):
     def log_density_at_zero(self) -> Float[Array, ""]:
         return jnp.log(jnp.sqrt(3.0) / 4)
 
-    def upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    def log_upper_tail(self, e: Float[Array, "*N"]) -> Float[Array, "*N"]:
         distance = jnp.sqrt(3.0) * e
-        return 0.25 * (2 + distance) * jnp.exp(-distance)
+        return jnp.log1p(0.5 * distance) - distance - jnp.log(2.0)
 
     def unit_variance(self) -> Float[Array, ""]:
         return jnp.asarray(4 / 3)

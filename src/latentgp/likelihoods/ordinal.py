@@ -13,6 +13,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
+from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.rows.arrays import rows_named
 from latentgp.typing import Array
@@ -155,11 +156,5 @@ def _log_between(lower: Float[Array, "*N"], upper: Float[Array, "*N"]) -> Float[
     safe_high = jnp.where(open_above, jnp.where(open_below, 0.0, low + 1.0), high)
     safe_low = jnp.where(open_below, safe_high - 1.0, low)
     log_high = jnp.where(open_above, 0.0, log_ndtr(safe_high))
-    # log(1 - ratio) for a ratio below one.
-    least = float(jnp.finfo(low.dtype).tiny)
-    log_ratio = jnp.minimum(log_ndtr(safe_low) - log_high, -least)
-    near_one = log_ratio > -0.7
-    from_difference = jnp.log(-jnp.expm1(jnp.where(near_one, log_ratio, -1.0)))
-    from_ratio = jnp.log1p(-jnp.exp(jnp.where(near_one, -1.0, log_ratio)))
-    log_rest = jnp.where(near_one, from_difference, from_ratio)
+    log_rest = log_complement(log_ndtr(safe_low) - log_high)
     return log_high + jnp.where(open_below, 0.0, log_rest)

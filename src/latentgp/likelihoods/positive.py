@@ -1,4 +1,4 @@
-"""Positive and bounded targets: gamma, Weibull with right censoring, beta."""
+"""Positive and bounded targets: gamma, log-normal, Weibull, generalised Pareto, beta."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, betaln, gammainc, gammaln
+from jax.scipy.special import betainc, gammainc, gammaln
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.gaussian import Gaussian
+from latentgp.numerics.log_beta import log_beta
+from latentgp.numerics.log_space import log_complement
 from latentgp.parameters.base import parameter
 from latentgp.typing import Array
+
+_SERIES = 1e-3  # of log(1 + x): below, five terms are exact to rounding
+_NO_SHAPE = 1e-12
+_LEFT = 1e-3  # of 1 + shape z, below which the logarithm goes on as its tangent
 
 
 class PositiveLikelihood(Likelihood):
     """A law of y > 0 whose scale is exp(f)."""
 
     is_log_concave: ClassVar[bool] = True
-
-    shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         rows = np.flatnonzero(~(y > 0))
@@ -48,6 +53,8 @@ class Gamma(PositiveLikelihood):
     Args:
         shape: learned; one over the squared coefficient of variation.
     """
+
+    shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
 
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
@@ -105,6 +112,8 @@ class Weibull(PositiveLikelihood):
         shape: learned; above one the hazard rises with time.
     """
 
+    shape: Float[Array, ""] = parameter(constraints.positive, default=1.0)
+
     side_information: ClassVar[tuple[str, ...]] = ("censored",)
 
     def log_prob(
@@ -141,6 +150,12 @@ class Weibull(PositiveLikelihood):
         time = jnp.maximum(y, 0.0) * jnp.exp(-f[0])
         return -jnp.expm1(-(time**self.shape))
 
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        above = -jnp.exp(self.shape * (jnp.log(y) - f[0]))
+        return log_complement(above), above
+
     def check_side_information(self, side: SideInformation) -> None:
         outside = np.setdiff1d(np.asarray(side.get("censored", 0.0)), [0.0, 1.0])
         if outside.size:
@@ -170,6 +185,154 @@ class Weibull(PositiveLikelihood):
         return jnp.exp(log_first), -jnp.exp(log_second) * jnp.expm1(2 * log_first - log_second)
 
 
+class LogNormal(PositiveLikelihood):
+    """y > 0 of median exp(f): log y ~ N(f, noise_variance).
+
+    Args:
+        noise_variance: learned, of log y.
+
+    Example:
+        >>> round(float(LogNormal(1.0).cdf(jnp.array(2.0), jnp.log(jnp.array([2.0])), {})), 4)
+        0.5
+    """
+
+    noise_variance: Float[Array, ""] = parameter(
+        constraints.positive, role="noise_variance", default=1.0
+    )
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.of_log().log_prob(jnp.log(y), f, {}) - jnp.log(y)
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.of_log().expected_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.of_log().predictive_log_prob(jnp.log(y), marginals, {}) - jnp.log(y)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return _log_normal_moments(f[0], jnp.asarray(self.noise_variance, f.dtype))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        mean, variance = marginals
+        return _log_normal_moments(mean[:, 0], variance[:, 0] + self.noise_variance)
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jnp.exp(self.of_log().sample(key, f, {}))
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.of_log().cdf(jnp.log(jnp.maximum(y, 0.0)), f, {})
+
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self.of_log().log_tails(jnp.log(y), f, {})
+
+    def predictive_cdf(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.of_log().predictive_cdf(jnp.log(jnp.maximum(y, 0.0)), marginals, {})
+
+    def predictive_quantiles(
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N K"]:
+        return jnp.exp(self.of_log().predictive_quantiles(probabilities, marginals, {}))
+
+    def of_log(self) -> Gaussian:
+        """The law of log y."""
+        return Gaussian(noise_variance=self.noise_variance)
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
+        return jnp.log(y)
+
+
+class GeneralisedPareto(PositiveLikelihood):
+    """Excesses over a threshold: P(y > t) = (1 + shape t exp(-f))^(-1 / shape).
+
+    An exponential law at shape zero, one with an end at exp(f) / -shape below it, with tails like
+    y^(-1 / shape) above it (Coles 2001, section 4.2). Near that end and beyond it log_prob goes on
+    as a steep slope in place of minus infinity, with 1e-6 of probability at most.
+
+    Args:
+        shape: learned, in (-1/2, 1): where a mean exists, and where estimates are regular.
+
+    Example:
+        >>> row = jnp.array(2.0), jnp.array([0.0]), {}
+        >>> round(float(GeneralisedPareto(shape=0.5).cdf(*row)), 4)
+        0.75
+    """
+
+    shape: Float[Array, ""] = parameter(constraints.interval(-0.5, 1.0), default=0.1)
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return -f[0] - (1 + self.shape) * self._hazard(y * jnp.exp(-f[0]))
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self._moments(f[0], jnp.zeros_like(f[0]))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        return self._moments(marginals.mean[:, 0], marginals.variance[:, 0])
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        size, k = jax.random.exponential(key, dtype=f.dtype), jnp.asarray(self.shape, f.dtype)
+        exponential = jnp.abs(k) < _NO_SHAPE
+        size = jnp.where(exponential, size, jnp.expm1(k * size) / jnp.where(exponential, 1.0, k))
+        return jnp.exp(f[0]) * size
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return -jnp.expm1(-self._hazard(jnp.maximum(y, 0.0) * jnp.exp(-f[0])))
+
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        above = -self._hazard(y * jnp.exp(-f[0]))
+        return log_complement(above), above
+
+    def _hazard(self, z: Float[Array, "*N"]) -> Float[Array, "*N"]:
+        """log(1 + shape z) / shape, the cumulative hazard."""
+        x = self.shape * z
+        # A quotient of two small numbers has few digits; five terms of the series have all.
+        series = jnp.abs(x) < _SERIES
+        near, far = jnp.where(series, x, 0.0), jnp.where(series, 1.0, x)
+        log_left = jnp.log1p(jnp.maximum(far, _LEFT - 1))
+        log_left += (jnp.minimum(1 + far, _LEFT) - _LEFT) / _LEFT
+        by_series = z * (1 + near * (-1 / 2 + near * (1 / 3 - near * (1 / 4 - near / 5))))
+        return jnp.where(series, by_series, log_left / jnp.where(series, 1.0, self.shape))
+
+    def _moments(
+        self, m: Float[Array, "*N"], v: Float[Array, "*N"]
+    ) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+        """Mean and variance of y under f ~ N(m, v); the latter is infinite from shape 1/2 on."""
+        k = self.shape
+        first = jnp.exp(m + 0.5 * v) / (1 - k)
+        finite = k < 0.5
+        within = jnp.where(finite, 1 / jnp.where(finite, 1 - 2 * k, 1.0), jnp.inf)
+        return first, first**2 * (jnp.exp(v) * within + jnp.expm1(v))
+
+
 class Beta(Likelihood):
     """Shares 0 < y < 1 of mean sigmoid(f): y ~ Beta(s mean, s (1 - mean)).
 
@@ -182,8 +345,8 @@ class Beta(Likelihood):
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        a, b = self._shapes(f)
-        return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - betaln(a, b)
+        a, b = shapes_of_mean(f[0], self.precision)
+        return (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y) - log_beta(a, b)
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -194,12 +357,12 @@ class Beta(Likelihood):
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return jax.random.beta(key, *self._shapes(f), dtype=f.dtype)
+        return jax.random.beta(key, *shapes_of_mean(f[0], self.precision), dtype=f.dtype)
 
     def cdf(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return betainc(*self._shapes(f), jnp.clip(y, 0.0, 1.0))
+        return betainc(*shapes_of_mean(f[0], self.precision), jnp.clip(y, 0.0, 1.0))
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         rows = np.flatnonzero(~((y > 0) & (y < 1)))
@@ -219,10 +382,21 @@ class Beta(Likelihood):
     def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"]:
         return jnp.log(y) - jnp.log1p(-y)
 
-    def _shapes(self, f: Float[Array, "Q"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        # Their squares are in second derivatives.
-        least = float(jnp.finfo(f.dtype).tiny) ** 0.45
-        s = jnp.asarray(self.precision, f.dtype)
-        return jnp.maximum(s * jax.nn.sigmoid(f[0]), least), jnp.maximum(
-            s * jax.nn.sigmoid(-f[0]), least
-        )
+
+def shapes_of_mean(
+    logit: Float[Array, ""], precision: Float[Array, ""]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Shapes a, b of the beta law of mean sigmoid(logit), whose sum is the precision."""
+    # Their squares are in second derivatives.
+    least = float(jnp.finfo(logit.dtype).tiny) ** 0.45
+    s = jnp.asarray(precision, logit.dtype)
+    a, b = s * jax.nn.sigmoid(logit), s * jax.nn.sigmoid(-logit)
+    return jnp.maximum(a, least), jnp.maximum(b, least)
+
+
+def _log_normal_moments(
+    m: Float[Array, "*N"], v: Float[Array, "*#N"]
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"]]:
+    """Mean and variance of exp(x) under x ~ N(m, v)."""
+    first = jnp.exp(m + 0.5 * v)
+    return first, first**2 * jnp.expm1(v)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
 
+from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
-from latentgp.likelihoods.noise_shapes import LaplaceShape, MaternShape, NoiseShape, StudentShape
+from latentgp.likelihoods.noise_shapes import (
+    ExponentialOfRoot,
+    LaplaceShape,
+    MaternShape,
+    NoiseShape,
+    StudentShape,
+)
 from latentgp.likelihoods.scale_mixture import Form, ScaleMixture
+from latentgp.numerics.log_space import log_complement
 from latentgp.numerics.quadrature import expectation, expected_excess, prediction_nodes
 from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array
@@ -63,6 +73,11 @@ class SymmetricNoise(NoiseShape, ScaleMixture):
     ) -> Float[Array, ""]:
         return self.unit_cdf((y - f[0]) / self.scale)
 
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self.unit_log_tails((y - f[0]) / self.scale)
+
     def sample(
         self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
@@ -109,11 +124,8 @@ class LaplaceNoise(LaplaceShape, SymmetricNoise):
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
-        mean, variance = marginals
-        spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))
-        z, shift = (y - mean[:, 0]) / spread, spread / self.scale
-        halves = jnp.logaddexp(-z * shift + log_ndtr(z - shift), z * shift + log_ndtr(-z - shift))
-        return 0.5 * shift**2 + halves - jnp.log(2 * self.scale)
+        rate = 1 / self.scale
+        return jnp.log(0.5 * rate) + _log_expected_exponentials(y, marginals, rate, rate)
 
 
 class MaternNoise(MaternShape, SymmetricNoise):
@@ -133,3 +145,123 @@ class MaternNoise(MaternShape, SymmetricNoise):
         # Its kink, seen from afar, needs more nodes than a smooth likelihood does.
         nodes = prediction_nodes(self.latent_size)
         return expectation(self._along_nodes(self.log_prob, y, side), *marginals, nodes)
+
+
+class AsymmetricLaplace(ExponentialOfRoot, ScaleMixture):
+    """y = f + scale e, e of density q (1 - q) exp(-e (q - 1[e < 0])): f is the quantile at q.
+
+    Quantile regression (Yu & Moyeed 2001): maximising it minimises the check loss. Its Gaussian
+    scale mixture is that of Kozumi & Kobayashi (2011). What is predicted of y is of this law; the
+    quantile itself is the posterior of f.
+
+    Args:
+        scale: learned, units of y; the mean check loss of y - f.
+        level: q, in (0, 1), held fixed.
+
+    Raises:
+        InputError: a level that is not between 0 and 1.
+
+    Example:
+        >>> upper = AsymmetricLaplace(level=0.9)
+        >>> round(float(upper.cdf(jnp.array(2.0), jnp.array([2.0]), {})), 4)
+        0.9
+    """
+
+    is_location: ClassVar[bool] = True
+    is_log_concave: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
+    scale: Float[Array, ""] = parameter(constraints.positive, role="noise_scale", default=1.0)
+    level: float = eqx.field(static=True, default=0.5)
+
+    def __check_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise InputError(
+                f"AsymmetricLaplace.level must be between 0 and 1, got {self.level}; give the "
+                "level of the quantile, such as 0.9."
+            )
+
+    def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
+        # The check loss of u is |u| / 2 + (q - 1/2) u.
+        tilt, precision = (self.level - 0.5) / self.scale, 0.25 / self.scale**2
+        return Form(
+            self._log_height() - tilt * y,
+            jnp.broadcast_to(tilt, y.shape),
+            precision * y**2,
+            2 * precision * y,
+            jnp.broadcast_to(precision, y.shape),
+        )
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        bias, noise = self._noise_moments()
+        return f[0] + bias, jnp.asarray(noise, f.dtype)
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        bias, noise = self._noise_moments()
+        return marginals.mean[:, 0] + bias, marginals.variance[:, 0] + noise
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        above, below = jax.random.exponential(key, (2,), f.dtype)
+        return f[0] + self.scale * (above / self.level - below / (1 - self.level))
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return jnp.exp(self.log_tails(y, f, side)[0])
+
+    def log_tails(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        e, q = (y - f[0]) / self.scale, self.level
+        below = jnp.log(q) + (1 - q) * jnp.minimum(e, 0.0)
+        above = jnp.log1p(-q) - q * jnp.maximum(e, 0.0)
+        return (
+            jnp.where(e > 0, log_complement(above), below),
+            jnp.where(e > 0, above, log_complement(below)),
+        )
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        distance = y - marginals.mean[:, 0]
+        above = expected_excess(distance, marginals.variance[:, 0])
+        return self._log_height() - (above - (1 - self.level) * distance) / self.scale
+
+    def predictive_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        below, above = (1 - self.level) / self.scale, self.level / self.scale
+        return self._log_height() + _log_expected_exponentials(y, marginals, below, above)
+
+    def latent_scale(self, spread: float) -> float:
+        return spread
+
+    def scaled_to(self, spread: float, centre: float = 0.0) -> Likelihood:
+        return replace(self, {"scale": _USUAL_SHARE * spread * self.level * (1 - self.level)})
+
+    def _log_height(self) -> Float[Array, ""]:
+        return jnp.log(self.level * (1 - self.level)) - jnp.log(self.scale)
+
+    def _noise_moments(self) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Mean and variance of y - f."""
+        q, product = self.level, self.level * (1 - self.level)
+        return self.scale * (1 - 2 * q) / product, self.scale**2 * (1 - 2 * product) / product**2
+
+
+def _log_expected_exponentials(
+    y: Float[Array, "N"], marginals: Marginals, below: Float[Array, ""], above: Float[Array, ""]
+) -> Float[Array, "N"]:
+    """Log E of exp(-above (y - f)) where y > f, and exp(below (y - f)) elsewhere."""
+    mean, variance = marginals
+    spread = jnp.sqrt(variance[:, 0] + float(jnp.finfo(variance.dtype).tiny))
+    z, falls, rises = (y - mean[:, 0]) / spread, above * spread, below * spread
+    return jnp.logaddexp(
+        0.5 * falls**2 - z * falls + log_ndtr(z - falls),
+        0.5 * rises**2 + z * rises + log_ndtr(-z - rises),
+    )

@@ -42,13 +42,15 @@ _DENSE_SAMPLING = 1_000
 _TASKS = "count", "classification", "ordinal"
 _GAUSSIAN = "Gaussian; classes by least squares"
 _AUGMENTED = (
-    "Gaussian, Student-t, Laplace, Matérn, heteroscedastic, Bernoulli, Bayesian SVM, binomial, "
-    "negative binomial, scaled-logistic Poisson, logistic-softmax, scale mixtures of one's own"
+    "Gaussian, Student-t, Laplace, asymmetric Laplace, Matérn, heteroscedastic, Bernoulli, "
+    "Bayesian SVM, binomial, negative binomial, scaled-logistic Poisson, logistic-softmax, scale "
+    "mixtures of one's own"
 )
 _ALL = (
-    "all 30, any differentiable `log_prob` among them: those of AugmentedVI, probit, Poisson, "
-    "ordinal, softmax, robust-max, stochastic volatility, log-normal noise, gamma, Weibull with "
-    "censoring, beta, warped Gaussian, several outputs"
+    "all 40, any differentiable `log_prob` among them: those of AugmentedVI, probit, Poisson, "
+    "beta-binomial, ordinal, softmax, robust-max, stochastic volatility, log-normal noise, gamma, "
+    "log-normal, Tweedie, generalised Pareto, Weibull with censoring, beta, warped Gaussian, "
+    "several outputs; zero-inflated, hurdle, zero-one-inflated and censored forms"
 )
 ChooseRepresentation = Callable[[LatentGP, int, int | None], Representation | None]
 

@@ -58,6 +58,7 @@ SIDES = {
     "exposure": Side("count", "auto", "predictions are in one unit of exposure"),
     "trials": Side("count", "binomial", "predictions are of one trial"),
     "censored": Side("regression", "weibull", None),  # what is predicted is the event
+    "upper": Side("regression", "censored-gaussian", None),
     "noise_variance": Side("regression", "auto", "predictions have the learned noise only"),
 }
 

@@ -52,7 +52,8 @@ def check_likelihood(
     Args:
         likelihood: with values of its parameters away from the ends of their supports.
         targets: every value y can take; for a continuous y a fine grid, even or not, that holds
-            all but `tolerance` of the mass for latent values within [-6, 6].
+            all but `tolerance` of the mass for latent values within [-6, 6]. Values that have a
+            probability beside the density are in it too.
         continuous: whether y has a density (the grid is integrated over) or probabilities.
         side_information: a value for the numbers a row that it reads.
         tolerance: of its expectations against quadrature with many nodes.
@@ -71,7 +72,7 @@ def check_likelihood(
         f"check_likelihood is for one to three latents, got {likelihood.latent_size}.",
     )
     y = np.asarray(targets, np.float64)
-    spacing = np.gradient(y) if continuous else np.ones(len(y))
+    spacing = _spacing(y, likelihood.atoms) if continuous else np.ones(len(y))
     beliefs = _beliefs(likelihood.latent_size, side_information or {})
     likelihood.check_targets(y)
     density = _predictive_density(likelihood, y, beliefs)
@@ -92,11 +93,18 @@ def check_likelihood(
         missing = [
             _check_moments(likelihood, y, spacing, density, beliefs, tolerance),
             _check_samples(likelihood, y, spacing, density, beliefs),
-            _check_quantiles(likelihood, y, continuous, density, beliefs),
+            _check_quantiles(likelihood, y, spacing, continuous, density, beliefs),
         ]
     _check_gradients(likelihood, rows, beliefs)
     _check_limits(likelihood, rows, beliefs)
     return tuple(name for name in missing if name is not None)
+
+
+def _spacing(y: np.ndarray, atoms: tuple[float, ...]) -> np.ndarray:
+    """What a density at each target counts for: the step there, of an atom one."""
+    spacing, at = np.ones(len(y)), np.isin(y, atoms)
+    spacing[~at] = np.gradient(y[~at])
+    return spacing
 
 
 def log_prob_at_nodes(
@@ -264,7 +272,12 @@ def _check_samples(
 
 
 def _check_quantiles(
-    likelihood: Likelihood, y: np.ndarray, continuous: bool, density: np.ndarray, beliefs: Beliefs
+    likelihood: Likelihood,
+    y: np.ndarray,
+    spacing: np.ndarray,
+    continuous: bool,
+    density: np.ndarray,
+    beliefs: Beliefs,
 ) -> str | None:
     if not _has(lambda: likelihood.predictive_quantiles(_LEVELS, *beliefs)):
         return "predictive_quantiles"
@@ -278,21 +291,32 @@ def _check_quantiles(
         require(_has(lambda: likelihood.cdf(*given_f)), f"{name} has quantiles, but no cdf.")
         cdf = _jitted(likelihood, "predictive_cdf")
         reached = np.stack([cdf(own, *beliefs) for own in quantiles.T], axis=1)
-        wanted = np.broadcast_to(_LEVELS, reached.shape)
+        wanted = np.where(
+            np.isin(quantiles, likelihood.atoms), np.maximum(reached, _LEVELS), _LEVELS
+        )
         require_equal(reached, wanted, f"{name}'s predictive_cdf at its quantiles", atol=1e-3)
     for row, own in zip(density, quantiles, strict=True):
-        if continuous:
+        if likelihood.atoms:
+            _check_split(name, y, row * spacing, own, 1e-3)
+        elif continuous:
             halves = 0.5 * (row[1:] + row[:-1]) * np.diff(y)
             below = np.interp(own, y, np.concatenate([[0.0], np.cumsum(halves)]))
             require_equal(below, _LEVELS, f"The probability below {name}'s quantiles", atol=1e-3)
         else:
-            below = np.array([row[y < q].sum() for q in own])
-            upto = np.array([row[y <= q].sum() for q in own])
-            require(
-                np.all((below <= _LEVELS + 1e-9) & (upto >= _LEVELS - 1e-9)),
-                f"{name}'s quantiles {own} do not split its law at {_LEVELS}.",
-            )
+            _check_split(name, y, row, own, 1e-9)
     return None
+
+
+def _check_split(
+    name: str, y: np.ndarray, mass: np.ndarray, quantiles: np.ndarray, tolerance: float
+) -> None:
+    """Check quantiles of a law that has probabilities at the targets."""
+    below = np.array([mass[y < q].sum() for q in quantiles])
+    upto = np.array([mass[y <= q].sum() for q in quantiles])
+    require(
+        np.all((below <= _LEVELS + tolerance) & (upto >= _LEVELS - tolerance)),
+        f"{name}'s quantiles {quantiles} do not split its law at {_LEVELS}.",
+    )
 
 
 def _check_gradients(likelihood: Likelihood, rows: np.ndarray, beliefs: Beliefs) -> None:

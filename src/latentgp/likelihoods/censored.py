@@ -1,0 +1,138 @@
+"""Targets of which only a bound, or two, is known."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Key
+
+from latentgp.errors import InputError
+from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
+from latentgp.likelihoods.of_base import OfBase
+from latentgp.numerics.log_space import log_interval
+from latentgp.rows.arrays import rows_named
+from latentgp.typing import Array
+
+_SIDES = "censored", "upper"
+_LEFT, _SEEN, _RIGHT, _INTERVAL = -1.0, 0.0, 1.0, 2.0
+
+
+class Censored(OfBase):
+    """The base's law, where of some targets only bounds are known.
+
+    The rows carry `censored`: 0 where y was seen, 1 where the target is above y (right censoring),
+    -1 where it is at most y (left censoring), and 2 where it is above y and at most `upper`
+    (interval censoring). Without it all were seen. Predictions are of the target itself.
+
+    Args:
+        base: with `log_tails`, such as `Gaussian()`, `StudentT()`, `LogNormal()` or `Weibull()`.
+
+    Raises:
+        InputError: a base without them.
+
+    Example:
+        >>> from latentgp import Gaussian
+        >>> row = {"censored": jnp.array(1.0)}
+        >>> law = Censored(Gaussian(1.0))
+        >>> round(float(law.log_prob(jnp.array(0.0), jnp.array([0.0]), row)), 4)
+        -0.6931
+    """
+
+    def __check_init__(self) -> None:
+        if isinstance(self.base, Likelihood) and type(self.base).log_tails is Likelihood.log_tails:
+            raise InputError(
+                "Censored needs a likelihood with log_tails, such as Gaussian(), StudentT(), "
+                f"LogNormal() or Weibull(), got {self.base!r}."
+            )
+
+    @property
+    def side_information(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(dict.fromkeys([*_SIDES, *self.base.side_information]))
+
+    @property
+    def is_location(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.base.is_location
+
+    @property
+    def is_log_concave(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        # Of a location family, perhaps of a function of y, so are integrals (Prékopa 1973).
+        return self.base.is_log_concave
+
+    def log_prob(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        own = _of_base(side)
+        value = self.base.log_prob(y, f, own)
+        if "censored" not in side:
+            return value
+        kind = side["censored"]
+        below, above = self.base.log_tails(y, f, own)
+        if "upper" in side:
+            upper = jnp.where(kind == _INTERVAL, side["upper"], y)
+            between = log_interval((below, above), self.base.log_tails(upper, f, own))
+            value = jnp.where(kind == _INTERVAL, between, value)
+        value = jnp.where(kind == _LEFT, below, value)
+        return jnp.where(kind == _RIGHT, above, value)
+
+    def conditional_moments(
+        self, f: Float[Array, "Q"], side: SideInformation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return self.base.conditional_moments(f, _of_base(side))
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.base.sample(key, f, _of_base(side))
+
+    def cdf(
+        self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, ""]:
+        return self.base.cdf(y, f, _of_base(side))
+
+    def predictive_moments(
+        self, marginals: Marginals, side: SideInformation
+    ) -> tuple[Float[Array, "N"], Float[Array, "N"]]:
+        return self.base.predictive_moments(marginals, _of_base(side))
+
+    def predictive_cdf(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.base.predictive_cdf(y, marginals, _of_base(side))
+
+    def predictive_quantiles(
+        self, probabilities: Float[Array, "K"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N K"]:
+        return self.base.predictive_quantiles(probabilities, marginals, _of_base(side))
+
+    def check_side_information(self, side: SideInformation) -> None:
+        self.base.check_side_information(_of_base(side))
+        kinds = [_LEFT, _SEEN, _RIGHT, _INTERVAL]
+        outside = np.setdiff1d(np.asarray(side.get("censored", 0.0)), kinds)
+        if outside.size:
+            raise InputError(
+                "censored must be 0 (seen), 1 (above y), -1 (at most y) or 2 (above y and at most "
+                f"upper) in every row, got {outside[:5].tolist()}."
+            )
+
+    def check_rows(self, y: Float[Array, "N"], side: SideInformation) -> None:
+        self.base.check_rows(y, _of_base(side))
+        between = np.broadcast_to(side.get("censored", 0.0), y.shape) == _INTERVAL
+        wrong = between & ~(y < np.broadcast_to(side.get("upper", -np.inf), y.shape))
+        if wrong.any():
+            raise InputError(
+                "upper must be above y where censored is 2, as targets are between them, but is "
+                f"not in {rows_named(wrong)}; give Data(..., upper=...), with any number in other "
+                "rows."
+            )
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float | None:
+        return self.base.latent_centre(y, weights, _of_base(side))
+
+    def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:
+        return self.base.latent_start(y, _of_base(side))
+
+
+def _of_base(side: SideInformation) -> SideInformation:
+    return {name: values for name, values in side.items() if name not in _SIDES}

@@ -1,0 +1,45 @@
+"""Differences of probabilities that are given by their logarithms."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Float
+
+from latentgp.typing import Array
+
+_HALF = -0.7  # where the two ways to write it are equally exact
+
+
+def log_complement(log_probability: Float[Array, "*N"]) -> Float[Array, "*N"]:
+    """log(1 - exp(x)) for x <= 0, to rounding, with finite derivatives up to x = 0.
+
+    Example:
+        >>> round(float(log_complement(jnp.log(0.25))), 6)
+        -0.287682
+    """
+    x = jnp.asarray(log_probability)
+    # Squares of its inverse are in second derivatives.
+    least = float(jnp.finfo(x.dtype).tiny) ** 0.45
+    x = jnp.minimum(x, -least)
+    near_one = x > _HALF
+    by_difference = jnp.log(-jnp.expm1(jnp.where(near_one, x, -1.0)))
+    by_ratio = jnp.log1p(-jnp.exp(jnp.where(near_one, -1.0, x)))
+    return jnp.where(near_one, by_difference, by_ratio)
+
+
+def log_interval(
+    lower: tuple[Float[Array, "*N"], Float[Array, "*N"]],
+    upper: tuple[Float[Array, "*N"], Float[Array, "*N"]],
+) -> Float[Array, "*N"]:
+    """Log of the probability between two points, digits kept in both tails.
+
+    Args:
+        lower: log probabilities of at most, and of more than, the lower point.
+        upper: the same of the upper point.
+    """
+    in_upper_tail = upper[0] > lower[1]
+    larger = jnp.where(in_upper_tail, lower[1], upper[0])
+    smaller = jnp.where(in_upper_tail, upper[1], lower[0])
+    possible = larger > -jnp.inf
+    ratio = jnp.where(possible, smaller, 0.0) - jnp.where(possible, larger, 1.0)
+    return larger + log_complement(jnp.minimum(ratio, 0.0))
