@@ -41,7 +41,7 @@ def what_it_is(model: TableModel) -> Section:
     blocks: list[Block] = [
         Text(
             f"The column {model.target!r} is predicted ({model.task}) from "
-            f"{len(model.encoder.columns)} columns through {functions}, a Gaussian process: "
+            f"{_counted(len(model.encoder.columns), 'column')} through {functions}, a Gaussian process: "
             "a law of functions whose values at similar inputs are similar."
         ),
         Table(
@@ -55,7 +55,7 @@ def what_it_is(model: TableModel) -> Section:
             wordy=True,
         ),
         Code(f"{model.target} ~ {type(likelihood).__name__}(f(x))\nf ~ GP(mean, kernel)"),
-        Text(f"The method was chosen because {estimator.method_reason_}."),
+        Text(f"Why this method: {estimator.method_reason_}."),
     ]
     return Section("model", "The model", blocks)
 
@@ -376,6 +376,10 @@ def _calibrated(good: bool, said: str, chance: str) -> Verdict:
         "vary more), or --hyperparameters integrate."
     )
     return Verdict(good, f"{said}; {chance}.", remedy)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _said(thing: Any) -> str:
