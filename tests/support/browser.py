@@ -72,7 +72,8 @@ def small_picture(page, width, tmp_path, *, dark=False):
     dark_mode = ["--blink-settings=preferredColorScheme=0"] if dark else []
     _run(f"--screenshot={shot}", *dark_mode, f"file://{page}", width=width, height=1536)
     picture = imread(io.BytesIO(shot.read_bytes()))[..., :3].mean(axis=2)
-    rows, columns = (np.array_split(np.arange(n), m) for n, m in zip(picture.shape, (48, 32)))
+    tall, wide = picture.shape
+    rows, columns = np.array_split(np.arange(tall), 48), np.array_split(np.arange(wide), 32)
     return np.array([[picture[np.ix_(r, c)].mean() for c in columns] for r in rows])
 
 
