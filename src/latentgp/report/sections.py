@@ -41,8 +41,8 @@ def what_it_is(model: TableModel) -> Section:
     blocks: list[Block] = [
         Text(
             f"The column {model.target!r} is predicted ({model.task}) from "
-            f"{_counted(len(model.encoder.columns), 'column')} through {functions}, a Gaussian process: "
-            "a law of functions whose values at similar inputs are similar."
+            f"{_counted(len(model.encoder.columns), 'column')} through {functions}, a Gaussian "
+            "process: a law of functions whose values at similar inputs are similar."
         ),
         Table(
             ("what", "in words", "as fitted"),
