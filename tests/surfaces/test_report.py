@@ -11,6 +11,7 @@ import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
 from latentgp.cli.app import app
 from latentgp.report import write_report
+from latentgp.rows.fingerprints import fingerprints
 from report_fits import fitted
 from slow import slow_parameters
 
@@ -75,6 +76,14 @@ def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):
     assert "the rows are new to the model" in new
     assert "learned from: 0 %" in new
     assert "ahead of a linear model" in seen
+
+
+def test_later_rows_are_known_too():
+    X = np.linspace(0, 1, 30)[:, None]
+    y = np.sin(5 * X[:, 0])
+    regressor = lgp.GPRegressor(random_state=0).fit(X[:20], y[:20])
+    regressor.partial_fit(X[20:], y[20:])
+    assert np.isin(fingerprints(X, y), regressor.row_fingerprints_).all()
 
 
 @pytest.mark.slow

@@ -210,6 +210,10 @@ class GPEstimator(BaseEstimator):
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
+        known = getattr(self, "row_fingerprints_", None)
+        if known is not None:
+            known = np.union1d(known, fingerprints(data.X, data.y))
+        self.row_fingerprints_ = known if known is not None and len(known) <= MOST_ROWS else None
         return self
 
     def continue_with(
@@ -261,6 +265,7 @@ class GPEstimator(BaseEstimator):
             verbose=verbose,
             devices=devices,
         )
+        self.row_fingerprints_ = None
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
         return self
