@@ -106,6 +106,8 @@ _INTERNAL = {
     "latentgp.representations.neighbours.prior": "Regression SparseFactor",
     "latentgp.representations.neighbours.sweeps": "Sweep Swept",
     "latentgp.rows.functionals": "Regions",
+    "latentgp.sites.copies": "Copies",
+    "latentgp.sites.coupled": "CoupledSites",
     "latentgp.sites.gaussian": "GaussianSites",
     "latentgp.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
     "latentgp.tables.encoder": "TableEncoder",

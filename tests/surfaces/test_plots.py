@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import latentgp as lgp
 from latentgp import plots
 from latentgp.errors import InputError
+from latentgp.evaluation.effects import Dependence, VarianceShares
 from latentgp.posteriors.parts import Part
 
 pytestmark = pytest.mark.quick
@@ -34,7 +35,35 @@ WEIGHTS = lgp.KernelWeights(
 
 CHAINS = generator.normal(size=(4, 200))
 
+CURVE = Dependence(
+    "dose",
+    np.array([0.0, 1.0]),
+    ("",),
+    mean=np.zeros((2, 1)),
+    lower=-np.ones((2, 1)),
+    upper=np.ones((2, 1)),
+    each=np.zeros((3, 2, 1)),
+    level=0.95,
+    draws=9,
+)
+SHARES = VarianceShares(
+    ("age", "dose"),
+    ("",),
+    first=np.array([[0.1], [0.7]]),
+    first_interval=np.array([[[0.0], [0.6]], [[0.2], [0.8]]]),
+    total=np.array([[0.3], [0.9]]),
+    total_interval=np.array([[[0.2], [0.8]], [[0.4], [1.0]]]),
+    design_error=np.zeros((2, 1)),
+    level=0.95,
+    rows=8,
+    draws=9,
+)
+BARS = ("relevance", "comparison", "kernel_weights", "variance_shares")
 EVERY_PLOT = {
+    "dependence": lambda ax: plots.dependence(ax, CURVE, y_label="pain"),
+    "variance_shares": lambda ax: plots.variance_shares(ax, SHARES),
+    "transform_histogram": lambda ax: plots.transform_histogram(ax, np.linspace(0, 1, 40)),
+    "standardised_residuals": lambda ax: plots.standardised_residuals(ax, x, np.sin(9 * x)),
     "traces": lambda ax: plots.traces(ax, CHAINS, y_label="length-scale [m]"),
     "ranks": lambda ax: plots.ranks(ax, CHAINS),
     "reject_curve": lambda ax: plots.reject_curve(
@@ -87,7 +116,7 @@ def test_every_plot_returns_labelled_axes_and_saves(name, ending, tmp_path):
     ax = EVERY_PLOT[name](None)
     assert isinstance(ax, Axes)
     assert ax.get_xlabel()
-    assert ax.get_ylabel() or name in ("relevance", "comparison", "kernel_weights")
+    assert ax.get_ylabel() or name in BARS
     path = plots.save_figure(ax, tmp_path / "new folder" / f"{name}.{ending}")
     assert path.stat().st_size > 1000
 

@@ -56,7 +56,7 @@ from latentgp.rows import RowSource
 from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
 from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
-from latentgp.rows.fingerprints import MOST_ROWS, fingerprints
+from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.progress import Callback
 
 # For messages about what belongs to a row.
@@ -131,9 +131,7 @@ class GPEstimator(BaseEstimator):
             likelihood: whose values are where the search starts.
             centre: the constant; zero unless the likelihood is one of y - f.
         """
-        known = rows.merged
-        few = known.size <= MOST_ROWS
-        self.row_fingerprints_ = fingerprints(known.X, known.y) if few else None
+        self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
@@ -210,10 +208,9 @@ class GPEstimator(BaseEstimator):
         if len(remembered.centres) < len(posterior.latent.centres):
             reason += f"; earlier ones are remembered through {len(remembered.centres)} points"
         self._keep(result, plain, reason, centre, self.verbose)
-        known = getattr(self, "row_fingerprints_", None)
+        known = getattr(self, "row_sketch_", None)
         if known is not None:
-            known = np.union1d(known, fingerprints(data.X, data.y))
-        self.row_fingerprints_ = known if known is not None and len(known) <= MOST_ROWS else None
+            self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
         return self
 
     def continue_with(
@@ -265,7 +262,7 @@ class GPEstimator(BaseEstimator):
             verbose=verbose,
             devices=devices,
         )
-        self.row_fingerprints_ = None
+        self.row_sketch_ = None
         reason = f"{rows.size} rows in batches, begun with {self.method_reason_}"
         self._keep(result, batches, reason, centre, verbose)
         return self

@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.evaluation.leave_one_out import leave_one_out
 from latentgp.rows.data import Data
-from latentgp.rows.fingerprints import fingerprints
+from latentgp.rows.fingerprints import fingerprints, share_known
 from latentgp.tables.model import TableModel
 from latentgp.tables.scores import uncensored
 
@@ -95,8 +95,8 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
     classes, numbers = None, y
     if isinstance(estimator, LabelEstimator):
         classes, numbers = estimator.classes_, estimator.numbered(y)
-    known = getattr(estimator, "row_fingerprints_", None)
-    seen = None if known is None else float(np.mean(np.isin(fingerprints(X, numbers), known)))
+    known = getattr(estimator, "row_sketch_", None)
+    seen = None if known is None else share_known(fingerprints(X, numbers), known)
     plain: dict[str, Any] = {"model": model, "frame": frame, "X": X, "y": y, "classes": classes}
     plain |= {"seen": seen, "uncensored": uncensored(side, len(y))}
     told: tuple[str, ...] = ()

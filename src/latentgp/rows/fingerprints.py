@@ -1,4 +1,4 @@
-"""Numbers by which rows are known again."""
+"""Numbers by which rows are known again, without the rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt
 
-MOST_ROWS = 100_000  # of which fingerprints are kept
+_KEPT = 256
+_NONE = np.uint64(2**64 - 1)
 
 
 def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
@@ -28,4 +29,34 @@ def fingerprints(*columns: Any) -> UInt[np.ndarray, "N"]:
     for column in bits.T:  # multiply and fold, as Steele, Lea & Flood (2014) mix
         found = (found ^ column) * np.uint64(0xBF58476D1CE4E5B9)
         found ^= found >> np.uint64(29)
+        found *= np.uint64(0x94D049BB133111EB)
+        found ^= found >> np.uint64(32)
     return found
+
+
+def sketch(found: UInt[np.ndarray, "N"], known: Any = None) -> UInt[np.ndarray, "K"]:
+    """The 256 least distinct fingerprints, of earlier rows too: a sample of the rows (Broder 1997).
+
+    Args:
+        found: fingerprints of rows.
+        known: sketch of earlier rows.
+    """
+    every = np.unique(found if known is None else np.concatenate([found, known]))[:_KEPT]
+    return np.concatenate([every, np.full(_KEPT - len(every), _NONE)])
+
+
+def share_known(found: UInt[np.ndarray, "N"], known: UInt[np.ndarray, "K"]) -> float | None:
+    """Estimated share of rows that are among those of a sketch; None where none tells.
+
+    Args:
+        found: fingerprints of the rows.
+        known: the sketch.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = fingerprints(np.arange(4000.0))
+        >>> share_known(rows[:2000], sketch(rows)), share_known(rows[2000:], sketch(rows[:2000]))
+        (1.0, 0.0)
+    """
+    telling = found[found <= known[-1]]
+    return float(np.mean(np.isin(telling, known))) if len(telling) else None
