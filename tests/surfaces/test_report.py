@@ -121,6 +121,22 @@ def test_the_command_line_writes_it_and_says_effects(tmp_path, monkeypatch):
     assert "write COLUMN=BEFORE..AFTER" in str(wrong.exception)
 
 
+def test_targets_between_bounds_by_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(6)
+    x = rng.uniform(0, 5, 60)
+    y = 10 + x + 0.1 * rng.normal(size=60)
+    code = np.where(np.arange(60) % 3 == 0, 2, 0)
+    lower = np.where(code == 2, np.floor(y), y)
+    frame = pd.DataFrame({"x": x, "y": lower, "code": code, "to": np.floor(y) + 1})
+    frame.to_csv("bounds.csv", index=False)
+    words = "fit bounds.csv --target y --likelihood censored-gaussian --censored code --upper to"
+    ran = CliRunner().invoke(app, [*words.split(), "--out", "m"])
+    assert ran.exit_code == 0, ran.output
+    mean = lgp.load("m").predict(pd.DataFrame({"x": [1.0, 4.0]}))["mean"]
+    np.testing.assert_allclose(mean, [11.0, 14.0], atol=0.2)
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent")
 class TestInABrowser:
     @pytest.mark.parametrize("width", WIDTHS)

@@ -99,7 +99,13 @@ def fit(
         str | None, typer.Option(help="A column of trials, of which the target counts successes.")
     ] = None,
     censored: Annotated[
-        str | None, typer.Option(help="A column of 1 where a time has seen no event, else 0.")
+        str | None,
+        typer.Option(
+            help="A column of 1 where the target is a lower bound, else 0 (-1, 2: guide)."
+        ),
+    ] = None,
+    upper: Annotated[
+        str | None, typer.Option(help="A column of upper bounds where --censored says 2.")
     ] = None,
     order: Order = None,
     n_inducing: Inducing = None,
@@ -207,6 +213,7 @@ def fit(
                     ("exposure", exposure),
                     ("trials", trials),
                     ("censored", censored),
+                    ("upper", upper),
                 )
                 if column is not None
             },
