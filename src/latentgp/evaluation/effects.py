@@ -99,12 +99,15 @@ class Dependence(eqx.Module):
 
     def __str__(self) -> str:
         heads = [self.column, "output", "mean", f"{100 * self.level:g} % interval", ""]
-        rows = [
+        return aligned([heads, *self.rows()])
+
+    def rows(self) -> list[list[str]]:
+        """Value, output, mean and ends of the interval, in words, of each value and output."""
+        return [
             [str(value), name, *(f"{a[g, k]:.4g}" for a in (self.mean, self.lower, self.upper))]
             for g, value in enumerate(self.values)
             for k, name in enumerate(self.outputs)
         ]
-        return aligned([heads, *rows])
 
 
 class VarianceShares(eqx.Module):
@@ -201,7 +204,7 @@ class Effects:
             raise InputError(f'scale must be "response" or "latent", got {scale!r}.')
         self.columns = tuple(frame.columns if columns is None else columns)
         self.frame = frame
-        self.background = frame.iloc[_spread(len(frame), background)]
+        self.background = frame.iloc[evenly_spaced(len(frame), background)]
         self.level, self._ends = level, np.asarray(interval_levels(level))
         self._posterior, self._encode, self._scale = posterior, encode, scale
         self._draws, self._outputs = draws, None if outputs is None else tuple(outputs)
@@ -366,7 +369,7 @@ class Effects:
     def _few(self, copies: int) -> "pd.DataFrame":
         """Background rows of which so many copies can be drawn together."""
         rows = self.background
-        return rows.iloc[_spread(len(rows), max(1, _MOST_ROWS // copies))]
+        return rows.iloc[evenly_spaced(len(rows), max(1, _MOST_ROWS // copies))]
 
     def _independent(self, picked: np.ndarray) -> "pd.DataFrame":
         """Rows whose columns come from rows of their own, of those in order of the column.
@@ -411,7 +414,7 @@ class Effects:
         return tuple(map(str, range(count))) if count > 1 else ("",)
 
 
-def _spread(rows: int, at_most: int) -> np.ndarray:
+def evenly_spaced(rows: int, at_most: int) -> np.ndarray:
     """Places of at most so many rows, evenly spaced."""
     return np.unique(np.linspace(0, rows - 1, min(rows, at_most)).round().astype(int))
 

@@ -12,7 +12,7 @@ import numpy as np
 from latentgp._version import __version__
 from latentgp.evaluation import metrics, plots
 from latentgp.evaluation.comparison import LEVELS
-from latentgp.evaluation.effects import Effects, VarianceShares
+from latentgp.evaluation.effects import Dependence, Effects, VarianceShares, evenly_spaced
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
@@ -187,7 +187,8 @@ def residuals(judged: Judged) -> Section:
     """Targets beside predictions, and the rows predicted worst."""
     blocks: list[Block] = []
     if judged.mean is not None and judged.std is not None and np.all(np.isfinite(judged.std)):
-        drawn = _some(np.flatnonzero(judged.uncensored & np.isfinite(judged.mean)))
+        drawn = np.flatnonzero(judged.uncensored & np.isfinite(judged.mean))
+        drawn = drawn[evenly_spaced(len(drawn), _DRAWN)]
         mean, std, y = judged.mean[drawn], judged.std[drawn], judged.y[drawn]
         reach = plots.NORMAL_95 * std
         axes = plots.observed_against_predicted(
@@ -299,7 +300,7 @@ def hyperparameters(model: TableModel) -> Section:
         )
         blocks.append(Table(("hyper-parameter", "value", "frozen"), rows, caption))
         lengthscales = np.asarray(estimator.lengthscales_)
-        spreads = np.asarray(model.spreads or np.std(np.zeros((2, len(lengthscales))), axis=0) + 1)
+        spreads = np.asarray(model.spreads or np.ones(len(lengthscales)))
         if len(lengthscales) > 1 and len(spreads) == len(lengthscales):
             with np.errstate(divide="ignore"):
                 relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
@@ -441,14 +442,10 @@ def _shares_table(shares: VarianceShares) -> Table:
     return Table(heads, rows, "Values of the shares", folded=True)
 
 
-def _dependence_table(shown: Any) -> Table:
-    rows = [
-        (str(value), name, *(f"{a[g, k]:.4g}" for a in (shown.mean, shown.lower, shown.upper)))
-        for g, value in enumerate(shown.values)
-        for k, name in enumerate(shown.outputs)
-    ]
+def _dependence_table(shown: Dependence) -> Table:
     heads = (shown.column, "output", "mean", "from", "to")
-    return Table(heads, rows, f"Values of the dependence on {shown.column}", folded=True)
+    said = f"Values of the dependence on {shown.column}"
+    return Table(heads, shown.rows(), said, folded=True)
 
 
 def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
@@ -459,12 +456,6 @@ def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
         for place in np.ndindex(values.shape[2:])
     ]
     return found[: _MARGINALS // 2]
-
-
-def _some(places: np.ndarray) -> np.ndarray:
-    """At most as many as a picture shows, evenly spaced."""
-    picked = np.linspace(0, len(places) - 1, min(len(places), _DRAWN)).round().astype(int)
-    return places[np.unique(picked)] if len(places) else places
 
 
 def _bars(number: int) -> float:
