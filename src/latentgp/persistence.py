@@ -73,11 +73,12 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
-    "latentgp.representations.features.base": "FixedFunctions",
+    "latentgp.representations.features.base": "FixedFunctions FunctionsOfParts",
     "latentgp.representations.features.fourier": "Waves",
     "latentgp.representations.features.harmonics": "Harmonics",
     "latentgp.representations.features.hilbert": "Eigenfunctions",
     "latentgp.representations.features.multi_scale": "Windows",
+    "latentgp.representations.features.per_part": "Coordinates GroupMembers Points",
     "latentgp.representations.features.splines": "Splines",
     "latentgp.representations.random_features": "FeatureWeights",
     "latentgp.representations.layers": "LastLayer LayerDraw Layout",
@@ -111,6 +112,8 @@ _INTERNAL = {
     "latentgp.sites.gaussian": "GaussianSites",
     "latentgp.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
     "latentgp.tables.encoder": "TableEncoder",
+    "latentgp.tables.formula_encoder": "FormulaEncoder LevelColumn",
+    "latentgp.inference.setup.additive": "AdditiveTerms Groups Smooth",
     "latentgp.tables.notation": "DateNotation NumberNotation",
 }
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}

@@ -67,6 +67,8 @@ FEATURES = {
     "windows": (lgp.MultiScale(5), lgp.RBF([0.7, 1.1], 1.3)),
     "windows, own": (lgp.MultiScale(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.RBF(0.5))),
     "harmonics": (lgp.SphericalHarmonics(20), lgp.ArcCosine()),
+    "per part": (lgp.PerPart(8), ADDITIVE + lgp.FixedEffects(4.0, 0.5).on(0)),
+    "per part, own": (lgp.PerPart(5), lgp.PerLatent(lgp.RBF(0.7, 1.3), lgp.Linear(0.5))),
 }
 
 

@@ -73,8 +73,14 @@ def _known_method(name: str) -> str:
 @app.command()
 def fit(
     data: Tables,
-    target: Annotated[str, typer.Option(help="The column to predict.")],
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            help='In place of a target and all columns: "y ~ x1 + gp(x2, x3) + (1 | clinic)".'
+        ),
+    ] = None,
     task: Annotated[
         Literal["auto", "regression", "count", "classification", "ordinal"],
         typer.Option(help="What kind of target it is; auto looks at the column."),
@@ -156,6 +162,7 @@ def fit(
     from latentgp.cli.priors import priors_from
     from latentgp.persistence import save
     from latentgp.tables import read_table
+    from latentgp.tables.formula_encoder import target_of
     from latentgp.tables.model import TableModel
 
     check_writable(out)
@@ -168,6 +175,8 @@ def fit(
         raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and (time is not None or by is not None):
         raise InputError("a time series is fitted in memory: leave --batch-size out")
+    if in_batches and formula is not None:
+        raise InputError("a formula is fitted in memory: leave --batch-size out")
     if in_batches and restarts:
         raise InputError("a fit in batches takes no restarts: leave --restarts out")
     if checkpoint is not None:
@@ -189,6 +198,8 @@ def fit(
     if prior:
         settings["priors"] = priors_from(prior)
     more: dict[str, Any] = {"restarts": restarts, "depth": depth, "time": time, "by": by}
+    more["formula"] = formula
+    target = target_of(target, formula)
     if in_batches:
         more = {
             "depth": depth,
@@ -309,6 +320,32 @@ def report(
     command = shlex.join(["latentgp", "report", str(model), str(data), "--out", str(out)])
     written = write_report(table_model, frame, out, command=command, tell=once())
     typer.echo(f"Report written to {written}.")
+
+
+@app.command()
+def coefficients(
+    model: ModelFile,
+    out: Annotated[Path | None, typer.Option(help="Write them here (.csv or .parquet).")] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Effects of the groups of this column instead.")
+    ] = None,
+    level: Annotated[float, typer.Option(help="Probability that an interval holds.")] = 0.95,
+) -> None:
+    """Say the fixed effects of a formula, or effects of groups, with standard errors."""
+    import pandas as pd
+
+    from latentgp.tables import write_table
+
+    table_model = _table_model(model)
+    if groups is None:
+        table = table_model.coefficients().table(level)
+    else:
+        each = table_model.group_effects(groups)
+        table = pd.concat({name: own.table(level) for name, own in each.items()}, names=["of"])
+    typer.echo(table.to_string(float_format=lambda value: f"{value:.4g}"))
+    if out is not None:
+        write_table(table.reset_index(names=None), out)
+        typer.echo(f"Written to {out}.")
 
 
 @app.command()

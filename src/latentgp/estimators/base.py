@@ -29,7 +29,9 @@ from latentgp.estimators.precomputed import (
     is_precomputed,
     with_points,
 )
+from latentgp.estimators.terms import GroupColumns, number_of, with_terms
 from latentgp.fit import fit
+from latentgp.inference.setup.additive import AdditiveTerms
 from latentgp.inference.setup.initial_model import as_series, deepened, starting_model
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
@@ -48,6 +50,7 @@ from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
+from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.parts import Parts
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
@@ -87,6 +90,8 @@ class GPEstimator(BaseEstimator):
         n_inducing: int | None = None,
         representation: Representation | None = None,
         depth: int = 1,
+        mean: Literal["linear"] | Sequence[int | str] | None = None,
+        groups: GroupColumns | None = None,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -104,6 +109,8 @@ class GPEstimator(BaseEstimator):
         self.n_inducing = n_inducing
         self.representation = representation
         self.depth = depth
+        self.mean = mean
+        self.groups = groups
         self.hyperparameters = hyperparameters
         self.learn_hyperparameters = learn_hyperparameters
         self.priors = priors
@@ -135,19 +142,20 @@ class GPEstimator(BaseEstimator):
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
-        kernel = gram_kernel(self.gram_) if is_precomputed(self.kernel) else self.kernel
-        if kernel is not None and not isinstance(kernel, Kernel | OwnKernels):
+        kernel: Any = gram_kernel(self.gram_) if is_precomputed(self.kernel) else self.kernel
+        if kernel is not None and not isinstance(kernel, Kernel | OwnKernels | AdditiveTerms):
             raise InputError(
                 'kernel must be a latentgp kernel such as RBF(), "precomputed", or None, got '
                 f"{kernel!r}."
             )
-        if kernel is not None and any(
+        if isinstance(kernel, Kernel | OwnKernels) and any(
             isinstance(part, Functionals) for part in distinct_kernels(kernel)
         ):
             raise InputError(
                 "Rows of functionals have no common level, which estimators take from the targets; "
                 "fit such rows with latentgp.fit."
             )
+        kernel = with_terms(kernel, self.mean, self.groups, merged.X.shape[1], self._names())
         level = None
         if not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
@@ -271,7 +279,6 @@ class GPEstimator(BaseEstimator):
         self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
     ) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
-        names = getattr(self, "feature_names_in_", None)
         own = {
             "priors": self.priors,
             "frozen": self.frozen,
@@ -279,7 +286,7 @@ class GPEstimator(BaseEstimator):
             "max_seconds": self.max_seconds,
             "callback": self.callback,
             "verbose": self.verbose,
-            "input_names": None if names is None else list(names),
+            "input_names": self._names(),
         }
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
 
@@ -377,6 +384,44 @@ class GPEstimator(BaseEstimator):
         cross, variances = checked_cross(X, self.gram_)
         scale = np.mean(np.diagonal(self.gram_))
         return with_points(self.posterior_, cross / scale, variances / scale)
+
+    def coefficients(self) -> Coefficients:
+        """Coefficients of the columns that `mean` names, with their standard errors.
+
+        Units of the latent function over those of the column. Given the hyper-parameters.
+
+        Raises:
+            InputError: the model has none.
+        """
+        check_is_fitted(self)
+        return self.posterior_.coefficients(self._column_names())
+
+    def group_effects(
+        self, column: int | str, groups: Sequence[float], labels: Sequence[str] | None = None
+    ) -> dict[str, GroupEffects]:
+        """Intercepts and slopes of groups, by the name of the column that a slope is of.
+
+        Args:
+            column: of the groups, one that `groups` names.
+            groups: their values in it.
+            labels: of the groups; their values unless given.
+
+        Raises:
+            InputError: the model has none for that column.
+        """
+        check_is_fitted(self)
+        names = self._column_names()
+        return self.posterior_.group_effects(
+            number_of(column, len(names), names), groups, names=names, labels=labels
+        )
+
+    def _names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
+
+    def _column_names(self) -> list[str]:
+        inputs = self.posterior_.components.inputs
+        return self._names() or [str(column) for column in range(inputs)]
 
     def parts(self, X: Any, names: Sequence[str] | None = None) -> Parts:
         """Posteriors of the parts of the latent functions at X, as `Posterior.parts`.

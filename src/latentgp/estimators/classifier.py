@@ -198,6 +198,8 @@ class GPClassifier(LabelEstimator):
         representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
             the number of rows.
         depth: number of layers; above one a deep model by random features (`DeepGP`).
+        mean: as in `GPRegressor`.
+        groups: as in `GPRegressor`.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.

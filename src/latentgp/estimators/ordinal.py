@@ -11,6 +11,7 @@ from numpyro.distributions import Distribution
 from latentgp.errors import InputError
 from latentgp.estimators.base import GPEstimator
 from latentgp.estimators.classifier import LabelEstimator
+from latentgp.estimators.terms import GroupColumns
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.methods.base import Method
@@ -35,6 +36,8 @@ class GPOrdinalClassifier(LabelEstimator):
         representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
             the number of rows.
         depth: number of layers; above one a deep model by random features (`DeepGP`).
+        mean: as in `GPRegressor`.
+        groups: as in `GPRegressor`.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.
@@ -77,6 +80,8 @@ class GPOrdinalClassifier(LabelEstimator):
         n_inducing: int | None = None,
         representation: Representation | None = None,
         depth: int = 1,
+        mean: Literal["linear"] | Sequence[int | str] | None = None,
+        groups: GroupColumns | None = None,
         hyperparameters: Hyperparameters = "optimise",
         learn_hyperparameters: bool = True,
         priors: Mapping[str, Distribution | None] | Literal["weak"] | None = "weak",
@@ -96,6 +101,8 @@ class GPOrdinalClassifier(LabelEstimator):
             n_inducing=n_inducing,
             representation=representation,
             depth=depth,
+            mean=mean,
+            groups=groups,
             hyperparameters=hyperparameters,
             learn_hyperparameters=learn_hyperparameters,
             priors=priors,

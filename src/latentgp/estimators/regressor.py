@@ -112,6 +112,11 @@ class GPRegressor(RegressorMixin, GPEstimator):
         representation: how the latent functions are held, such as `Neighbours(20)`; None goes by
             the number of rows.
         depth: number of layers; above one a deep model by random features (`DeepGP`).
+        mean: columns, by number or name, with fixed effects beside the kernel: coefficients with
+            vague priors that are not learned, read by `coefficients()`; "linear" for all but those
+            of groups.
+        groups: columns of groups with random intercepts, or a mapping from such a column to those
+            that have a slope in every group, such as {"clinic": ["age"]}; read by `group_effects`.
         hyperparameters: "optimise" takes the most probable ones, "integrate" averages over them,
             "sample" draws them by Markov chains.
         learn_hyperparameters: false keeps the values that the kernel and the likelihood have.

@@ -3,6 +3,12 @@
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
+from latentgp.kernels.effects import (
+    CorrelatedLinear,
+    FixedEffects,
+    SameGroup,
+    has_effects,
+)
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
@@ -26,7 +32,9 @@ __all__ = [
     "ArcCosine",
     "Categorical",
     "Constant",
+    "CorrelatedLinear",
     "Cosine",
+    "FixedEffects",
     "Functionals",
     "Kernel",
     "LatentKernel",
@@ -44,10 +52,12 @@ __all__ = [
     "Precomputed",
     "Product",
     "RationalQuadratic",
+    "SameGroup",
     "Scaled",
     "Stationary",
     "Sum",
     "WeightedSum",
     "White",
+    "has_effects",
     "is_tabulated",
 ]

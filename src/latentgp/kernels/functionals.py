@@ -18,6 +18,7 @@ from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, White
+from latentgp.kernels.effects import SameGroup
 from latentgp.kernels.precomputed import Precomputed
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.weighted import WeightedSum
@@ -25,7 +26,7 @@ from latentgp.parameters.base import SeesColumns
 from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions, width_of
 from latentgp.typing import Array
 
-_ROUGH = (Matern, Matern12, White, Categorical, ArcCosine, Precomputed)
+_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, Precomputed)
 
 
 class Functionals(SeesColumns, Kernel):

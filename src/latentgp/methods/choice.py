@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
-from latentgp.kernels import is_tabulated
+from latentgp.kernels import has_effects, is_tabulated
 from latentgp.kernels.state_space import has_small_state_space
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
@@ -24,7 +24,14 @@ from latentgp.methods.sites import ShortSearch
 from latentgp.methods.stochastic import Stochastic
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
-from latentgp.representations import Dense, Inducing, Markov, Neighbours, Representation
+from latentgp.representations import (
+    Dense,
+    Inducing,
+    Markov,
+    Neighbours,
+    PerPart,
+    Representation,
+)
 from latentgp.rows import RowSource
 
 _DENSE_REGRESSION = 2_000
@@ -199,7 +206,10 @@ def choose_method(
         representation = Markov()
     usual = usual_method(model.likelihood)
     if isinstance(representation, Inducing):
-        why = f"{rows} rows through {representation.number} inducing points"
+        features: Any = representation.features
+        number = (representation if features is None else features).number
+        why = f"{rows} rows through {number} inducing points"
+        why += "" if features is None else " and the coefficients of the other parts"
         if usual == "ExactGP":
             why = f"{why}: Gaussian noise needs no iterations"
             points = Choice(CollapsedVI(representation), why)
@@ -246,7 +256,8 @@ def is_long_series(model: LatentGP, rows: int, n_inducing: int | None, inputs: i
 
 def _has_neighbours(model: LatentGP) -> bool:
     """Whether the targets of the nearest rows are all that a row needs, for one output."""
-    return isinstance(model.likelihood, Gaussian) and not is_tabulated(model.kernel)
+    known = is_tabulated(model.kernel) or has_effects(model.kernel)
+    return isinstance(model.likelihood, Gaussian) and not known
 
 
 def method_through(representation: Representation, model: LatentGP) -> Choice:
@@ -272,8 +283,14 @@ def usual_representation(
 
 
 def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -> Inducing:
-    """Inducing points: the number given or the usual one, at most one a row."""
-    return Inducing(number=min(rows, n_inducing or usual_number_of_points(model)))
+    """Inducing points: the number given or the usual one, at most one a row.
+
+    Of each part of a kernel, where parts are coefficients or effects of groups.
+    """
+    number = min(rows, n_inducing or usual_number_of_points(model))
+    if has_effects(model.kernel):
+        return Inducing(features=PerPart(number))
+    return Inducing(number=number)
 
 
 def usual_number_of_points(model: LatentGP) -> int:

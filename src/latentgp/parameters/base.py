@@ -27,6 +27,7 @@ Role = Literal[
     "degrees_of_freedom",
     "factor",
     "loading",
+    "correlation",
     "other",
 ]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
@@ -50,7 +51,7 @@ def parameter(
             "variance" or "noise_variance" those of the latent function squared, a "noise_scale"
             those of the latent function, a "noise_precision" one over their square; a "factor"
             multiplies a variance and has none, as have "degrees_of_freedom" and a "loading",
-            which says how much of a latent function is in an output.
+            which says how much of a latent function is in an output, and a "correlation".
         default: the value when the constructor is given none.
 
     Example:

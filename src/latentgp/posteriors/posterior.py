@@ -23,6 +23,13 @@ from latentgp.model_checks import check_points
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.chains import watched_rows
+from latentgp.posteriors.coefficients import (
+    Coefficients,
+    GroupEffects,
+    coefficients_of,
+    group_effects_of,
+    linear_parts,
+)
 from latentgp.posteriors.components import Components, Mixture, OneGaussian
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.inference_data import inference_data, log_likelihoods, replicates
@@ -272,6 +279,80 @@ class Posterior(eqx.Module):
             for j, name in enumerate(names)
         }
         return Parts(parts, self._of_latents(of_f - mean.sum(axis=0)))
+
+    @double_precision
+    def coefficients(self, names: Sequence[str] | None = None) -> Coefficients:
+        """Coefficients of the linear parts of a sum of kernels, with their joint covariance.
+
+        Of `FixedEffects` they are the fixed effects of mixed models and their standard errors,
+        given the hyper-parameters; of `Linear` they are shrunk by its prior.
+
+        Args:
+            names: of all columns of the inputs; their numbers unless given.
+
+        Raises:
+            InputError: the kernel has no linear part; names that are not one for each column; a
+                representation without parts, such as neighbours.
+
+        Example:
+            >>> import jax, latentgp as lgp, numpy as np
+            >>> X = np.column_stack([np.ones(20), np.arange(20.0)])
+            >>> model = lgp.LatentGP(lgp.FixedEffects([1e4, 1e2]), lgp.Gaussian(0.01))
+            >>> data = lgp.Data(X, 3.0 + 2.0 * X[:, 1])
+            >>> fit = lgp.fit(model, data, key=jax.random.key(0), learn_hyperparameters=False)
+            >>> found = fit.posterior.coefficients(["intercept", "slope"])
+            >>> found.estimate.round(2), found.standard_error.round(3)
+            (array([3., 2.]), array([0.043, 0.004]))
+        """
+        kernel, names = self.model.kernel, self._column_names(names)
+        parts = linear_parts(kernel, len(names))
+        return coefficients_of(kernel, parts, names, self._marginals_of_parts)
+
+    @double_precision
+    def group_effects(
+        self,
+        column: int,
+        groups: Sequence[float],
+        *,
+        names: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
+    ) -> dict[str, GroupEffects]:
+        """Random intercepts and slopes of groups, by what they multiply.
+
+        Args:
+            column: that tells groups apart.
+            groups: their values in it; those that the data had none of have the prior.
+            names: of all columns of the inputs; their numbers unless given.
+            labels: of the groups; their values unless given.
+
+        Raises:
+            InputError: the kernel has no such parts; no such column; names that are not one for
+                each.
+        """
+        names = self._column_names(names)
+        if not 0 <= column < len(names):
+            raise InputError(
+                f"There is no column {column!r} of groups; count the {len(names)} columns from 0."
+            )
+        labels = [f"{group:g}" for group in groups] if labels is None else labels
+        marginals = self._marginals_of_parts
+        return group_effects_of(self.model.kernel, column, groups, names, labels, marginals)
+
+    def _column_names(self, names: Sequence[str] | None) -> Sequence[str]:
+        inputs = self.components.inputs
+        names = [str(column) for column in range(inputs)] if names is None else names
+        if len(names) != inputs:
+            raise InputError(
+                f"names must have one for each of the {inputs} columns, got {len(names)}."
+            )
+        return names
+
+    def _marginals_of_parts(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances at rows whose last columns name the parts of the kernel."""
+        number = rows.shape[1] - self.components.inputs
+        moments = marginals_of(self.components.telling_parts(number).prepared(), rows)
+        mean, variance = (self._of_latents(np.asarray(moment)) for moment in moments)
+        return mean, variance
 
     @double_precision
     def sample_parts(

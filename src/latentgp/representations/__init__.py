@@ -8,6 +8,7 @@ from latentgp.representations.features import (
     FourierFeatures,
     HilbertSpace,
     MultiScale,
+    PerPart,
     SphericalHarmonics,
 )
 from latentgp.representations.inducing.representation import Inducing
@@ -30,6 +31,7 @@ __all__ = [
     "MatrixFree",
     "MultiScale",
     "Neighbours",
+    "PerPart",
     "RandomFeatures",
     "Representation",
     "SpaceTime",

@@ -72,6 +72,20 @@ class InducingVariables(eqx.Module):
         """The same with all covariances between rows."""
         return latent_grams(kernel, X)
 
+    def telling_parts(self, number: int) -> "InducingVariables":
+        """The same for rows with coefficients of a kernel's parts as their last columns.
+
+        Args:
+            number: of parts.
+
+        Raises:
+            InputError: unless overridden.
+        """
+        raise InputError(
+            "Inducing variables that are no points, such as weights of features, have no posterior "
+            "of the parts of f; fit with Dense() or Inducing(...)."
+        )
+
     def __len__(self) -> int:
         return self.shape[0]
 
@@ -130,17 +144,14 @@ def spans_prior(centres: Centres) -> bool:
 
 def wholes_at(
     centres: Float[Array, "*N D"] | InducingVariables, number: int
-) -> Float[Array, "*N C"]:
-    """Points as rows whose parts of f, so many of them, are all there.
+) -> Float[Array, "*N C"] | InducingVariables:
+    """Points as rows whose parts of f, so many of them, are all there; or other variables.
 
     Raises:
-        InputError: inducing variables that are no points.
+        InputError: inducing variables that know no parts.
     """
     if isinstance(centres, InducingVariables):
-        raise InputError(
-            "Inducing variables that are no points, such as weights of features, have no posterior "
-            "of the parts of f; fit with Dense() or Inducing(...)."
-        )
+        return centres.telling_parts(number)
     return as_wholes(centres, number)
 
 

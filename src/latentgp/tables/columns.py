@@ -202,10 +202,12 @@ class SeriesColumn:
     Attributes:
         name: the column.
         labels: of the series, sorted; those that training never saw have further numbers.
+        noun: what they are called.
     """
 
     name: str
     labels: tuple[str, ...]
+    noun: str = "series"
 
     @classmethod
     def fit(cls, values: pd.Series) -> SeriesColumn:
@@ -230,7 +232,7 @@ class SeriesColumn:
 
     def describe(self) -> str:
         """Describe the encoding of the column in words."""
-        return f"{self.name}: {len(self.labels)} independent series ({listed(self.labels)})"
+        return f"{self.name}: {len(self.labels)} independent {self.noun} ({listed(self.labels)})"
 
     def encode(self, values: pd.Series, tell: Tell = warn) -> NDArray[np.float64]:
         """Give (N, 1) numbers of series."""
@@ -239,7 +241,7 @@ class SeriesColumn:
         unseen = sorted({str(text) for text in texts if text not in number_of})
         if unseen:
             tell(
-                f"column {self.name!r} holds series that training never saw",
+                f"column {self.name!r} holds {self.noun} that training never saw",
                 f": {listed(unseen)}; what is said of them is the prior",
             )
         number_of |= {label: len(self.labels) + i for i, label in enumerate(unseen)}

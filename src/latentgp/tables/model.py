@@ -22,6 +22,7 @@ from latentgp.methods.base import Method
 from latentgp.methods.random_feature_vi import RandomFeatureVI
 from latentgp.methods.registry import of_name
 from latentgp.methods.stochastic import Stochastic
+from latentgp.posteriors.coefficients import Coefficients, GroupEffects
 from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
 from latentgp.rows.pieces import TableFiles
@@ -29,6 +30,7 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.progress import INTERRUPTED
 from latentgp.runtime.x64 import double_precision
 from latentgp.tables import TableEncoder, once, split_target
+from latentgp.tables.formula_encoder import FormulaEncoder, target_of
 from latentgp.tables.notation import Notation, commas
 from latentgp.tables.rows import TableRows, sample_of
 from latentgp.tables.scores import classification_scores, regression_scores, uncensored
@@ -44,7 +46,7 @@ from latentgp.tables.start import (
     targets_of,
 )
 from latentgp.tables.targets import Task
-from latentgp.tables.values import Tell, warn
+from latentgp.tables.values import Tell, listed, warn
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ class TableModel:
     """
 
     estimator: Estimator
-    encoder: TableEncoder
+    encoder: TableEncoder | FormulaEncoder
     target: str
     notes: tuple[str, ...]
     side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -95,8 +97,9 @@ class TableModel:
     def fit(
         cls,
         frame: "pd.DataFrame",
-        target: str,
+        target: str | None = None,
         *,
+        formula: str | None = None,
         task: Task | Literal["auto"] = "auto",
         likelihood: str = "auto",
         weights: str | None = None,
@@ -111,7 +114,9 @@ class TableModel:
 
         Args:
             frame: inputs and target; rows without a target are left out.
-            target: the column to predict.
+            target: the column to predict; of a formula the one on its left.
+            formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
+                effects, Gaussian processes, effects of groups.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
             likelihood: by name; "auto" is the task's usual one, "binomial" where there are trials,
@@ -129,8 +134,10 @@ class TableModel:
                 `random_state`.
 
         Raises:
-            InputError: no such column, or a target, side column or order that the task has none of.
+            InputError: no such column, or a target, side column or order that the task has none of;
+                a formula that cannot be read.
         """
+        target = target_of(target, formula)
         started = start(
             frame,
             target,
@@ -143,6 +150,7 @@ class TableModel:
             settings=settings,
             time=time,
             by=by,
+            formula=formula,
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
@@ -379,6 +387,44 @@ class TableModel:
         X = self.encoder.encode(split.inputs, tell)
         side = sides_of(split.inputs, self.side_columns)
         return X, targets_of(split.target, self.task, self.notation), side
+
+    def coefficients(self) -> Coefficients:
+        """Fixed effects of a formula with their standard errors, on the scale of f.
+
+        Raises:
+            InputError: the model has none.
+        """
+        names = self.encoder.feature_names
+        found = self.estimator.posterior_.coefficients(names)
+        if "Intercept" not in found.names:
+            return found
+        place = found.names.index("Intercept")
+        level = self.estimator.posterior_.model.mean(np.zeros((1, len(names))))
+        moved = found.estimate.copy()
+        moved[place] += np.asarray(level)[0] if moved.ndim > 1 else float(np.asarray(level)[0, 0])
+        return found._replace(estimate=moved)
+
+    def group_effects(self, column: str) -> dict[str, GroupEffects]:
+        """Effects of the groups of a column by what they multiply, on the scale of f.
+
+        Args:
+            column: of groups, in a formula.
+
+        Raises:
+            InputError: no such column of groups.
+        """
+        groups = getattr(self.encoder, "groups", ())
+        known = {own.name: own for own in groups}
+        if column not in known:
+            raise InputError(
+                f"there is no column of groups {column!r}: "
+                + (f"there are {listed(known)}" if known else "fit a formula with (1 | column)")
+            )
+        names, labels = self.encoder.feature_names, known[column].labels
+        number = len(names) - len(groups) + list(known).index(column)
+        return self.estimator.posterior_.group_effects(
+            number, range(len(labels)), names=names, labels=labels
+        )
 
     def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
         """What the columns do to the prediction, categories and dates included.

@@ -21,6 +21,7 @@ from latentgp.estimators import (
 from latentgp.kernels import Matern52, White
 from latentgp.representations import Markov
 from latentgp.tables import TableEncoder, guess_task, split_target
+from latentgp.tables.formula_encoder import FormulaEncoder, rows_without_gaps
 from latentgp.tables.notation import Notation, Recognised, plain
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, numbers_in, read_column, source_of, texts_in
@@ -120,7 +121,7 @@ class Started(NamedTuple):
     """Table prepared for an estimator that is not fitted yet."""
 
     estimator: Estimator
-    encoder: TableEncoder
+    encoder: TableEncoder | FormulaEncoder
     task: Task
     X: np.ndarray
     y: np.ndarray
@@ -143,14 +144,19 @@ def start(
     settings: dict[str, Any],
     time: str | None = None,
     by: str | None = None,
+    formula: str | None = None,
 ) -> Started:
     """Prepare a table by the rules of `TableModel.fit`.
 
     Raises:
         InputError: as `TableModel.fit` does.
     """
+    gaps: list[str] = []
+    if formula is not None:
+        _check_alone(formula, time, by, leave_out, settings)
+        frame, gaps = rows_without_gaps(frame, formula)
     split = split_target(frame, target)
-    inputs, notes, side = split.inputs, [], {}
+    inputs, notes, side = split.inputs, gaps, {}
     if split.rows_dropped:
         notes.append(f"left out {split.rows_dropped} row(s) without {target!r}")
     task, likelihood, why = choose_task(split.target, task, likelihood, side_columns, order)
@@ -166,11 +172,12 @@ def start(
     notes += recognised.described(target)
     if by is not None and time is None:
         raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
-    encoder = (
-        TableEncoder.fit(inputs, leave_out)
-        if time is None
-        else TableEncoder.of_series(inputs, time, by)
-    )
+    if formula is not None:
+        encoder = FormulaEncoder.fit(inputs, formula)
+    elif time is not None:
+        encoder = TableEncoder.of_series(inputs, time, by)
+    else:
+        encoder = TableEncoder.fit(inputs, leave_out)
     notes += encoder.describe()
     if task == "ordinal":
         order = order or _order_of(split.target)
@@ -181,8 +188,25 @@ def start(
     X, y = encoder.encode(inputs), targets_of(split.target, task, notation)
     if time is not None:
         settings = settings | _of_series(X, settings)
+    if isinstance(encoder, FormulaEncoder):
+        settings = settings | {"kernel": encoder.terms()}
     estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
     return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)
+
+
+def _check_alone(
+    formula: str,
+    time: str | None,
+    by: str | None,
+    leave_out: Sequence[str],
+    settings: Mapping[str, Any],
+) -> None:
+    """Raise InputError where something beside a formula says what the inputs are."""
+    others = {"time": time, "by": by, "leave_out": leave_out or None}
+    others |= {name: settings.get(name) for name in ("kernel", "mean", "groups")}
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"the formula {formula!r} says what the inputs do: leave {name} out")
 
 
 def _of_series(X: np.ndarray, settings: dict[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.inference.setup.additive import AdditiveTerms
 from latentgp.inference.setup.priors import Scales, scales
+from latentgp.inference.setup.typical import median_distance
 from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, PerLatent
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
@@ -14,12 +15,14 @@ from latentgp.models import DeepGP, LatentGP, Layer
 from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 
-_MEDIAN_ROWS = 1_000
 _HIDDEN_FUNCTIONS = 3  # of a layer
 
 
 def starting_model(
-    data: Data, likelihood: Likelihood, mean: Mean, kernel: LatentKernel | None = None
+    data: Data,
+    likelihood: Likelihood,
+    mean: Mean,
+    kernel: LatentKernel | AdditiveTerms | None = None,
 ) -> LatentGP:
     """The model with a kernel of typical size.
 
@@ -27,12 +30,13 @@ def starting_model(
     rows measured in that input's standard deviations; inputs that are constant are ignored.
     Latent functions that are alike share it. Where they differ in scale (a signal and the
     logarithm of a noise, say), or the likelihood is about their differences, each has one of its
-    own, the user's kernel too.
+    own, the user's kernel too; terms become a kernel of typical sizes.
     """
     scale = scales(LatentGP(RBF(), likelihood, mean), data)
     alike = not likelihood.has_own_kernels and bool(np.all(scale.latent == scale.latent[0]))
-    if kernel is None:
-        kernels = [_typical_rbf(data, scale, float(latent)) for latent in scale.latent]
+    if kernel is None or isinstance(kernel, AdditiveTerms):
+        made = _typical_rbf if kernel is None else kernel.started
+        kernels = [made(data, scale, float(latent)) for latent in scale.latent]
         kernel = kernels[0] if alike else PerLatent(*kernels)
     elif isinstance(kernel, Kernel) and not alike:
         kernel = PerLatent(*[kernel] * len(scale.latent))
@@ -83,19 +87,3 @@ def as_series(model: LatentGP) -> LatentGP:
         return model
     matern = Matern52(lengthscale=kernel.lengthscale, variance=kernel.variance)
     return LatentGP(matern, model.likelihood, model.mean)
-
-
-def median_distance(X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None) -> float:
-    """Weighted median distance over all ordered pairs of (at most 1,000) rows; 1 if it is zero.
-
-    A row is paired with itself too, so that a weight of two is the same as a row twice.
-    """
-    step = -(-len(X) // _MEDIAN_ROWS)
-    X = X[::step] - X.mean(axis=0)
-    weights = np.ones(len(X)) if weights is None else weights[::step]
-    squared = np.sum(X**2, axis=1)
-    distances = np.sqrt(np.maximum(squared[:, None] + squared - 2 * X @ X.T, 0)).ravel()
-    order = np.argsort(distances)
-    cumulative = np.cumsum(np.outer(weights, weights).ravel()[order])
-    median = distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]
-    return float(median) if median > 0 else 1.0

@@ -8,7 +8,15 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from numpyro.distributions import Distribution, LogNormal, Normal, constraints
+from numpyro.distributions import (
+    Beta,
+    Distribution,
+    LogNormal,
+    Normal,
+    TransformedDistribution,
+    constraints,
+)
+from numpyro.distributions.transforms import AffineTransform
 
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
@@ -102,7 +110,8 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
     deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
-    around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one.
+    around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one;
+    (1 + r) / 2 of correlations r has the law Beta(2, 2).
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
@@ -126,6 +135,9 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
             priors[path] = LogNormal(np.full(shape, typical), 2.0)
         elif info.role == "loading":
             priors[path] = Normal(np.zeros(shape), 1.0)
+        elif info.role == "correlation" and shape != (0,):
+            between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
+            priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
         elif info.role == "degrees_of_freedom":
             priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors

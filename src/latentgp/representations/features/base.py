@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel
+from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import Module
@@ -217,18 +218,41 @@ class FixedFunctions(InterDomainVariables):
     def cross_covariance(
         self, kernel: LatentKernel, X: Float[Array, "N D"]
     ) -> Float[Array, "#Q M N"]:
+        return self._of_groups(
+            kernel, lambda own, group: self._filled(self.blocks(own, group, X), len(X))
+        )
+
+    def blocks(
+        self, kernel: Kernel, group: int, X: Float[Array, "N D"]
+    ) -> list[Float[Array, "_ N"]]:
+        """K_mn of a kernel of a group, term by term."""
+        return [
+            _times_columns(
+                [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
+            )
+            * _scales(term, own)[:, None]
+            for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
+        ]
+
+    def cross_covariance_of_parts(
+        self, kernel: LatentKernel, X: Float[Array, "N D"], shares: Float[Array, "N J"]
+    ) -> Float[Array, "#Q M N"]:
+        """Covariances with sums of the kernel's parts, each times its share of a row."""
+
         def of_group(kernel: Kernel, group: int) -> Float[Array, "M N"]:
-            blocks = [
-                _times_columns(
-                    [b.values(part.kernel, _of(part, X)) for part, b in _pairs(term, own)], len(X)
-                )
-                * _scales(term, own)[:, None]
-                for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
-            ]
-            values = jnp.concatenate(blocks).astype(self.dtype)
-            return jnp.pad(values, ((0, self.number - len(values)), (0, 0)))
+            each = [len(self._terms(part)) for part in parts_of(kernel)]
+            parts = np.repeat(np.arange(len(each)), each)
+            blocks = zip(self.blocks(kernel, group, X), parts, strict=True)
+            return self._filled([shares[:, part] * block for block, part in blocks], len(X))
 
         return self._of_groups(kernel, of_group)
+
+    def telling_parts(self, number: int) -> "FunctionsOfParts":
+        return FunctionsOfParts(self, number)
+
+    def _filled(self, blocks: list[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
+        values = jnp.concatenate(blocks).astype(self.dtype)
+        return jnp.pad(values, ((0, self.number - len(values)), (0, 0)))
 
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
         return terms_of(kernel, tuple(range(self.sample.shape[1])))
@@ -242,6 +266,43 @@ class FixedFunctions(InterDomainVariables):
             for index, group in enumerate(groups)
         ]
         return in_latent_order([group.latents for group in groups], values)
+
+
+class FunctionsOfParts(InducingVariables):
+    """`FixedFunctions` of rows whose last columns are shares of the kernel's parts.
+
+    Attributes:
+        functions: those of rows without shares.
+        number: of parts.
+    """
+
+    functions: FixedFunctions
+    number: int = eqx.field(static=True)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        own = self.functions.shape
+        return own[0], own[1] + self.number
+
+    @property
+    def dtype(self) -> Any:
+        return self.functions.dtype
+
+    @property
+    def places(self) -> Float[Array, "P D"]:
+        return as_wholes(jnp.asarray(self.functions.places), self.number)
+
+    def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
+        return self.functions.covariance(whole_of(kernel))
+
+    def between(self, kernel: LatentKernel, others: Any) -> Float[Array, "#Q M M"]:
+        return self.functions.between(whole_of(kernel), others)
+
+    def cross_covariance(
+        self, kernel: LatentKernel, X: Float[Array, "N D"]
+    ) -> Float[Array, "#Q M N"]:
+        rows, shares = X[:, : -self.number], X[:, -self.number :]
+        return self.functions.cross_covariance_of_parts(whole_of(kernel), rows, shares)
 
 
 class FixedFeatures(InterDomain):

@@ -1,0 +1,146 @@
+"""Terms of an additive model, as users of mixed models write them, and a kernel to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.inference.setup.priors import Scales
+from latentgp.inference.setup.typical import median_distance
+from latentgp.kernels import (
+    RBF,
+    Constant,
+    CorrelatedLinear,
+    FixedEffects,
+    Kernel,
+    Linear,
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SameGroup,
+)
+from latentgp.rows.data import Data
+
+# Kernels that a smooth term can name.
+SMOOTH: dict[str, type[Kernel]] = {
+    "rbf": RBF,
+    "matern12": Matern12,
+    "matern32": Matern32,
+    "matern52": Matern52,
+    "rational-quadratic": RationalQuadratic,
+    "periodic": Periodic,
+}
+_VAGUE = 10.0  # deviations of the latent function that a deviation of a column may make
+_SHARE = 0.5  # of the latent function's spread that an effect of groups has at the start
+
+
+@dataclasses.dataclass(frozen=True)
+class Smooth:
+    """A Gaussian process of some columns: gp(x1, x2).
+
+    Attributes:
+        columns: numbers of these.
+        kernel: one of `SMOOTH`.
+        period: of a periodic kernel.
+        by: the column of groups that each have a function of their own; None for one function.
+    """
+
+    columns: tuple[int, ...]
+    kernel: str = "rbf"
+    period: float | None = None
+    by: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Random intercepts and slopes: (1 + x | g), or (1 + x || g) without correlation.
+
+    Attributes:
+        column: of the groups.
+        slopes: columns that have a slope in every group.
+        intercept: whether every group has one.
+        correlated: whether slopes and intercepts are correlated across groups.
+    """
+
+    column: int
+    slopes: tuple[int, ...] = ()
+    intercept: bool = True
+    correlated: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class AdditiveTerms:
+    """A sum of terms in place of a kernel, whose typical sizes follow from the data.
+
+    Attributes:
+        linear: columns with fixed effects.
+        smooth: Gaussian processes.
+        groups: effects of groups.
+        kernel: a kernel beside them; None for none.
+    """
+
+    linear: tuple[int, ...] = ()
+    smooth: tuple[Smooth, ...] = ()
+    groups: tuple[Groups, ...] = ()
+    kernel: Kernel | None = None
+
+    def started(self, data: Data, scale: Scales, latent: float) -> Kernel:
+        """The sum of the terms' kernels, of typical size.
+
+        Args:
+            data: the rows.
+            scale: of the data.
+            latent: spread of the latent function.
+
+        Raises:
+            InputError: there is no term.
+        """
+        kernels: list[Kernel] = []
+        if self.linear:
+            kernels.append(_fixed_effects(self.linear, data, scale, latent))
+        kernels += [_smooth(term, data, scale, latent) for term in self.smooth]
+        kernels += [part for term in self.groups for part in _of_groups(term, scale, latent)]
+        kernels += [self.kernel] if self.kernel is not None else []
+        if not kernels:
+            raise InputError("The model has no term; add a column, gp(...) or groups.")
+        total = kernels[0]
+        for kernel in kernels[1:]:
+            total = total + kernel
+        return total
+
+
+def _fixed_effects(columns: tuple[int, ...], data: Data, scale: Scales, latent: float) -> Kernel:
+    own = list(columns)
+    X = data.X[:, own]
+    constant = np.ptp(X, axis=0) == 0
+    centre = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
+    spread = np.where(constant, np.maximum(np.abs(X[0]), 1e-300), scale.inputs[own])
+    return FixedEffects((_VAGUE * latent / spread) ** 2, centre).on(*columns)
+
+
+def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
+    columns = list(term.columns)
+    spread = scale.inputs[columns]
+    lengthscale = spread * median_distance(data.X[:, columns] / spread, data.weights)
+    settings: dict[str, Any] = {"lengthscale": lengthscale, "variance": latent**2}
+    if term.kernel == "periodic":
+        period = float(spread[0]) if term.period is None else term.period
+        settings |= {"lengthscale": 1.0, "period": period}
+    kernel = SMOOTH[term.kernel](**settings).on(*columns)
+    return kernel if term.by is None else kernel * SameGroup().on(term.by)
+
+
+def _of_groups(term: Groups, scale: Scales, latent: float) -> list[Kernel]:
+    same, size = SameGroup().on(term.column), (_SHARE * latent) ** 2
+    slopes = list(term.slopes)
+    variances = size / scale.inputs[slopes] ** 2
+    if slopes and term.intercept and term.correlated:
+        return [CorrelatedLinear(np.append(size, variances)).on(*slopes) * same]
+    kernels: list[Kernel] = [Constant(size) * same] if term.intercept else []
+    pairs = zip(slopes, variances, strict=True)
+    return kernels + [Linear(variance).on(column) * same for column, variance in pairs]

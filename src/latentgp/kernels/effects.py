@@ -1,0 +1,172 @@
+"""Kernels of what mixed models add up: fixed effects, group effects, slopes of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+from numpyro.distributions import constraints
+
+from latentgp.errors import InputError
+from latentgp.kernels.base import Kernel
+from latentgp.parameters.base import parameter
+from latentgp.runtime.x64 import double_precision
+from latentgp.typing import Array, in_double_precision
+
+
+class FixedEffects(Kernel):
+    """Linear functions with vague coefficients, sum_d v_d (x_d - c_d) (z_d - c_d).
+
+    The prior variances are not learned, so that coefficients are fixed effects in the sense of
+    mixed models: the evidence integrates over them, as restricted maximum likelihood does
+    (Rasmussen & Williams 2006, 2.7). Use it on chosen columns, one of ones for the intercept, and
+    read the coefficients by `posterior.coefficients()`.
+
+    Args:
+        variance: prior variance of each coefficient, scalar or shape (D,); units of the latent
+            function squared over those of the inputs squared. Ten times the latent function's
+            spread over the column's, squared, is vague.
+        centre: of the columns, where the prior of the intercept is; scalar or shape (D,).
+
+    Raises:
+        InputError: a variance that is not positive, or values that are not finite.
+
+    Example:
+        >>> import numpy as np
+        >>> kernel = FixedEffects(variance=[4.0, 1.0], centre=[0.0, 2.0])
+        >>> float(kernel(np.array([1.0, 3.0]), np.array([1.0, 4.0])))
+        6.0
+    """
+
+    variance: Float[Array, "#D"] | Float[Array, ""]
+    centre: Float[Array, "#D"] | Float[Array, ""]
+
+    def __init__(self, variance: Any, centre: Any = 0.0):
+        self.variance = in_double_precision(variance)
+        self.centre = in_double_precision(centre)
+
+    def __check_init__(self) -> None:
+        known = isinstance(self.variance, np.ndarray) and isinstance(self.centre, np.ndarray)
+        if known and not (np.all(self.variance > 0) and np.all(np.isfinite(self.centre))):
+            raise InputError(
+                "FixedEffects needs positive variances and finite centres, got "
+                f"{self.variance.tolist()} and {self.centre.tolist()}."
+            )
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.sum(self.variance * (x - self.centre) * (z - self.centre))
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        return (self.variance * (X - self.centre)) @ (Z - self.centre).T
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.sum(self.variance * (X - self.centre) ** 2, axis=1)
+
+    def __repr__(self) -> str:
+        return f"FixedEffects({np.size(self.variance)} coefficients)"
+
+
+class SameGroup(Kernel):
+    """One where all columns agree, zero elsewhere: an independent function for every group.
+
+    `Constant(v) * SameGroup().on(g)` is a random intercept, `Linear().on(x) * SameGroup().on(g)`
+    a random slope, and `RBF().on(x) * SameGroup().on(g)` a smooth function of every group's own.
+
+    Example:
+        >>> import numpy as np
+        >>> SameGroup().gram(np.array([[1.0], [2.0]]), np.array([[2.0]])).tolist()
+        [[0.0], [1.0]]
+    """
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return jnp.where(jnp.all(x == z), 1.0, 0.0).astype(x.dtype)
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.ones(len(X), X.dtype)
+
+
+class CorrelatedLinear(Kernel):
+    """Lines whose intercept and slopes are correlated, (1, x)' S (1, z).
+
+    S has the given variances on its diagonal, and correlations by partial ones (Lewandowski,
+    Kurowicka & Joe 2009, 2), which take any values between -1 and 1. Times `SameGroup` it is the
+    term (1 + x | group) of mixed models.
+
+    Args:
+        variance: of the intercept and the slope of each column, shape (D + 1,); units of the latent
+            function squared, over those of the inputs squared.
+        partial_correlation: shape (D (D + 1) / 2,), the lower triangle row by row; zeros unless
+            given.
+
+    Raises:
+        InputError: not as many as the variances need.
+
+    Example:
+        >>> import numpy as np
+        >>> kernel = CorrelatedLinear(variance=[4.0, 1.0], partial_correlation=[0.5])
+        >>> kernel.covariance().round(3).tolist()
+        [[4.0, 1.0], [1.0, 1.0]]
+    """
+
+    variance: Float[Array, "E"] = parameter(constraints.positive)
+    partial_correlation: Float[Array, "P"] = parameter(
+        constraints.interval(-1.0, 1.0), role="correlation"
+    )
+
+    def __init__(self, variance: Any, partial_correlation: Any = None):
+        self.variance = in_double_precision(variance)
+        pairs = np.size(variance) * (np.size(variance) - 1) // 2
+        given = np.zeros(pairs) if partial_correlation is None else partial_correlation
+        self.partial_correlation = in_double_precision(given)
+
+    def __check_init__(self) -> None:
+        pairs = np.size(self.variance) * (np.size(self.variance) - 1) // 2
+        if np.ndim(self.variance) == 1 and np.shape(self.partial_correlation) != (pairs,):
+            raise InputError(
+                f"CorrelatedLinear of {np.size(self.variance)} variances needs {pairs} partial "
+                f"correlation(s), got {np.shape(self.partial_correlation)}."
+            )
+
+    @double_precision
+    def covariance(self) -> Float[Array, "E E"]:
+        """S, of the intercept and the slopes."""
+        root = self.root()
+        return root @ root.T
+
+    def __call__(self, x: Float[Array, "D"], z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.gram(x[None], z[None])[0, 0]
+
+    def gram(self, X: Float[Array, "N D"], Z: Float[Array, "M D"]) -> Float[Array, "N M"]:
+        root = self.root()
+        return (with_ones(X) @ root) @ (with_ones(Z) @ root).T
+
+    def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
+        return jnp.sum((with_ones(X) @ self.root()) ** 2, axis=1)
+
+    def root(self) -> Float[Array, "E E"]:
+        """Lower root of S: each row on the unit sphere, one partial correlation after another."""
+        rows, start = [], 0
+        for place in range(self.variance.shape[0]):
+            left, row = jnp.ones((), self.variance.dtype), []
+            for partial in self.partial_correlation[start : start + place]:
+                row.append(partial * left)
+                left = left * jnp.sqrt(1 - partial**2)
+            start += place
+            filled = [*row, left, *[jnp.zeros_like(left)] * (self.variance.shape[0] - place - 1)]
+            rows.append(jnp.stack(filled))
+        return jnp.sqrt(self.variance)[:, None] * jnp.stack(rows)
+
+
+def has_effects(kernel: Any) -> bool:
+    """Whether a kernel, or a part of it, is of fixed effects or of groups."""
+    kinds = FixedEffects | CorrelatedLinear | SameGroup
+    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, kinds))
+    return any(isinstance(node, kinds) for node in nodes)
+
+
+def with_ones(X: Float[Array, "N D"]) -> Float[Array, "N E"]:
+    """A column of ones before the others."""
+    return jnp.concatenate([jnp.ones((len(X), 1), X.dtype), X], axis=1)

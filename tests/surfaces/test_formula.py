@@ -1,0 +1,195 @@
+"""Formulas: what is read, what is refused, and what a table becomes by one."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import latentgp as lgp
+from latentgp.cli.app import app
+from latentgp.tables.formula import FUNCTIONS, GroupTerm, SmoothTerm, columns_in, parse, value_of
+from latentgp.tables.formula_encoder import FormulaEncoder, rows_without_gaps
+
+FORMULA = "y ~ `my dose` * sex + log(age) + gp(east, kernel=matern52) + (1 + `my dose` | clinic)"
+GENERATOR = np.random.default_rng(0)
+ROWS = 90
+CLINIC = GENERATOR.integers(0, 6, ROWS)
+DOSE = GENERATOR.normal(size=ROWS)
+MALE = GENERATOR.integers(0, 2, ROWS)
+AGE = GENERATOR.uniform(20, 80, ROWS)
+EAST = GENERATOR.uniform(0, 3, ROWS)
+EFFECT = np.array([-1.0, -0.6, -0.2, 0.3, 0.6, 0.9])
+TABLE = pd.DataFrame(
+    {
+        "y": 20
+        + 0.8 * DOSE
+        + 0.5 * MALE
+        + np.log(AGE)
+        + 0.3 * np.sin(2 * EAST)
+        + EFFECT[CLINIC]
+        + 0.1 * GENERATOR.normal(size=ROWS),
+        "my dose": DOSE,
+        "sex": np.where(MALE, "m", "f"),
+        "age": AGE,
+        "east": EAST,
+        "clinic": [f"clinic {number}" for number in CLINIC],
+    }
+)
+
+
+def test_every_kind_of_term_is_read():
+    read = parse("y ~ a * b + I(a**2) + C(d) - 1 + gp(`x 1`, x2, by=g) + (1 | g) + (0 + a || h)")
+    assert read.target == "y"
+    assert read.fixed == (("a",), ("b",), ("I(a ** 2)",), ("C(d)",), ("a", "b"))
+    assert read.smooth == (SmoothTerm(("x 1", "x2"), by="g"),)
+    assert read.groups == (
+        GroupTerm("g", (), intercept=True, correlated=True),
+        GroupTerm("h", ("a",), intercept=False, correlated=False),
+    )
+    assert parse("y ~ gp(t, kernel='periodic', period=365)").smooth[0].period == 365
+    assert parse("y ~ (x | g)").groups[0] == GroupTerm("g", ("x",), True, True)
+
+
+@pytest.mark.parametrize(
+    ("formula", "sentence"),
+    [
+        ("y ~ x + (1 | g) * z", "are added, not multiplied"),
+        ("y ~ gp(x):z", "are added, not multiplied"),
+        ("y ~ x | g", "groups stand in brackets"),
+        ("y ~ x - (1 | g)", "groups can be added alone"),
+        ("y ~ (1 | g + h)", "the group must be one column"),
+        ("y ~ (0 | g)", "nothing stands before"),
+        ("y ~ (log(x) | g)", "before | stand columns and 1"),
+        ("log(y) ~ x", "the left side must be one column"),
+        ("", "the left side must be one column"),
+        ("y ~ .", "name the columns"),
+        ("y ~ gp(x, kernel=unknown)", "kernel must be one of rbf"),
+        ("y ~ gp(x, period=0)", "a period must be a positive number"),
+        ("y ~ gp(x, x)", "names a column twice"),
+        ("y ~ gp()", "names no column"),
+        ("y ~ gp(2 * x)", "must be the name of a column"),
+        ("y ~ gp(x, size=3)", "the settings kernel, period and by"),
+        ("y ~ open(x)", "more than arithmetic"),
+        ("y ~ I(x.y)", "more than arithmetic"),
+        ("y ~ I(2)", "has no column in it"),
+        ("y ~ __import__('os').system('true')", "cannot be read"),
+        ("y ~ [x for x in y]", "cannot be read"),
+        ("y ~ x +" + " x +" * 999, "characters"),
+    ],
+)
+def test_what_is_no_formula_is_refused_in_a_sentence(formula, sentence):
+    with pytest.raises(lgp.InputError, match=sentence.replace("|", r"\|")) as refused:
+        parse(formula)
+    assert "\n" not in str(refused.value)
+
+
+def test_arbitrary_text_is_read_or_refused():
+    pieces = ["y", "x", "~", "+", "-", "*", ":", "(", ")", "|", "`", "gp(", "C(", "1", "**", "^"]
+    pieces += [" ", "%in%", "/", ",", "=", "'", "{", "}", "[", "]", ".", "lambda", "\n", "é", "\\"]
+    generator = np.random.default_rng(1)
+    refused = []
+    for _ in range(400):
+        text = "y ~ " + "".join(generator.choice(pieces, generator.integers(1, 12)))
+        try:
+            parse(text)
+        except lgp.InputError as error:
+            refused.append(str(error))
+    assert 100 < len(refused) < 400
+    assert not [sentence for sentence in refused if "\n" in sentence]
+
+
+def test_expressions_are_arithmetic_of_columns():
+    columns = {"a": np.array([1.0, 4.0]), "b c": np.array([2.0, 2.0])}
+    assert columns_in("log(a) ** 2 / `b c` - a") == ("a", "b c")
+    found = value_of("-sqrt(a) + 3 * `b c` ** 2", columns.__getitem__)
+    np.testing.assert_allclose(found, [11.0, 10.0])
+    for name, function in FUNCTIONS.items():
+        np.testing.assert_allclose(
+            value_of(f"{name}(a)", columns.__getitem__), function(columns["a"])
+        )
+
+
+def test_a_table_becomes_the_columns_of_the_terms():
+    encoder = FormulaEncoder.fit(TABLE, FORMULA)
+    names = encoder.feature_names
+    assert names == [
+        *("Intercept", "my dose", "sex[T.m]", "log(age)", "my dose:sex[T.m]"),
+        *("east", "my dose", "clinic [number]"),
+    ]
+    design = [np.ones(ROWS), DOSE, MALE, np.log(AGE), DOSE * MALE, EAST, DOSE, CLINIC]
+    np.testing.assert_allclose(encoder.encode(TABLE), np.stack(design, axis=1))
+    few = TABLE.iloc[:2].assign(sex=["x", "m"], clinic=["elsewhere", "clinic 0"])
+    with pytest.warns(UserWarning, match="training never saw"):
+        encoded = encoder.encode(few)
+    assert encoded[:, 2].tolist() == [0.0, 1.0]  # what is not known is as the first level
+    assert encoded[:, -1].tolist() == [6.0, 0.0]
+    with pytest.raises(lgp.InputError, match="not finite in 90 rows"):
+        encoder.encode(TABLE.assign(age=-1.0))
+    with pytest.raises(lgp.InputError, match="the table lacks 1 column"):
+        encoder.encode(TABLE.drop(columns="age"))
+    with pytest.raises(lgp.InputError, match="holds text, but its place in the formula"):
+        FormulaEncoder.fit(TABLE, "y ~ gp(sex)")
+    with pytest.raises(lgp.InputError, match="there is no column 'agee': did you mean 'age'"):
+        FormulaEncoder.fit(TABLE, "y ~ agee")
+    gaps = TABLE.astype({"age": object})
+    gaps.loc[3, "age"] = "NA"
+    kept, notes = rows_without_gaps(gaps, FORMULA)
+    assert len(kept) == ROWS - 1
+    assert "left out 1 row" in notes[0]
+
+
+def test_numbers_as_categories():
+    encoder = FormulaEncoder.fit(TABLE.assign(grade=CLINIC % 3), "y ~ C(grade) - 1")
+    assert encoder.feature_names == ["C(grade)[0]", "C(grade)[1]", "C(grade)[2]"]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("formula")
+    TABLE.to_csv(folder / "table.csv", index=False)
+    asked = ["fit", f"{folder}/table.csv", "--formula", FORMULA, "--out", f"{folder}/model"]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    return folder
+
+
+def test_a_formula_on_the_command_line_gives_effects_with_errors(fitted):
+    model = lgp.load(fitted / "model")
+    found = model.coefficients()
+    truth = {"my dose": 0.8, "sex[T.m]": 0.5, "log(age)": 1.0, "my dose:sex[T.m]": 0.0}
+    for name, value in truth.items():
+        place = found.names.index(name)
+        assert abs(found.estimate[place] - value) < 4 * found.standard_error[place]
+        assert found.standard_error[place] < 0.15
+    effects = model.group_effects("clinic")
+    assert list(effects) == ["intercept", "my dose"]
+    estimate = effects["intercept"].estimate
+    assert effects["intercept"].names[2] == "clinic 2"
+    np.testing.assert_allclose(estimate - estimate.mean(), EFFECT - EFFECT.mean(), atol=0.15)
+    said = CliRunner().invoke(app, ["coefficients", f"{fitted}/model"])
+    assert "log(age)" in said.output
+    asked = ["coefficients", f"{fitted}/model", "--groups", "clinic", "--out", f"{fitted}/c.csv"]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert len(pd.read_csv(fitted / "c.csv")) == 12
+    predicted = model.predict(TABLE)
+    assert np.mean(np.abs(predicted["mean"] - TABLE["y"])) < 0.12
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"formula": "y ~ age", "target": "age"}, "predicts 'y', but the target is 'age'"),
+        ({}, "name the column to predict, or give a formula"),
+        ({"formula": "y ~ age", "time": "age"}, "leave time out"),
+        ({"formula": "y ~ age", "mean": "linear"}, "leave mean out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(settings, sentence):
+    with pytest.raises(lgp.InputError, match=sentence):
+        lgp.TableModel.fit(TABLE, **settings)
+
+
+def test_models_without_such_terms_say_so(fitted):
+    model = lgp.load(fitted / "model")
+    with pytest.raises(lgp.InputError, match="no column of groups 'sex': there are 'clinic'"):
+        model.group_effects("sex")
