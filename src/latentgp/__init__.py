@@ -167,6 +167,7 @@ if TYPE_CHECKING:
         GPOrdinalClassifier,
         GPRegressor,
     )
+    from latentgp.evaluation.certificate import Certificate, certify
     from latentgp.evaluation.conformal import conformal_interval
     from latentgp.evaluation.cross_validation import CrossValidation, cross_validate
     from latentgp.evaluation.leave_one_out import LeaveOneOut, leave_one_out
@@ -182,6 +183,7 @@ if TYPE_CHECKING:
 
 # What needs scikit-learn is imported when it is first asked for.
 _LAZY = {
+    "Certificate": "latentgp.evaluation.certificate",
     "CrossValidation": "latentgp.evaluation.cross_validation",
     "GPClassifier": "latentgp.estimators",
     "GPCountRegressor": "latentgp.estimators",
@@ -192,6 +194,7 @@ _LAZY = {
     "ModelComparison": "latentgp.evaluation.model_weights",
     "PredictiveCheck": "latentgp.evaluation.predictive_checks",
     "TableModel": "latentgp.tables.model",
+    "certify": "latentgp.evaluation.certificate",
     "compare_models": "latentgp.evaluation.model_weights",
     "conformal_interval": "latentgp.evaluation.conformal",
     "cross_validate": "latentgp.evaluation.cross_validation",
@@ -236,6 +239,7 @@ __all__ = [
     "BlackBoxVI",
     "Categorical",
     "Censored",
+    "Certificate",
     "CollapsedVI",
     "Constant",
     "ConstantMean",
@@ -371,6 +375,7 @@ __all__ = [
     "augmentation_gap",
     "augmentation_of",
     "bin_points",
+    "certify",
     "check_completely_monotone",
     "compare_models",
     "conformal_interval",

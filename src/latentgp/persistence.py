@@ -47,6 +47,7 @@ _INTERNAL = {
     "latentgp.augmentations.heteroscedastic": "HeteroscedasticAugmentation",
     "latentgp.augmentations.polya_gamma": "PolyaGamma PoissonPolyaGamma",
     "latentgp.diagnostics": "ChainDiagnostics Diagnostics Integration",
+    "latentgp.evaluation.certificate": "Difference",
     "latentgp.evaluation.comparison": "Compared Comparison",
     "latentgp.evaluation.metrics": "ReliabilityCurve",
     "latentgp.inference.batches.staleness": "Asynchrony",

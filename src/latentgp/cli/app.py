@@ -134,6 +134,10 @@ def fit(
     max_seconds: Annotated[
         float | None, typer.Option(help="The search ends then, with the best so far.")
     ] = None,
+    certify: Annotated[
+        float | None,
+        typer.Option(help="Seconds for Markov chains that say how far off the answer is."),
+    ] = None,
     restarts: Annotated[int, typer.Option(help="Further runs from random starts.")] = 0,
     depth: Annotated[int, typer.Option(help="Number of layers; above 1 a deep model.")] = 1,
     seed: Annotated[int, typer.Option(help="Seeds inducing points and restarts.")] = 0,
@@ -175,6 +179,10 @@ def fit(
         raise InputError(f"--max-seconds must be positive, got {max_seconds:g}: try 60")
     if in_batches and (time is not None or by is not None):
         raise InputError("a time series is fitted in memory: leave --batch-size out")
+    if in_batches and certify is not None:
+        raise InputError("chains have all rows in memory: leave --batch-size out, or --certify")
+    if certify is not None and certify <= 0:
+        raise InputError(f"--certify must be positive, got {certify:g}: try 60")
     if in_batches and formula is not None:
         raise InputError("a formula is fitted in memory: leave --batch-size out")
     if in_batches and restarts:
@@ -198,7 +206,7 @@ def fit(
     if prior:
         settings["priors"] = priors_from(prior)
     more: dict[str, Any] = {"restarts": restarts, "depth": depth, "time": time, "by": by}
-    more["formula"] = formula
+    more |= {"formula": formula, "certify": certify}
     target = target_of(target, formula)
     if in_batches:
         more = {
@@ -243,6 +251,8 @@ def fit(
         typer.echo(said.getvalue(), nl=False)
         for note in model.notes:
             typer.echo(f"- {note}")
+        if certify is not None:
+            typer.echo(str(model.estimator.certificate_))
         verdict = model.estimator.diagnostics_.verdict
         learned = f", with what was learned until then{kept}" if INTERRUPTED in verdict else ""
         typer.echo(f"Model written to {out}{learned}.")

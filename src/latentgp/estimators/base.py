@@ -99,6 +99,7 @@ class GPEstimator(BaseEstimator):
         restarts: int = 0,
         max_evaluations: int = 200,
         max_seconds: float | None = None,
+        certify: float | None = None,
         callback: Callback | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -118,6 +119,7 @@ class GPEstimator(BaseEstimator):
         self.restarts = restarts
         self.max_evaluations = max_evaluations
         self.max_seconds = max_seconds
+        self.certify = certify
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
@@ -191,6 +193,9 @@ class GPEstimator(BaseEstimator):
             restarts=self.restarts,
         )
         self._keep(result, method, reason, centre, self.verbose)
+        if self.certify is not None:
+            key = jax.random.key(self._seed())
+            self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:

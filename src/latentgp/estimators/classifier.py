@@ -209,6 +209,7 @@ class GPClassifier(LabelEstimator):
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
+        certify: as in `GPRegressor`.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.

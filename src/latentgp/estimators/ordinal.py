@@ -47,6 +47,7 @@ class GPOrdinalClassifier(LabelEstimator):
         restarts: further runs of the hyper-parameter search; the best is kept.
         max_evaluations: of the bound, each run on all rows; a fit in batches has epochs instead.
         max_seconds: for the whole search, which ends with the best so far.
+        certify: as in `GPRegressor`.
         callback: called now and then, as in `latentgp.fit`; true ends the search.
         random_state: seeds inducing points and restarts.
         verbose: 1 prints progress, the method chosen and the verdict.
@@ -89,6 +90,7 @@ class GPOrdinalClassifier(LabelEstimator):
         restarts: int = 0,
         max_evaluations: int = 200,
         max_seconds: float | None = None,
+        certify: float | None = None,
         callback: Callback | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -110,6 +112,7 @@ class GPOrdinalClassifier(LabelEstimator):
             restarts=restarts,
             max_evaluations=max_evaluations,
             max_seconds=max_seconds,
+            certify=certify,
             callback=callback,
             random_state=random_state,
             verbose=verbose,

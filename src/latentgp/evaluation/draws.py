@@ -107,6 +107,17 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
     return RowScores(log_density, below, up_to, mean, variance)
 
 
+@double_precision
+def probabilities_at_draws(drawn: Drawn, side: SideInformation) -> Float[np.ndarray, "S N K"]:
+    """Probabilities of the classes under every draw."""
+    nobody = np.zeros(drawn.f.shape[1])
+    return _asked(_class_probabilities, drawn, nobody, side)
+
+
+def _class_probabilities(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
+    return likelihood.class_probabilities(f, side)
+
+
 def _asked(question: Any, drawn: Drawn, y: Any, side: SideInformation) -> Any:
     found = _at_draws(question, drawn.own, drawn.likelihood, drawn.f, y, dict(side))
     return jax.tree.map(np.asarray, found)

@@ -14,6 +14,7 @@ from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.inference.setup.priors import Scales, scales, space_of
+from latentgp.methods.result import Asked
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
@@ -134,7 +135,8 @@ class Problem:
         space = self.space(self.scales(self.data))
         table = summary(result.model, space, given=priors)
         rows = self.rows if isinstance(given, Data | MergedRows) else None
-        return dataclasses.replace(result, summary=table, rows=rows)
+        asked = Asked(self.learn_hyperparameters, self.priors, self.frozen)
+        return dataclasses.replace(result, summary=table, rows=rows, asked=asked)
 
     def control_with(
         self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any

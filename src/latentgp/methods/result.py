@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.diagnostics import ChainDiagnostics, Diagnostics
 from latentgp.models import LatentGP
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data, MergedRows
+from latentgp.typing import Array
 
 if TYPE_CHECKING:
+    from latentgp.evaluation.certificate import Certificate
     from latentgp.evaluation.leave_one_out import LeaveOneOut
 
 
@@ -39,6 +42,14 @@ class History(NamedTuple):
         return cls(*(np.array([getattr(r, name) for r in records]) for name in cls._fields))
 
 
+class Asked(NamedTuple):
+    """How hyper-parameters were to be learned, as `fit` was asked."""
+
+    learn_hyperparameters: bool = True
+    priors: Any = "weak"
+    frozen: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """The result of a fit.
@@ -53,6 +64,7 @@ class Fit:
             `Integrated` with an axis of components first; None of methods that keep none.
         rows: that were fitted; None of rows that came from files or as sums. They stay in memory:
             `save` leaves them out.
+        asked: how hyper-parameters were to be learned; likewise.
     """
 
     model: LatentGP
@@ -62,6 +74,7 @@ class Fit:
     summary: str = ""
     sites: Any = dataclasses.field(default=None, repr=False)
     rows: MergedRows | None = dataclasses.field(default=None, repr=False, metadata={"saved": False})
+    asked: Asked = dataclasses.field(default=Asked(), repr=False, metadata={"saved": False})
 
     def leave_one_out(self, data: Data | None = None) -> "LeaveOneOut":
         """Predictions of every row given the others, see `latentgp.leave_one_out`.
@@ -72,6 +85,21 @@ class Fit:
         from latentgp.evaluation.leave_one_out import leave_one_out  # it knows all posteriors
 
         return leave_one_out(self, data)
+
+    def certify(
+        self, seconds: float = 60.0, *, key: Key[Array, ""] | None = None, **settings: Any
+    ) -> "Certificate":
+        """How far this posterior is from the exact one, by chains that start at it.
+
+        Args:
+            seconds: for the chains.
+            key: random key; one of its own unless given.
+            settings: as `latentgp.certify` takes them.
+        """
+        from latentgp.evaluation.certificate import certify  # it knows all methods
+
+        key = jax.random.key(0) if key is None else key
+        return certify(self, key=key, seconds=seconds, **settings)
 
     def warned_before(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further warnings before its own."""
