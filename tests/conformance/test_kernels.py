@@ -9,6 +9,11 @@ from latentgp.testing import check_kernel
 
 POINTS = np.random.default_rng(0).normal(size=(6, 2))
 GRAM = POINTS @ POINTS.T + 0.5 * np.eye(6)
+PLACES = np.array(
+    [[0.0, 0.0], [179.9, 10.0], [-179.9, 10.0], [13.4, 52.5], [13.40001, 52.5], [-70.0, -90.0]]
+)
+BORDERS = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5)]  # and one area alone
+AREAS = np.arange(7.0)[:, None]
 CATEGORIES = np.array([[0, 1], [0, 2], [1, 1], [2, 0], [2, 2], [1, 0]])
 
 FUNCTIONALS = np.concatenate(
@@ -41,6 +46,13 @@ CASES = [
     (lgp.ArcCosine(order=0, weight_variance=[0.5, 2.0]), POINTS),
     (lgp.ArcCosine(order=1, bias_variance=0.3), POINTS),
     (lgp.Categorical(lengthscale=[0.5, 2.0]), CATEGORIES),
+    (lgp.OnSphere(lgp.Matern32(3000.0)), PLACES),
+    (lgp.OnSphere(lgp.Matern12(3000.0, 2.0), "great-circle"), PLACES),
+    (lgp.OnSphere(lgp.RBF(0.5), radius=1.0), PLACES),
+    (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS),
+    (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS[:5]),
+    (lgp.ICAR(BORDERS, 2.0, areas=7), AREAS),
+    (lgp.BYM2(BORDERS, 2.0, 0.3, areas=7), AREAS),
     (Sum((lgp.RBF(), lgp.Linear())), POINTS),
     (Product((lgp.RBF(), lgp.Linear())), POINTS),
     (Scaled(lgp.RBF(), 0.5), POINTS),
