@@ -115,7 +115,7 @@ class CAR(Areal):
 
 
 class ICAR(Areal):
-    """Intrinsic conditional autoregression: the limit of `CAR` as alpha goes to 1 (Besag 1991).
+    """Intrinsic conditional autoregression: the limit of `CAR` as alpha goes to 1 (Besag et al. 1991).
 
     Its covariance is `variance` times the generalised inverse of D - W, so that the values of a
     connected component have sum zero: add `Constant` or a `ConstantMean` for their level. Scaled,
@@ -160,7 +160,7 @@ class BYM2(Areal):
     """Effects of areas, of which a share is structured and the rest independent.
 
     The covariance is variance * (rho R + (1 - rho) I), R that of a scaled `ICAR` (Riebler et al.
-    2016, eq. 7): `variance` is the variance of the effects whatever the graph, and `rho` the share
+    2016): `variance` is the variance of the effects whatever the graph, and `rho` the share
     that neighbours have in common. Components of the graph are scaled one by one, and an area
     without neighbours has the variance `variance` (Freni-Sterrantino et al. 2018).
 

@@ -46,7 +46,7 @@ class OnSphere(ChangesUnits, Kernel):
     great-circle distance d, and every stationary kernel of three coordinates is a covariance
     (Yadrenko 1983); it is shorter than d by 1 % at 3,100 km. With "great-circle" it is d itself. Of
     Matérn kernels only those of an order up to 1/2 are then covariances, the RBF is none (Gneiting
-    2013, theorem 7 and table 1): the exponential kernel alone is taken.
+    2013, table 1): the exponential kernel alone is taken.
 
     Args:
         kernel: with one length-scale. Sums and products are of kernels each on the sphere.

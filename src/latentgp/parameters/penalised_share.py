@@ -21,7 +21,7 @@ class PenalisedShare(Distribution):
     """Prior of rho in the covariance (1 - rho) I + rho R, that falls with its distance from I.
 
     The distance is d = sqrt(2 KL) of the two Gaussians, and d is exponential (Simpson et al. 2017,
-    3; Riebler et al. 2016, appendix). With the eigenvalues g_i of R, 2 KL is the sum of
+    3; Riebler et al. 2016). With the eigenvalues g_i of R, 2 KL is the sum of
     rho (g_i - 1) - log(1 + rho (g_i - 1)). Where R is singular d has no end, and the law needs no
     normaliser.
 
