@@ -45,7 +45,7 @@ def fitted(y, **settings):
 
 
 def written_out(y):
-    """Riebler et al. (2016) with the structured effect by eigenvectors, priors by their formulas."""
+    """Riebler et al. (2016) by eigenvectors, priors by their formulas."""
     W = np.zeros((SIZE, SIZE))
     W[tuple(PAIRS.T)] = 1.0
     W += W.T
@@ -66,9 +66,9 @@ def written_out(y):
     def model():
         mean = numpyro.sample("mean", PRIOR_OF_MEAN)
         std = numpyro.sample("std", distributions.Exponential(0.5))
-        logit = numpyro.sample("logit", distributions.ImproperUniform(
-            distributions.constraints.real, (), ()
-        ))
+        logit = numpyro.sample(
+            "logit", distributions.ImproperUniform(distributions.constraints.real, (), ())
+        )
         rho = jax.nn.sigmoid(logit)
         slope = jax.grad(distance)(rho) * rho * (1 - rho)
         numpyro.factor("prior", -rate * distance(rho) + jnp.log(slope))
@@ -115,7 +115,9 @@ def test_intervals_of_effects_hold_what_they_say():
     shares = []
     for _ in range(40):
         f, y = simulated(generator, 0.4, generator.uniform(), 0.3)
-        law = fitted(y, method=lgp.Laplace(), hyperparameters="integrate").posterior.predict_f(AREAS)
+        law = fitted(y, method=lgp.Laplace(), hyperparameters="integrate").posterior.predict_f(
+            AREAS
+        )
         z = (f - np.ravel(law.mean)) / np.sqrt(np.ravel(law.variance))
         shares.append(np.mean(np.abs(z) < 1.2816))
     error = np.std(shares, ddof=1) / np.sqrt(len(shares))

@@ -60,9 +60,9 @@ class OnSphere(ChangesUnits, Kernel):
     Example:
         >>> import latentgp as lgp, numpy as np
         >>> kernel = lgp.OnSphere(lgp.Matern32(lengthscale=500.0))
-        >>> berlin, paris, sydney = [13.4, 52.5], [2.35, 48.85], [151.2, -33.9]
-        >>> np.round(kernel.gram(np.array([berlin]), np.array([paris, sydney])), 3).tolist()
-        [[0.107, 0.0]]
+        >>> berlin, paris = np.array([13.4, 52.5]), np.array([2.35, 48.85])
+        >>> round(float(kernel(berlin, paris)), 2)
+        0.19
     """
 
     kernel: Stationary = eqx.field(converter=_isotropic)

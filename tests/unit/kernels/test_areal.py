@@ -118,9 +118,9 @@ def test_an_adjacency_that_is_none_is_refused(adjacency, areas, message):
 
 @pytest.mark.quick
 def test_supports():
-    with pytest.raises(lgp.InputError, match="CAR.alpha must satisfy"):
+    with pytest.raises(lgp.InputError, match=r"CAR\.alpha must satisfy"):
         lgp.CAR(W, alpha=1.0)
-    with pytest.raises(lgp.InputError, match="BYM2.rho must satisfy"):
+    with pytest.raises(lgp.InputError, match=r"BYM2\.rho must satisfy"):
         lgp.BYM2(W, rho=1.1)
     with pytest.raises(lgp.InputError, match="between 0 and 1"):
         lgp.BYM2(W).prior_of_rho(probability=1.0)
@@ -141,7 +141,9 @@ def test_the_prior_of_rho_is_exponential_in_the_distance(x64):
         expected = np.log(prior.rate) - prior.rate * distance(rho)
         if slope is None:  # the distance is proportional to rho
             slope = np.sqrt(np.sum((np.linalg.eigvalsh(R) - 1) ** 2) / 2)
-        assert float(prior.log_prob(np.asarray(rho))) == pytest.approx(expected + np.log(slope), abs=1e-4)
+        assert float(prior.log_prob(np.asarray(rho))) == pytest.approx(
+            expected + np.log(slope), abs=1e-4
+        )
     assert float(prior.rate) == pytest.approx(-np.log(0.4) / distance(0.3), rel=1e-9)
     mass = quad(lambda rho: float(np.exp(prior.log_prob(np.asarray(rho)))), 0.0, 0.3)[0]
     assert mass == pytest.approx(0.6, abs=1e-6)
@@ -158,7 +160,9 @@ def test_default_priors():
     priors = weak_priors(model, scales(model, data))
     assert float(priors["kernel.variance"].cdf(4.0)) == pytest.approx(1 - np.exp(-1))
     with jax.enable_x64(True):
-        assert float(priors["kernel.rho"].rate) == pytest.approx(float(lgp.BYM2(W).prior_of_rho().rate))
+        assert float(priors["kernel.rho"].rate) == pytest.approx(
+            float(lgp.BYM2(W).prior_of_rho().rate)
+        )
     car = lgp.LatentGP(lgp.CAR(W), lgp.Poisson())
     assert type(weak_priors(car, scales(car, data))["kernel.alpha"]).__name__ == "Uniform"
 
@@ -209,7 +213,10 @@ def test_points_at_all_areas_are_exact(fitted):
 @pytest.mark.quick
 def test_auto_takes_a_point_an_area():
     pairs = np.column_stack([np.arange(299), np.arange(1, 300)])
-    for kernel in (lgp.CAR(pairs, areas=300), 2.0 * lgp.ICAR(pairs, areas=300).on(0) + lgp.Constant()):
+    for kernel in (
+        lgp.CAR(pairs, areas=300),
+        2.0 * lgp.ICAR(pairs, areas=300).on(0) + lgp.Constant(),
+    ):
         method = choose_method(lgp.LatentGP(kernel, lgp.Poisson()), 50_000).method
         assert method.representation == lgp.Inducing(300)
     mixed = lgp.CAR(pairs, areas=300).on(0) + lgp.RBF().on(1)
@@ -235,4 +242,6 @@ def test_areas_that_are_not_there_are_refused(fitted):
     with pytest.raises(lgp.InputError, match="reads one column"):
         lgp.fit(model, lgp.Data(np.zeros((3, 2)), np.zeros(3)), key=KEY)
     with pytest.raises(lgp.InputError, match="no inputs in which rows are near"):
-        lgp.fit(model, lgp.Data(AREAS, np.zeros(17)), key=KEY, method=lgp.ExactGP(lgp.Neighbours(3)))
+        lgp.fit(
+            model, lgp.Data(AREAS, np.zeros(17)), key=KEY, method=lgp.ExactGP(lgp.Neighbours(3))
+        )
