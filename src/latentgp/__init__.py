@@ -26,6 +26,9 @@ from latentgp.fit import fit
 from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
 from latentgp.inference.solves.settings import Solves
 from latentgp.kernels import (
+    BYM2,
+    CAR,
+    ICAR,
     RBF,
     ArcCosine,
     Categorical,
@@ -41,6 +44,7 @@ from latentgp.kernels import (
     Matern32,
     Matern52,
     MaternHalfInteger,
+    OnSphere,
     Periodic,
     PerLatent,
     PerLatentSum,
@@ -217,7 +221,10 @@ _SUBMODULES = {
 }
 
 __all__ = [
+    "BYM2",
+    "CAR",
     "HMC",
+    "ICAR",
     "MCMC",
     "NUTS",
     "RBF",
@@ -321,6 +328,7 @@ __all__ = [
     "NegativeBinomial",
     "NegativeMultinomialPolyaGamma",
     "Neighbours",
+    "OnSphere",
     "Ordinal",
     "PerLatent",
     "PerLatentMean",

@@ -9,6 +9,11 @@ from latentgp.testing import check_kernel
 
 POINTS = np.random.default_rng(0).normal(size=(6, 2))
 GRAM = POINTS @ POINTS.T + 0.5 * np.eye(6)
+PLACES = np.array(
+    [[0.0, 0.0], [179.9, 10.0], [-179.9, 10.0], [13.4, 52.5], [13.40001, 52.5], [-70.0, -90.0]]
+)
+BORDERS = [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5)]  # and one area alone
+AREAS = np.arange(7.0)[:, None]
 CATEGORIES = np.array([[0, 1], [0, 2], [1, 1], [2, 0], [2, 2], [1, 0]])
 
 FUNCTIONALS = np.concatenate(
@@ -44,6 +49,13 @@ CASES = [
     (lgp.FixedEffects([4.0, 1.0], centre=[0.0, 0.5]), POINTS),
     (lgp.CorrelatedLinear([0.5, 0.2, 0.3], [0.4, -0.2, 0.6]), POINTS),
     (lgp.SameGroup(), CATEGORIES),
+    (lgp.OnSphere(lgp.Matern32(3000.0)), PLACES),
+    (lgp.OnSphere(lgp.Matern12(3000.0, 2.0), "great-circle"), PLACES),
+    (lgp.OnSphere(lgp.RBF(0.5), radius=1.0), PLACES),
+    (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS),
+    (lgp.CAR(BORDERS, 2.0, 0.7, areas=7), AREAS[:5]),
+    (lgp.ICAR(BORDERS, 2.0, areas=7), AREAS),
+    (lgp.BYM2(BORDERS, 2.0, 0.3, areas=7), AREAS),
     (Sum((lgp.RBF(), lgp.Linear())), POINTS),
     (Product((lgp.RBF(), lgp.Linear())), POINTS),
     (Scaled(lgp.RBF(), 0.5), POINTS),

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.cli.app import app
+from latentgp.inference.setup.initial_model import starting_model
 from latentgp.tables.formula import FUNCTIONS, GroupTerm, SmoothTerm, columns_in, parse, value_of
 from latentgp.tables.formula_encoder import FormulaEncoder, rows_without_gaps
 
@@ -66,6 +67,7 @@ def test_every_kind_of_term_is_read():
         ("y ~ gp(x, kernel=unknown)", "kernel must be one of rbf"),
         ("y ~ gp(x, period=0)", "a period must be a positive number"),
         ("y ~ gp(x, x)", "names a column twice"),
+        ("y ~ gp(x, kernel=globe)", "takes longitude and latitude"),
         ("y ~ gp()", "names no column"),
         ("y ~ gp(2 * x)", "must be the name of a column"),
         ("y ~ gp(x, size=3)", "the settings kernel, period and by"),
@@ -193,3 +195,14 @@ def test_models_without_such_terms_say_so(fitted):
     model = lgp.load(fitted / "model")
     with pytest.raises(lgp.InputError, match="no column of groups 'sex': there are 'clinic'"):
         model.group_effects("sex")
+
+
+def test_places_on_the_globe_start_in_kilometres():
+    east, north = GENERATOR.uniform(5, 15, ROWS), GENERATOR.uniform(47, 55, ROWS)
+    table = TABLE.assign(east=east, north=north)
+    terms = FormulaEncoder.fit(table, "y ~ gp(east, north, kernel=globe)").terms()
+    data = lgp.Data(np.column_stack([np.ones(ROWS), east, north]), TABLE["y"])
+    model = starting_model(data, lgp.Gaussian(), lgp.ZeroMean(), terms)
+    kernel = model.kernel.parts[1]
+    assert isinstance(kernel.kernel, lgp.OnSphere)
+    assert 100 < float(kernel.kernel.kernel.lengthscale) < 2_000

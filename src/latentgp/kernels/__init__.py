@@ -1,5 +1,6 @@
 """Covariance functions of the latent Gaussian process: one file a family."""
 
+from latentgp.kernels.areal import BYM2, CAR, ICAR, Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, Linear, Polynomial, White
@@ -12,6 +13,7 @@ from latentgp.kernels.effects import (
 from latentgp.kernels.functionals import Functionals
 from latentgp.kernels.per_latent import LatentKernel, OwnKernels, PerLatent
 from latentgp.kernels.precomputed import Precomputed, is_tabulated
+from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import (
     RBF,
     Cosine,
@@ -27,9 +29,13 @@ from latentgp.kernels.stationary import (
 from latentgp.kernels.weighted import PerLatentSum, WeightedSum
 
 __all__ = [
+    "BYM2",
+    "CAR",
+    "ICAR",
     "RBF",
     "ActiveDimensions",
     "ArcCosine",
+    "Areal",
     "Categorical",
     "Constant",
     "CorrelatedLinear",
@@ -44,6 +50,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MaternHalfInteger",
+    "OnSphere",
     "OwnKernels",
     "PerLatent",
     "PerLatentSum",

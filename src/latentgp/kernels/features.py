@@ -17,6 +17,7 @@ from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
 from latentgp.kernels.dot_product import ArcCosine, Linear
+from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import (
     RBF,
     Matern,
@@ -78,6 +79,20 @@ class StationaryWaves(Waves):
     @property
     def variance(self) -> Float[Array, ""]:
         return self.kernel.variance
+
+
+class SphereWaves(Waves):
+    """Angles by places in space of points on a sphere."""
+
+    waves: Waves
+    kernel: OnSphere
+
+    def angles(self, X: Float[Array, "N D"]) -> Float[Array, "N F"]:
+        return self.waves.angles(self.kernel.place(X))
+
+    @property
+    def variance(self) -> Float[Array, ""]:
+        return self.waves.variance
 
 
 class SelectedWaves(Waves):
@@ -301,6 +316,16 @@ def _(kernel: Stationary, inputs: int) -> list[RandomPart]:
 
 
 @random_parts.register
+def _(kernel: OnSphere, inputs: int) -> list[RandomPart]:
+    if kernel.distance != "chord":
+        raise InputError(
+            "OnSphere has random features of the chord alone, which paths and RandomFeatures need; "
+            'use distance="chord".'
+        )
+    return random_parts(kernel.kernel, 3)
+
+
+@random_parts.register
 def _(kernel: ArcCosine, inputs: int) -> list[RandomPart]:
     return [RandomPart(inputs + 1, 1)]
 
@@ -339,6 +364,14 @@ def _(kernel: Stationary, spectra: Iterator[Spectrum], centre: Float[Array, "#D"
     directions, key = next(spectra)
     stretch = jnp.sqrt(_spectral_mixing(kernel, key, directions.number))
     return FourierFeatures(StationaryWaves(kernel, directions, stretch, centre))
+
+
+@_features.register
+def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    own = centre if len(centre) == 1 else kernel.place(centre[None])[0]
+    features = _features(kernel.kernel, spectra, own)
+    assert isinstance(features, FourierFeatures)
+    return FourierFeatures(SphereWaves(features.waves, kernel))
 
 
 @_features.register

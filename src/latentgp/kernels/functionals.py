@@ -15,18 +15,20 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
+from latentgp.kernels.areal import Areal
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.categorical import Categorical
 from latentgp.kernels.dot_product import ArcCosine, White
 from latentgp.kernels.effects import SameGroup
 from latentgp.kernels.precomputed import Precomputed
+from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Cosine, Matern, Matern12, MaternHalfInteger, Stationary
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.parameters.base import SeesColumns
 from latentgp.rows.functionals import Encoded, Regions, decoded, spread_over_regions, width_of
 from latentgp.typing import Array
 
-_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, Precomputed)
+_ROUGH = (Matern, Matern12, White, Categorical, SameGroup, ArcCosine, Precomputed, Areal)
 
 
 class Functionals(SeesColumns, Kernel):
@@ -243,6 +245,8 @@ def _rough_along(kernel: Kernel, columns: set[int]) -> Kernel | None:
     if isinstance(kernel, ActiveDimensions):
         seen = {i for i, column in enumerate(kernel.dimensions) if column in columns}
         return _rough_along(kernel.kernel, seen)
+    if isinstance(kernel, OnSphere):
+        return _rough_along(kernel.kernel, {0})
     rough = (_rough_along(part, columns) for part in _inside(kernel))
     if isinstance(kernel, _ROUGH) or (isinstance(kernel, MaternHalfInteger) and not kernel.degree):
         return kernel

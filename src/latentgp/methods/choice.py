@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from latentgp.augmentations import augmentation_of
 from latentgp.errors import InputError
 from latentgp.kernels import has_effects, is_tabulated
+from latentgp.kernels.areal import areas_alone
 from latentgp.kernels.state_space import has_small_state_space
 from latentgp.likelihoods import Gaussian, LeastSquares
 from latentgp.methods.augmented import AugmentedVI
@@ -294,5 +295,6 @@ def inducing_points(model: LatentGP, rows: int, n_inducing: int | None = None) -
 
 
 def usual_number_of_points(model: LatentGP) -> int:
-    """Number of inducing points that "auto" takes."""
-    return 500 if sites_are_known(model.likelihood) else 200
+    """Number of inducing points that "auto" takes: at all areas nothing is approximated."""
+    usual = 500 if sites_are_known(model.likelihood) else 200
+    return max(usual, areas_alone(model.kernel) or 0)

@@ -28,6 +28,7 @@ Role = Literal[
     "factor",
     "loading",
     "correlation",
+    "share",
     "other",
 ]
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
@@ -50,8 +51,9 @@ def parameter(
             user's units follow from it. A "lengthscale" has the units of the inputs, a
             "variance" or "noise_variance" those of the latent function squared, a "noise_scale"
             those of the latent function, a "noise_precision" one over their square; a "factor"
-            multiplies a variance and has none, as have "degrees_of_freedom" and a "loading",
-            which says how much of a latent function is in an output, and a "correlation".
+            multiplies a variance and has none, as have "degrees_of_freedom", a "correlation", a
+            "share" between 0 and 1, and a "loading", which says how much of a latent function is
+            in an output.
         default: the value when the constructor is given none.
 
     Example:
@@ -101,11 +103,30 @@ class Parametrised(Module):
             name = f"{type(self).__name__}.{field.name}"
             _check_value(name, getattr(self, field.name), field.metadata[_SUPPORT])
 
+    def weak_prior(self, name: str, latent: float) -> Distribution | None:
+        """Weak prior of a field where its role says too little; None unless overridden.
+
+        Args:
+            name: of the field.
+            latent: typical size of the latent function.
+        """
+        return None
+
 
 class SeesColumns(Parametrised):
     """A module whose parts see only some input columns, which scales their parameters."""
 
     dimensions: eqx.AbstractVar[tuple[int, ...]]
+
+
+class ChangesUnits(Parametrised):
+    """A module whose parts have length-scales in other units than those of the inputs.
+
+    Attributes:
+        unit: one unit of the inputs in those of the length-scales.
+    """
+
+    unit: eqx.AbstractVar[float]
 
 
 class MultipliesParts(Parametrised):
@@ -149,6 +170,8 @@ class ParameterInfo(NamedTuple):
         role: what it measures.
         dimensions: the input columns that its module sees, None for all.
         latent: the latent function that it belongs to, counted from 0, None for all.
+        unit: one unit of the inputs in those of its module's length-scales.
+        module: whose field it is, None for one of a network.
     """
 
     path: str
@@ -157,6 +180,8 @@ class ParameterInfo(NamedTuple):
     role: Role
     dimensions: tuple[int, ...] | None
     latent: int | None = None
+    unit: float = 1.0
+    module: Parametrised | None = None
 
 
 def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
@@ -167,7 +192,7 @@ def parameters(model: eqx.Module) -> dict[str, ParameterInfo]:
         >>> [p.path for p in parameters(2.0 * RBF()).values()]
         ['kernel.lengthscale', 'kernel.variance', 'scale']
     """
-    return {info.path: info for info in _walk(model, "", None)}
+    return {info.path: info for info in _walk(model, "", _Seen())}
 
 
 def replace(model: ModuleT, values: Mapping[str, Any]) -> ModuleT:
@@ -222,34 +247,49 @@ def _parameter_fields(module: eqx.Module) -> list[dataclasses.Field]:
     return [field for field in dataclasses.fields(module) if declared(field)]
 
 
-def _walk(node: Any, prefix: str, dimensions: tuple[int, ...] | None) -> Iterator[ParameterInfo]:
+def _walk(node: Any, prefix: str, seen: "_Seen") -> Iterator[ParameterInfo]:
     if isinstance(node, Network):
         for path, value in node.by_path():
-            yield ParameterInfo(prefix + path, value, constraints.real, "other", dimensions)
+            yield ParameterInfo(prefix + path, value, constraints.real, "other", seen.dimensions)
     elif isinstance(node, eqx.Module):
-        if isinstance(node, SeesColumns):
-            seen = node.dimensions
-            dimensions = seen if dimensions is None else tuple(dimensions[d] for d in seen)
+        seen = seen.inside(node)
         for field in dataclasses.fields(node):
             value = getattr(node, field.name)
             path = f"{prefix}.{field.name}" if prefix else field.name
             if declared(field):
                 meta = field.metadata
-                yield ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], dimensions)
+                info = ParameterInfo(path, value, meta[_SUPPORT], meta[_ROLE], seen.dimensions)
+                owner = node if isinstance(node, Parametrised) else None
+                yield info._replace(unit=seen.unit, module=owner)
             elif isinstance(node, MultipliesParts) and field.name == "parts":
                 for index, part in enumerate(node.parts):
-                    for info in _walk(part, f"{path}[{index}]", dimensions):
+                    for info in _walk(part, f"{path}[{index}]", seen):
                         unitless = index > 0 and info.role == "variance"
                         yield info._replace(role="factor") if unitless else info
             elif isinstance(node, OwnParts) and field.name == "parts":
                 for latent, part in enumerate(node.parts):
-                    for info in _walk(part, f"{path}[{latent}]", dimensions):
+                    for info in _walk(part, f"{path}[{latent}]", seen):
                         yield info._replace(latent=latent)
             else:
-                yield from _walk(value, path, dimensions)
+                yield from _walk(value, path, seen)
     elif isinstance(node, tuple | list):
         for index, child in enumerate(node):
-            yield from _walk(child, f"{prefix}[{index}]", dimensions)
+            yield from _walk(child, f"{prefix}[{index}]", seen)
+
+
+class _Seen(NamedTuple):
+    """What a module sees of the inputs: which columns, and in which units."""
+
+    dimensions: tuple[int, ...] | None = None
+    unit: float = 1.0
+
+    def inside(self, node: eqx.Module) -> "_Seen":
+        """The same of the parts of a module."""
+        dimensions, unit = self
+        if isinstance(node, SeesColumns):
+            own = node.dimensions
+            dimensions = own if dimensions is None else tuple(dimensions[d] for d in own)
+        return _Seen(dimensions, unit * node.unit if isinstance(node, ChangesUnits) else unit)
 
 
 def _is_under(path: str, beginning: str) -> bool:
@@ -271,4 +311,7 @@ def _describe(support: constraints.Constraint) -> str:
 
 def _name_of(prior: Distribution) -> str:
     values = (np.asarray(getattr(prior, name)) for name in prior.arg_constraints)
-    return f"{type(prior).__name__}({', '.join(np.array2string(v, precision=3) for v in values)})"
+    shown = (
+        np.array2string(v, precision=3) if v.size <= _MOST_SHOWN else _shown(v) for v in values
+    )
+    return f"{type(prior).__name__}({', '.join(shown)})"

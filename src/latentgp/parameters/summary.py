@@ -15,6 +15,8 @@ from latentgp.parameters.space import ParameterSpace
 def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
     """The length-scale of each input: the shortest of those that are about it, infinity for none.
 
+    In the units of the inputs.
+
     Args:
         model: a kernel, or a model with one.
         inputs: number of input columns D.
@@ -29,7 +31,7 @@ def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
         seen = list(range(inputs) if info.dimensions is None else info.dimensions)
         value = np.asarray(info.value)
         if info.role == "lengthscale" and value.shape in ((), (len(seen),)):
-            shortest[seen] = np.minimum(shortest[seen], value)
+            shortest[seen] = np.minimum(shortest[seen], value / info.unit)
     return shortest
 
 

@@ -13,6 +13,7 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.kernels import Precomputed
+from latentgp.kernels.graphs import GraphMatrix
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
@@ -242,20 +243,20 @@ def models_of(
 
 @jax.jit
 def stacked_models(space: ParameterSpace, vectors: Float[Array, "S P"]) -> LatentGP:
-    """The model of every draw, S first in every leaf; 1 in Gram matrices, which all share."""
-    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_precomputed)
+    """The model of every draw, S first in every leaf; 1 in matrices that all share."""
+    leaves, structure = jax.tree.flatten(space.model, is_leaf=_is_shared)
 
     def drawn(vector: Float[Array, "P"]) -> list[Array]:
-        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_precomputed)
-        return [leaf for leaf in own if not _is_precomputed(leaf)]
+        own = jax.tree.leaves(space.to_model(vector), is_leaf=_is_shared)
+        return [leaf for leaf in own if not _is_shared(leaf)]
 
     each = iter(jax.vmap(drawn)(vectors))
     stacked = [
-        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_precomputed(leaf) else next(each)
+        jax.tree.map(lambda a: jnp.asarray(a)[None], leaf) if _is_shared(leaf) else next(each)
         for leaf in leaves
     ]
     return jax.tree.unflatten(structure, stacked)
 
 
-def _is_precomputed(node: Any) -> bool:
-    return isinstance(node, Precomputed)
+def _is_shared(node: Any) -> bool:
+    return isinstance(node, Precomputed | GraphMatrix)

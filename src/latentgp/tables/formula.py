@@ -259,6 +259,8 @@ def _smooth(expression: str, text: str) -> SmoothTerm:
         raise _wrong(text, f"a period must be a positive number, not {period!r}")
     if settings.get("kernel", "rbf") not in SMOOTH:
         raise _wrong(text, f"kernel must be one of {', '.join(SMOOTH)}")
+    if settings.get("kernel") == "globe" and len(columns) != 2:
+        raise _wrong(text, "kernel=globe takes longitude and latitude")
     if len(set(columns)) < len(columns):
         raise _wrong(text, f"{expression} names a column twice")
     return SmoothTerm(columns, **settings)

@@ -20,6 +20,7 @@ from latentgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
+    OnSphere,
     Periodic,
     RationalQuadratic,
     SameGroup,
@@ -34,6 +35,7 @@ SMOOTH: dict[str, type[Kernel]] = {
     "matern52": Matern52,
     "rational-quadratic": RationalQuadratic,
     "periodic": Periodic,
+    "globe": OnSphere,
 }
 _VAGUE = 10.0  # deviations of the latent function that a deviation of a column may make
 _SHARE = 0.5  # of the latent function's spread that an effect of groups has at the start
@@ -131,6 +133,10 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
     if term.kernel == "periodic":
         period = float(spread[0]) if term.period is None else term.period
         settings |= {"lengthscale": 1.0, "period": period}
+    if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
+        degrees = float(np.mean(lengthscale))
+        settings["lengthscale"] = OnSphere(Matern32()).radius * np.radians(degrees)
+        settings = {"kernel": Matern32(**settings)}
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
 

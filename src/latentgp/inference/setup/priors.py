@@ -14,6 +14,7 @@ from numpyro.distributions import (
     LogNormal,
     Normal,
     TransformedDistribution,
+    Uniform,
     constraints,
 )
 from numpyro.distributions.transforms import AffineTransform
@@ -111,12 +112,15 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
     around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one;
-    (1 + r) / 2 of correlations r has the law Beta(2, 2).
+    (1 + r) / 2 of correlations r has the law Beta(2, 2);
+    shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
     priors: dict[str, Distribution] = {}
     for path, info in parameters(model).items():
         shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
-        if info.role == "lengthscale":
+        if (own := _prior_of_module(info, scale)) is not None:
+            priors[path] = own
+        elif info.role == "lengthscale":
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = _of_lengthscales(np.asarray(typical))
@@ -138,6 +142,8 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
         elif info.role == "correlation" and shape != (0,):
             between = AffineTransform(-1.0, 2.0, domain=constraints.unit_interval)
             priors[path] = TransformedDistribution(Beta(np.full(shape, 2.0), 2.0), between)
+        elif info.role == "share":
+            priors[path] = Uniform(np.zeros(shape), 1.0)
         elif info.role == "degrees_of_freedom":
             priors[path] = LogNormal(np.full(shape, np.log(8.0)), 1.0)
     return priors
@@ -198,7 +204,7 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     known = parameters(space.model)
     for path in space.paths:
         info = known[path]
-        stretch = _inputs_seen(info, scale._replace(inputs=scale.stretch))
+        stretch = _inputs_seen(info._replace(unit=1.0), scale._replace(inputs=scale.stretch))
         if info.role == "lengthscale" and np.shape(info.value) == stretch.shape:
             values[path] = np.asarray(info.value) * stretch
     if np.all(scale.stretch == 1) or not values:
@@ -279,8 +285,17 @@ def _of_lengthscales(medians: Float[np.ndarray, "*S"]) -> Distribution:
     return SharedLogNormal(np.log(medians), shared, _OWN_LENGTHSCALE)
 
 
+def _prior_of_module(info: ParameterInfo, scale: Scales) -> Distribution | None:
+    if info.module is None:
+        return None
+    latent = 1.0 if info.role == "factor" else float(scale.latent[info.latent or 0])
+    return info.module.weak_prior(info.path.rpartition(".")[2], latent)
+
+
 def _inputs_seen(info: ParameterInfo, scale: Scales) -> Float[np.ndarray, "K"]:
-    return scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
+    """Sizes of the inputs that a length-scale is about, in its units."""
+    inputs = scale.inputs if info.dimensions is None else scale.inputs[list(info.dimensions)]
+    return inputs * info.unit
 
 
 def _log_variance(info: ParameterInfo, scale: Scales) -> float:

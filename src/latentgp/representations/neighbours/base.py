@@ -15,6 +15,7 @@ from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
+from latentgp.kernels.areal import has_areas
 from latentgp.representations.base import Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.representations.neighbours.search import (
@@ -80,6 +81,11 @@ class NearestRows(Representation):
     ) -> "NearestRows":
         if is_tabulated(kernel):
             raise InputError("Precomputed has no inputs in which rows are near; use Dense().")
+        if has_areas(kernel):
+            raise InputError(
+                "Numbers of areas are no inputs in which rows are near; use Inducing(number=) with "
+                "as many points as areas, or Dense()."
+            )
         return self
 
     def for_rows(

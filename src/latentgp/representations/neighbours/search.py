@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.kernels import Kernel
 from latentgp.kernels.base import ActiveDimensions, Constant, Product, Scaled, Sum
+from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import Stationary
 from latentgp.kernels.weighted import WeightedSum
 from latentgp.runtime.row_scan import scan_rows
@@ -49,6 +50,11 @@ def coordinates(
 @coordinates.register
 def _(kernel: Stationary, X: Array, reference: Array) -> Array:
     return kernel.embed(X - jnp.mean(reference, axis=0))
+
+
+@coordinates.register
+def _(kernel: OnSphere, X: Array, reference: Array) -> Array:
+    return kernel.place(X) / kernel.kernel.lengthscale
 
 
 @coordinates.register
