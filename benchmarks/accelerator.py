@@ -7,8 +7,8 @@
 Double precision throughout. A first fit compiles, a second one of the same shapes does not; the
 same figure of quality shows that both devices do the same work. Searches do as many evaluations as
 `--evaluations` allows, so that times compare. Memory is the most that the device had in use.
-`--steps` takes the time of steps instead: the log evidence of a series, and the difference of a long
-and a short fit over the steps between them.
+`--steps` takes the time of steps instead: the log evidence of a series, and the difference of a
+long and a short fit over the steps between them.
 """
 
 from __future__ import annotations
