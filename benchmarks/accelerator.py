@@ -2,10 +2,13 @@
 
     .venv/bin/python benchmarks/accelerator.py --data-dir DATA
     JAX_PLATFORMS=cpu .venv/bin/python benchmarks/accelerator.py --data-dir DATA
+    .venv/bin/python benchmarks/accelerator.py --data-dir DATA --steps
 
 Double precision throughout. A first fit compiles, a second one of the same shapes does not; the
 same figure of quality shows that both devices do the same work. Searches do as many evaluations as
 `--evaluations` allows, so that times compare. Memory is the most that the device had in use.
+`--steps` takes the time of steps instead: the log evidence of a series, and the difference of a
+long and a short fit over the steps between them.
 """
 
 from __future__ import annotations
@@ -120,16 +123,82 @@ def run(name: str, case: Case, predicted: int) -> None:
     )
 
 
+def series(order: int, gradient: bool, rows: int) -> float:
+    """Seconds of the log evidence of a time series, compiled."""
+    t = 0.1 * np.cumsum(np.random.default_rng(0).exponential(size=rows))
+    data = lgp.Data(t, np.sin(t) + 0.3 * np.random.default_rng(1).normal(size=rows))
+    kernel = {3: lgp.Matern32, 5: lgp.Matern52}[order]
+
+    def evidence(theta: Any) -> Any:
+        model = lgp.LatentGP(kernel(theta[0], variance=theta[1]), lgp.Gaussian(theta[2]))
+        return lgp.log_evidence(model, data, lgp.ExactGP(lgp.Markov()))
+
+    with jax.enable_x64(True):
+        call = jax.jit(jax.value_and_grad(evidence) if gradient else evidence)
+        return seconds_of(lambda: jax.block_until_ready(call(np.array([1.0, 1.0, 0.1]))), 5)
+
+
+def step_of(case: Case, methods: tuple[Any, Any], steps: int) -> float:
+    """Seconds of a step, from two fits between which there are so many."""
+    data = lgp.Data(case.split.X, case.split.y)
+    short, long = (
+        seconds_of(lambda m=m: lgp.fit(case.model, data, method=m, key=KEY, **case.settings), 2)
+        for m in methods
+    )
+    return (long - short) / steps
+
+
+def seconds_of(call: Callable[[], Any], times: int) -> float:
+    """The median after a first call, which compiles."""
+    call()
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return float(np.median(seconds))
+
+
+def steps(folder: Path, small: bool) -> dict[str, Callable[[], float]]:
+    """What takes the seconds of a step, by name."""
+    scale = 100 if small else 1
+    rows, batch, short, long = 1_000_000 // scale, 5000 // scale, 5, 25
+
+    def black_box() -> float:
+        held = {"learn_hyperparameters": False}
+        methods = tuple(lgp.BlackBoxVI(estimator="score", steps=number) for number in (50, 250))
+        return step_of(classes(folder, "magic", 1000 // scale, None, **held), methods, 200)
+
+    def random_features() -> float:
+        case = deep(folder, 36_000 // scale)
+        settings = {"batch_size": batch, "start": "given"}
+        methods = tuple(lgp.RandomFeatureVI(500, epochs=n, **settings) for n in (short, long))
+        return step_of(case, methods, (long - short) * -(-len(case.split.y) // batch))
+
+    return {
+        "series, Matérn 3/2, value": lambda: series(3, False, rows),
+        "series, Matérn 3/2, value and gradient": lambda: series(3, True, rows),
+        "series, Matérn 5/2, value and gradient": lambda: series(5, True, rows),
+        "BlackBoxVI": black_box,
+        "RandomFeatureVI": random_features,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--cases", nargs="+", default=None)
     parser.add_argument("--evaluations", type=int, default=20)
     parser.add_argument("--predicted", type=int, default=1000)
-    parser.add_argument("--small", action="store_true", help="a tenth of the rows")
+    parser.add_argument("--small", action="store_true", help="a tenth of the rows, or less")
+    parser.add_argument("--steps", action="store_true", help="the time of steps instead")
     options = parser.parse_args()
     device = jax.devices()[0]
     print(f"{device.device_kind} ({device.platform}), JAX {jax.__version__}", flush=True)
+    if options.steps:
+        for name, measured in steps(options.data_dir, options.small).items():
+            print(f"{name}: {1e3 * measured():.2f} ms", flush=True)
+        return
     every = cases(options.data_dir, options.evaluations, options.small)
     for name in options.cases or every:
         try:

@@ -90,7 +90,8 @@ _INTERNAL = {
         "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
         "SumSpace Truncation WhiteSpace"
     ),
-    "latentgp.representations.markov.filtering": "Adjoint Belief Filter Filtered Smoothed",
+    "latentgp.representations.markov.beliefs": "Adjoint Belief Filter",
+    "latentgp.representations.markov.filtering": "Filtered Smoothed",
     "latentgp.representations.markov.posterior": "MarkovPosterior",
     "latentgp.representations.markov.processes": "Conditioned",
     "latentgp.representations.markov.remembered": "RememberedRows",

@@ -10,6 +10,7 @@ import pytest
 import latentgp as lgp
 from latentgp.kernels.state_space import Truncation, left_out
 from latentgp.representations.dense import Dense
+from latentgp.representations.markov import elements
 from latentgp.representations.markov.representation import Markov
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
@@ -91,6 +92,20 @@ def test_lanes_and_negative_precisions_are_as_with_dense_algebra():
     kernel = lgp.PerLatent(KERNELS["matern 5/2"], KERNELS["matern 3/2"])
     dense = found(Dense(signed=True), kernel, X, sites, new)
     compare(found(Markov(signed=True, lanes=4), kernel, X, sites, new), dense, 1e-8)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_lanes_joined_in_groups_are_as_with_dense_algebra(signed, monkeypatch):
+    monkeypatch.setattr(elements, "join_in_groups", lambda number: number > 6)
+    X, sites = rows(90, latents=2)
+    if signed:
+        sites = sites._replace(precision=sites.precision.at[7, 0].set(-0.02))
+    new = jnp.asarray([-2.0, 0.5, 11.11, 29.99, 45.0])[:, None]
+    many = KERNELS["matern 5/2"] + KERNELS["matern 3/2"]  # states, too many to unroll
+    kernel = lgp.PerLatent(KERNELS["matern 5/2"], KERNELS["matern 3/2"]) if signed else many
+    dense = found(Dense(signed=signed), kernel, X, sites, new)
+    # Groups of groups, and lanes that fill no last group.
+    compare(found(Markov(signed=signed, lanes=45), kernel, X, sites, new), dense, 1e-8)
 
 
 def test_an_approximate_kernel_says_by_how_much():

@@ -26,7 +26,8 @@ from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import Matrix, Unrolled, number
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
-from latentgp.representations.markov.filtering import Belief, Filter, from_lower
+from latentgp.representations.markov.beliefs import Belief, Filter
+from latentgp.representations.markov.filtering import from_lower
 from latentgp.representations.markov.processes import (
     Conditioned,
     latents_of_groups,

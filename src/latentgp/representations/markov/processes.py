@@ -13,13 +13,8 @@ from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.kernels.state_space import StateSpace, Truncation, state_space, time_columns
 from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import Matrix
-from latentgp.representations.markov.filtering import (
-    Filter,
-    Filtered,
-    Smoothed,
-    filtered,
-    smoothed,
-)
+from latentgp.representations.markov.beliefs import Filter
+from latentgp.representations.markov.filtering import Filtered, Smoothed, filtered, smoothed
 from latentgp.representations.markov.series import Series
 from latentgp.typing import Array
 

@@ -17,7 +17,8 @@ from latentgp.kernels.state_space import Truncation, time_columns
 from latentgp.likelihoods.base import Marginals
 from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.latent_axis import latent_diagonals
-from latentgp.representations.markov.filtering import Filter, filtered, smoothed
+from latentgp.representations.markov.beliefs import Filter
+from latentgp.representations.markov.filtering import filtered, smoothed
 from latentgp.representations.markov.posterior import MarkovPosterior
 from latentgp.representations.markov.processes import (
     Conditioned,

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Key
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import number, scaled
-from latentgp.representations.markov.filtering import Filter
+from latentgp.representations.markov.beliefs import Filter
 from latentgp.representations.markov.processes import in_groups, means_given, together
 from latentgp.representations.markov.series import Series
 from latentgp.representations.markov.simulation import perturbation

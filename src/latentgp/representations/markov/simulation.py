@@ -10,7 +10,7 @@ from jaxtyping import Float, Key
 
 from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import Matrix, Unrolled, number
-from latentgp.representations.markov.filtering import Filter
+from latentgp.representations.markov.beliefs import Filter
 from latentgp.representations.markov.processes import means_given, together
 from latentgp.representations.markov.series import Series
 from latentgp.typing import Array
