@@ -86,7 +86,7 @@ _INTERNAL = {
         "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
         "SumSpace Truncation WhiteSpace"
     ),
-    "latentgp.representations.markov.filtering": "Adjoint Belief Filter Filtered Smoothed",
+    "latentgp.representations.markov.filtering": "Adjoint Belief Filter Filtered Smoothed Starts",
     "latentgp.representations.markov.posterior": "MarkovPosterior",
     "latentgp.representations.markov.processes": "Conditioned",
     "latentgp.representations.markov.remembered": "RememberedRows",

@@ -52,6 +52,18 @@ class Adjoint(NamedTuple):
     N: Matrix
 
 
+class Starts(NamedTuple):
+    """Known states from which series go on, in place of the prior.
+
+    Attributes:
+        mean: of K series, shape (Q, K, d).
+        covariance: shape (Q, K, d, d).
+    """
+
+    mean: Float[Array, "Q K d"]
+    covariance: Float[Array, "Q K d d"]
+
+
 class Filtered(NamedTuple):
     """What the filter leaves for the smoother.
 
@@ -87,22 +99,48 @@ class Filter(eqx.Module):
     Attributes:
         space: its state-space form; leaves broadcast against lanes.
         signed: whether precisions can be negative.
+        starts: states from which series go on; None where all begin at the prior.
     """
 
     space: StateSpace
     signed: bool = eqx.field(static=True)
+    starts: Starts | None = None
 
     def measurement(self, lanes: Any) -> Matrix:
         """h, shape (d, 1)."""
         return small.matrix([[entry] for entry in self.space.measurement], lanes)
 
     def transition(self, at: Lanes, space: StateSpace | None = None) -> tuple[Matrix, Matrix]:
-        """A and Q of a step: none and the prior's covariance where a series begins."""
+        """A and Q of a step: none and the prior's covariance where a series begins.
+
+        Where it goes on from a known state Q is the covariance of that, which a process given as
+        an argument leaves out: it does not depend on the process.
+        """
+        own = space is None
         space = self.space if space is None else space
         nothing = Unrolled([[0.0] * space.size] * space.size)
         found = *space.transition(at.time, at.gap), space.covariance(at.time), nothing
         A, Q, P, zero = (small.matrix(M.rows, at.gap) for M in found)
+        if self.starts is not None and at.start is not None:
+            known = (
+                _entries(jnp.asarray(self.starts.covariance)[:, at.start], at.gap) if own else zero
+            )
+            P = small.chosen(at.start >= 0, known, P)
         return small.chosen(at.fresh, zero, A), small.chosen(at.fresh, P, Q)
+
+    def begun(self, mean: Matrix, at: Lanes) -> Matrix:
+        """The mean after a transition, with that of a known state where a series goes on."""
+        if self.starts is None or at.start is None:
+            return mean
+        known = _entries(jnp.asarray(self.starts.mean)[:, at.start, :, None], at.gap)
+        return small.chosen(at.start >= 0, known, mean)
+
+    def without_means(self) -> "Filter":
+        """The same process about its mean: posterior means are linear in linear terms."""
+        if self.starts is None:
+            return self
+        starts = self.starts._replace(mean=jnp.zeros_like(self.starts.mean))
+        return Filter(self.space, self.signed, starts)
 
     def moved(
         self, spread: Matrix, A: Matrix, Q: Matrix, root_of_Q: Matrix | None = None
@@ -187,7 +225,8 @@ def filtered(
     def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
         where, linear, precision = at
         A, Q = process.transition(where)
-        predicted = Belief(A @ belief.mean, process.moved(belief.spread, A, Q))
+        mean = process.begun(A @ belief.mean, where)
+        predicted = Belief(mean, process.moved(belief.spread, A, Q))
         after = process.update(predicted, h, linear, precision)
         out = _packed(process.known(belief)), after.error, after.weight, after.value
         return _full(after.belief, like_mean, like_spread), out
@@ -282,7 +321,8 @@ def _elements(
     def step(element: Element, at: Any) -> tuple[Element, None]:
         where, linear, precision = at
         A, Q = process.transition(where)
-        before = Belief(A @ element.belief.mean, process.moved(element.belief.spread, A, Q))
+        mean = process.begun(A @ element.belief.mean, where)
+        before = Belief(mean, process.moved(element.belief.spread, A, Q))
         Phi = A @ element.Phi
         after = process.update(before, h, linear, precision)
         c = Phi.mT @ h
@@ -376,6 +416,12 @@ def _sum_to(values: Any, like: Any) -> Any:
     values = jnp.sum(values, axis=tuple(range(values.ndim - len(shape))))
     narrow = tuple(i for i, n in enumerate(shape) if n == 1)
     return jnp.sum(values, axis=narrow, keepdims=True) if narrow else values
+
+
+def _entries(values: Float[Array, "Q *C I J"], lanes: Any) -> Matrix:
+    """Matrices in the last two axes as one over the others."""
+    rows, columns = values.shape[-2:]
+    return small.matrix([[values[..., i, j] for j in range(columns)] for i in range(rows)], lanes)
 
 
 def _zeros(rows: int, columns: int, like: Any) -> Matrix:
