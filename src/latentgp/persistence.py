@@ -73,6 +73,7 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
+    "latentgp.representations.features.banded_posterior": "BandedPosterior",
     "latentgp.representations.features.base": "FixedFunctions",
     "latentgp.representations.features.fourier": "Waves",
     "latentgp.representations.features.harmonics": "Harmonics",
