@@ -76,6 +76,7 @@ _INTERNAL = {
     "latentgp.representations.inducing.natural_parameters": "Memory Seen WhiteSites",
     "latentgp.representations.inducing.posterior": "InducingPosterior Prior",
     "latentgp.representations.inducing.stream": "StreamingPrior",
+    "latentgp.representations.features.banded_posterior": "BandedPosterior",
     "latentgp.representations.features.base": "FixedFunctions FunctionsOfParts",
     "latentgp.representations.features.fourier": "Waves",
     "latentgp.representations.features.harmonics": "Harmonics",
@@ -90,7 +91,7 @@ _INTERNAL = {
         "ConstantSpace LinearSpace MaternSpace Modes Oscillations ProductSpace ScaledSpace "
         "SumSpace Truncation WhiteSpace"
     ),
-    "latentgp.representations.markov.beliefs": "Adjoint Belief Filter",
+    "latentgp.representations.markov.beliefs": "Adjoint Belief Filter Starts",
     "latentgp.representations.markov.filtering": "Filtered Smoothed",
     "latentgp.representations.markov.posterior": "MarkovPosterior",
     "latentgp.representations.markov.processes": "Conditioned",

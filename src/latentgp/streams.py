@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import numpy as np
 from jaxtyping import Key
 
-from latentgp.errors import warn_user
+from latentgp.errors import InputError, warn_user
 from latentgp.fit import fit
+from latentgp.methods.base import Method
 from latentgp.methods.choice import choose_method, usual_number_of_points
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.inducing.selection import Selection
+from latentgp.representations.markov.posterior import MarkovPosterior
+from latentgp.representations.markov.window import Window, window_of
+from latentgp.representations.summary import DataSummary
 from latentgp.rows.data import Data
+from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
 
@@ -20,14 +29,60 @@ def updated(
     key: Key[Array, ""],
     n_inducing: int | None = None,
     selection: Selection = "greedy-variance",
+    lag: float | None = None,
+    method: Method | None = None,
 ) -> Posterior:
     """The posterior after further rows, at the same hyper-parameters: `Posterior.update`."""
     model = posterior.model
     usual = max(usual_number_of_points(model), len(posterior.latent.centres))
-    method = choose_method(model, data.size).method.through_points(
-        posterior.remembered(), n_inducing or usual, usual, selection
-    )
+    remembered: DataSummary
+    if lag is None:
+        remembered = posterior.remembered()
+    else:
+        remembered, rows = _window(posterior, data, lag)
+        data = data if rows is None else _together(rows, data)
+    method = choose_method(model, data.size).method if method is None else method
+    method = method.through_points(remembered, n_inducing or usual, usual, selection)
     result = fit(model, data, key=key, method=method, learn_hyperparameters=False)
     for warning in result.diagnostics.warnings:
         warn_user(warning)
     return result.posterior
+
+
+@double_precision
+def _window(posterior: Posterior, data: Data, lag: float) -> Window:
+    latent = posterior.latent
+    if not isinstance(latent, MarkovPosterior):
+        raise InputError(
+            "lag is for posteriors through Markov(), whose rows are in the order of time; leave it "
+            "out, or fit with Markov()."
+        )
+    if not lag > 0:
+        raise InputError(f"lag must be a positive length of time, got {lag!r}.")
+    if data.X.shape[1] != latent.X.shape[1]:
+        raise InputError(
+            f"The posterior is of {latent.X.shape[1]} input columns, but the further rows have "
+            f"{data.X.shape[1]}; give rows of the same columns."
+        )
+    found = window_of(latent, lag, data.X, float(posterior.log_evidence))
+    return jax.tree.map(np.asarray, found)
+
+
+def _together(rows: Data, more: Data) -> Data:
+    """Rows of two tables in one."""
+    if set(rows.side_information) != set(more.side_information):
+        raise InputError(
+            f"The rows so far have {sorted(rows.side_information)} beside their targets, but the "
+            f"further ones have {sorted(more.side_information)}; give what the rows so far had."
+        )
+
+    def joined(*columns: Any) -> Any:
+        return np.concatenate([np.asarray(column) for column in columns])
+
+    weights = [np.ones(d.size) if d.weights is None else d.weights for d in (rows, more)]
+    side = {
+        name: joined(values, more.side_information[name])
+        for name, values in rows.side_information.items()
+    }
+    y = joined(rows.y, more.y)
+    return Data(joined(rows.X, more.X), y, weights=joined(*weights), **side)

@@ -195,7 +195,7 @@ class SiteMethod(Method):
             vector = jnp.asarray(learned.vector)
             converged = converge_at(final, space, vector, rows, sites)
         converged = converged_sites(final, model, rows, converged)
-        finished = final.representation.finished(converged.posterior)
+        finished = final.representation.finished(converged.posterior, rows)
         converged = converged._replace(posterior=finished)
         return Searched(final, space, bounds, rows, model, learned, converged, search)
 

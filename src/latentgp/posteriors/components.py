@@ -139,6 +139,9 @@ class Components(eqx.Module):
             "Inducing(...)."
         )
 
+    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+        """Raise InputError where the posterior no longer knows f; nowhere unless overridden."""
+
     def prepared(self) -> "Components":
         """With whatever predictions can keep, such as factors of the prior."""
         return self
@@ -198,7 +201,10 @@ class OneGaussian(Components):
     def shifted(self, centre: float) -> "OneGaussian":
         mean = constant_first(centre, self.own_model.likelihood.latent_size)
         model = LatentGP(self.own_model.kernel, self.own_model.likelihood, mean)
-        return OneGaussian(model, self.latent)
+        return OneGaussian(model, self.latent.with_targets_shifted(centre))
+
+    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+        self.latent.check_inputs(X)
 
     def telling_parts(self, number: int) -> "OneGaussian":
         model = _telling_parts(self.own_model, number)

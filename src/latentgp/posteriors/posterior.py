@@ -48,6 +48,7 @@ from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
     from latentgp.evaluation.effects import Effects
+    from latentgp.methods.base import Method
 
 _PATH_COLUMNS = 2048
 _DRAWN_ROWS = 2_000  # at which f is drawn jointly
@@ -418,6 +419,8 @@ class Posterior(eqx.Module):
         weights: Any = None,
         n_inducing: int | None = None,
         selection: Selection = "greedy-variance",
+        lag: float | None = None,
+        method: "Method | None" = None,
         **side_information: Any,
     ) -> "Posterior":
         """The posterior after further rows, at the same hyper-parameters, without the earlier rows.
@@ -436,10 +439,17 @@ class Posterior(eqx.Module):
                 or what "auto" does if that is more.
             selection: how they are chosen among the new rows and the points so far, as in
                 `Inducing`; "oips" keeps these and adds rows that resemble none.
+            lag: of a posterior through `Markov()`: only rows within that time of the newest one
+                are kept, and their sites made anew; of those before the filtered state is, so that
+                time and memory do not grow. Exact from there on with Gaussian noise. Predictions
+                for earlier times are then refused. None keeps all rows.
+            method: by sites, whose rule the rows are taken in by, such as `AugmentedVI()`; None
+                takes the usual one of the likelihood.
             side_information: what the likelihood reads a row, as in `Data`.
 
         Raises:
-            InputError: rows that do not fit the model.
+            InputError: rows that do not fit the model; a lag of another representation, or rows
+                from before what an earlier lag has left.
 
         Example:
             >>> import jax, latentgp as lgp
@@ -453,7 +463,15 @@ class Posterior(eqx.Module):
         from latentgp.streams import updated  # it fits, and so makes posteriors
 
         data = Data(X, y, weights=weights, **side_information)
-        return updated(self, data, key=key, n_inducing=n_inducing, selection=selection)
+        return updated(
+            self,
+            data,
+            key=key,
+            n_inducing=n_inducing,
+            selection=selection,
+            lag=lag,
+            method=method,
+        )
 
     @double_precision
     def to_arviz(
@@ -586,6 +604,7 @@ class Posterior(eqx.Module):
     def _inputs(self, X: Any) -> np.ndarray:
         X = checked_inputs(X, self.latent_inputs())
         check_points(self.model.of_inputs, X)
+        self.components.check_inputs(X)
         return X
 
     def _side(self, given: dict[str, Any], size: int) -> dict[str, np.ndarray]:

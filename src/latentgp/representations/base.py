@@ -124,6 +124,13 @@ class LatentPosterior(eqx.Module):
     def centres(self) -> Centres:
         """Points whose kernel functions make up the posterior mean, or other inducing variables."""
 
+    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+        """Raise InputError where the posterior no longer knows f, nowhere unless overridden."""
+
+    def with_targets_shifted(self, centre: float) -> "LatentPosterior":
+        """The same with a constant added to the targets of rows that are kept, if any are."""
+        return self
+
     def without_fillers(self) -> "LatentPosterior":
         """The same without the coefficients of uninformative rows, such as padding.
 
@@ -250,8 +257,13 @@ class Representation(Module):
         """The representation for updates that read means alone; variances may be anything."""
         return self
 
-    def finished(self, posterior: Any) -> LatentPosterior:
-        """A posterior of `condition` with what predictions need, such as draws."""
+    def finished(self, posterior: Any, rows: Data | None = None) -> LatentPosterior:
+        """A posterior of `condition` with what predictions and updates need, such as draws.
+
+        Args:
+            posterior: of the rows.
+            rows: with their targets, padded; None where there will be no update.
+        """
         return posterior
 
     def sharing(self) -> "Representation":

@@ -96,10 +96,13 @@ class InterDomainVariables(InducingVariables):
         blocks, grams = self.cross_covariance(kernel, places), self.covariance(kernel)
         prior = np.asarray(latent_diagonals(kernel, places))
         solved = np.linalg.solve(np.asarray(grams), np.asarray(blocks))
-        left = 1 - np.sum(np.asarray(blocks) * solved, axis=1) / prior
+        return (self.note_of(1 - np.sum(np.asarray(blocks) * solved, axis=1) / prior),)
+
+    def note_of(self, left: Any) -> str:
+        """What is said of the shares of the prior variance that are left open at the sample."""
         return (
             f"{self.shape[0]} inducing variables of {self.words} leave open {np.mean(left):.2g} of "
-            f"the prior variance (mean of {len(places)} rows; at most {np.max(left):.2g}).",
+            f"the prior variance (mean of {len(self.sample)} rows; at most {np.max(left):.2g})."
         )
 
 
@@ -119,6 +122,16 @@ class Basis(eqx.Module):
     @abstractmethod
     def number(self) -> int:
         """Number of functions."""
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Most by which numbers of functions differ that are not zero together; None for any."""
+        return None
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        """Ends of the interval of functions of one column; none unless overridden."""
+        return -np.inf, np.inf
 
     @abstractmethod
     def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
@@ -172,6 +185,18 @@ class FixedFunctions(InterDomainVariables):
             for term, own in zip(self._terms(kernel), self.bases[group], strict=True)
         ]
         return blocks[0] if len(blocks) == 1 else BlockDiagonal(tuple(blocks))
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Of K_uu and of sums over rows, for one basis alone, such as splines of one column."""
+        one = len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
+        return self.bases[0][0][0].bandwidth if one else None
+
+    def clipped(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "N D"]:
+        """Rows moved into the domain of the only basis."""
+        (term,), basis = self._terms(kernel), self.bases[0][0][0]
+        (column,) = term.parts[0].columns
+        return X.at[:, column].set(jnp.clip(X[:, column], *basis.domain))
 
     def scales(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
         """Factors of the functions of a kernel of a group."""

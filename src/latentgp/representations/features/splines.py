@@ -28,6 +28,8 @@ from latentgp.representations.features.matern import (
 from latentgp.representations.features.operators import Banded
 from latentgp.typing import Array
 
+_AT_END = 256  # splines, more than any degree
+
 
 class BSplines(FixedFeatures):
     """Projections on B-splines, for Matérn kernels of single columns.
@@ -88,6 +90,14 @@ class Splines(Basis):
         return self.count
 
     @property
+    def bandwidth(self) -> int:
+        return self.degree
+
+    @property
+    def domain(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
+    @property
     def cells(self) -> int:
         """Number of intervals between knots."""
         return self.number - self.degree
@@ -112,20 +122,20 @@ class Splines(Basis):
         return found
 
     def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
-        domain = self.lower, self.upper
-        inside = self.fixed(jnp.clip(x, *domain))
-        return beyond(inside, _ends(self), kernel, x[:, 0], domain)
+        inside = self.fixed(jnp.clip(x, *self.domain))
+        return beyond(inside, _ends(self), kernel, x[:, 0], self.domain)
 
     def operator(self, kernel: Kernel) -> Banded:
         p = self.smoothness
         weights = operator_weights(kernel, p)
         outer = jnp.outer(weights, weights) / noise_density(kernel, p)
         bands = jnp.einsum("ij,ijwm->wm", outer, _bands(self))
-        left = _ends(self)[0]
+        left = _ends(self)[0][:_AT_END]  # further splines are zero there
         precision = jnp.linalg.inv(state_covariance(kernel, p))
         whole = left @ precision @ left.T
         first = [
-            jnp.pad(jnp.diagonal(whole, -shift), (0, shift)) for shift in range(self.degree + 1)
+            jnp.pad(jnp.diagonal(whole, -shift), (0, self.number - len(whole) + shift))
+            for shift in range(self.degree + 1)
         ]
         return Banded(bands + jnp.stack(first))
 

@@ -17,10 +17,14 @@ from latentgp.likelihoods import Gaussian
 from latentgp.means import ConstantMean, LinearMean, ZeroMean
 from latentgp.models import LatentGP
 from latentgp.modules import Module
+from latentgp.numerics import banded
 from latentgp.numerics.cholesky import cholesky
+from latentgp.representations.base import LatentPosterior
+from latentgp.representations.features.banded_posterior import BandedPosterior
 from latentgp.representations.features.base import FixedFunctions, InterDomain
+from latentgp.representations.features.operators import Banded
 from latentgp.representations.inducing.natural_parameters import Statistics
-from latentgp.representations.inducing.posterior import InducingPosterior, posterior_given
+from latentgp.representations.inducing.posterior import posterior_given
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -29,6 +33,7 @@ from latentgp.typing import Array
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
+_BANDED_FROM = 256  # splines of one column; a dense step through fewer takes milliseconds too
 
 
 class RowSums(Module):
@@ -41,17 +46,20 @@ class RowSums(Module):
         features: the kind of the functions.
         variables: the functions.
         sample: some of the rows, which count as all: for priors and diagnostics.
-        products: sums of (phi, y, 1, x) (phi, y, 1, x)' over rows, y and x about their centre.
+        products: sums of (phi, y, 1, x) (phi, y, 1, x)' over rows, y and x about their centre;
+            where bands are kept, the rows behind those of phi alone.
         centre: of y, and of each input.
         layout: of the kernel that they are for.
+        bands: lower diagonals of the sums of phi phi', of many splines of one column; else None.
     """
 
     features: InterDomain
     variables: FixedFunctions
     sample: Data
-    products: Float[Array, "R R"]
+    products: Float[Array, "S R"]
     centre: Float[Array, "C"]
     layout: Any = eqx.field(static=True)
+    bands: Float[Array, "W M"] | None = None
 
     def check(self, model: LatentGP) -> None:
         """Raise InputError unless these are the sums that a model needs."""
@@ -63,20 +71,32 @@ class RowSums(Module):
             )
 
     def evidence(self, model: LatentGP) -> Float[Array, ""]:
-        """The collapsed bound (Titsias 2009, eq. 9), in nats, with derivatives: O(M^3).
+        """The collapsed bound (Titsias 2009, eq. 9), in nats, with derivatives.
+
+        O(M^3), or O(M) for many splines of one column, whose matrices are banded.
 
         Of the sum K + P of prior and data alone a factor is made; of K its structure gives the
         determinant and the trace.
         """
         terms = self._terms(model)
         operator = self.variables.operator(terms.kernel)
+        if isinstance(operator, Banded) and self.bands is not None:
+            of_weights = banded.half_worth(operator.bands + terms.products, terms.linear)
+            left = 0.5 * (terms.loss - banded.solved_trace(operator.bands, terms.products))
+            half = 0.5 * banded.log_determinant(operator.bands)
+            return of_weights + half - left + terms.constant
         of_weights = _half_worth(operator.matrix() + terms.products, terms.linear)
         left = 0.5 * (terms.loss - operator.solved_trace(terms.products))
         return of_weights + 0.5 * operator.log_determinant() - left + terms.constant
 
-    def posterior(self, model: LatentGP) -> tuple[InducingPosterior, Float[Array, ""]]:
+    def posterior(self, model: LatentGP) -> tuple[LatentPosterior, Float[Array, ""]]:
         """The posterior as rows give it, and its log evidence with the noise's constants."""
         terms = self._terms(model)
+        operator = self.variables.operator(terms.kernel)
+        if isinstance(operator, Banded) and self.bands is not None:
+            own = operator.bands, terms.products, terms.linear, terms.loss
+            found = BandedPosterior.of(terms.kernel, self.variables, *own)
+            return found, found.log_evidence + terms.constant
         statistics = Statistics(terms.products[None], terms.linear[None], terms.loss[None])
         posterior = posterior_given(
             terms.kernel, self.variables, None, statistics, signed=False, covariance="full"
@@ -92,23 +112,32 @@ class RowSums(Module):
         # y - m(x) = (y - y_0) + (y_0 - m(x_0)) 1 - slope'(x - x_0)
         constant = self.centre[0] - intercept - slope @ self.centre[1:]
         residual = jnp.concatenate([jnp.ones(1), constant[None], -slope])
-        rest = self.products[size:, size:]
+        others = self.products[len(self.products) - len(residual) :]
+        corner, rest = others[:, :size].T, others[:, size:]
         weight, squares = rest[1, 1], residual @ rest @ residual
         variance = kernel.diagonal(jnp.asarray(self.variables.sample)[:1])[0]
+        inner = (
+            scales[:, None] * self.products[:size, :size] * scales
+            if self.bands is None
+            else self.bands
+        )
         return _Terms(
             kernel,
-            precision * scales[:, None] * self.products[:size, :size] * scales,
-            precision * scales * (self.products[:size, size:] @ residual),
+            precision * inner,
+            precision * scales * (corner @ residual),
             precision * weight * variance,
             0.5 * weight * jnp.log(precision / (2 * jnp.pi)) - 0.5 * precision * squares,
         )
 
 
 class _Terms(NamedTuple):
-    """Sums at some hyper-parameters, as `Statistics`, and what does not depend on f, in nats."""
+    """Sums at some hyper-parameters, as `Statistics`, and what does not depend on f, in nats.
+
+    Products are (M, M), or their lower diagonals (W, M).
+    """
 
     kernel: Kernel
-    products: Float[Array, "M M"]
+    products: Float[Array, "_ M"]
     linear: Float[Array, "M"]
     loss: Float[Array, ""]
     constant: Float[Array, ""]
@@ -170,13 +199,23 @@ def sums_of(
     columns = np.column_stack([sample.y, sample.X])
     centre = np.average(columns, axis=0, weights=weights)
     size, kernel = len(variables), model.kernel
-    products = np.zeros((size + len(centre) + 1,) * 2)
+    more, bands = len(centre) + 1, None
+    width = variables.bandwidth
+    if width is not None and size >= _BANDED_FROM:
+        bands = np.zeros((width + 1, size))
+    products = np.zeros((more + size * (bands is None), size + more))
     for block in source.epoch((0,), min(_BLOCK, source.size)):
         about = np.column_stack([block.y, block.X]) - centre
         others = np.insert(about, 1, 1.0, axis=1)
-        products += _sums_of_block(variables, kernel, block, others)
+        if bands is None:
+            products += _sums_of_block(variables, kernel, block, others)
+        else:
+            inner, behind = _sums_of_touched(variables, kernel, block, others)
+            products += behind
+            for shift, band in enumerate(bands):
+                band[: size - shift] += inner.diagonal(-shift)
     layout = layout_of(model, variables.shape[1])
-    return RowSums(features, variables, sample, products, centre, layout)
+    return RowSums(features, variables, sample, products, centre, layout, bands)
 
 
 def check_summable(model: LatentGP, sample: Data) -> None:
@@ -222,12 +261,23 @@ def _sums_of_block(
     variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N C"]
 ) -> Float[np.ndarray, "R R"]:
     """Sums over a block; by products of sparse matrices where a row touches few functions."""
+    found = _sums_of_touched(variables, kernel, block, others)
+    if found is None:
+        return np.asarray(_dense_sums(variables, kernel, block.X, others, _weights_of(block)))
+    inner, behind = found
+    return np.concatenate([np.hstack([inner.toarray(), behind[:, : len(variables)].T]), behind])
+
+
+def _sums_of_touched(
+    variables: FixedFunctions, kernel: Any, block: Data, others: Float[np.ndarray, "N C"]
+) -> Any:
+    """Sums of phi phi' as a sparse matrix, and the rows of sums behind; None where phi is dense."""
     from scipy.sparse import csr_array  # takes long to import
 
-    weights = np.ones(len(others)) if block.weights is None else np.asarray(block.weights)
     found = _local(variables, kernel, block.X)
     if found is None:
-        return np.asarray(_dense_sums(variables, kernel, block.X, others, weights))
+        return None
+    weights = _weights_of(block)
     numbers, values = map(np.asarray, found)
     touched = numbers.shape[1]
     starts = np.arange(0, numbers.size + 1, touched)
@@ -237,8 +287,12 @@ def _sums_of_block(
         ((values * weights[:, None]).ravel(), numbers.ravel(), starts), shape=shape
     )
     corner = weighted.T @ others
-    inner = (phi.T @ weighted).toarray()
-    return np.block([[inner, corner], [corner.T, others.T @ (others * weights[:, None])]])
+    behind = np.hstack([corner.T, others.T @ (others * weights[:, None])])
+    return phi.T @ weighted, behind
+
+
+def _weights_of(block: Data) -> Float[np.ndarray, "N"]:
+    return np.ones(block.size) if block.weights is None else np.asarray(block.weights)
 
 
 @Program

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Float
 
 from latentgp.kernels.state_space import StateSpace
 from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import Matrix, Unrolled, number, scaled
 from latentgp.representations.markov.series import Lanes
+from latentgp.typing import Array
 
 _FEW_STATES = 2
 
@@ -40,28 +42,66 @@ class Adjoint(NamedTuple):
     N: Matrix
 
 
+class Starts(NamedTuple):
+    """Known states from which series go on, in place of the prior.
+
+    Attributes:
+        mean: of K series, shape (Q, K, d).
+        covariance: shape (Q, K, d, d).
+    """
+
+    mean: Float[Array, "Q K d"]
+    covariance: Float[Array, "Q K d d"]
+
+
 class Filter(eqx.Module):
     """The arithmetic of one process.
 
     Attributes:
         space: its state-space form; leaves broadcast against lanes.
         signed: whether precisions can be negative.
+        starts: states from which series go on; None where all begin at the prior.
     """
 
     space: StateSpace
     signed: bool = eqx.field(static=True)
+    starts: Starts | None = None
 
     def measurement(self, lanes: Any) -> Matrix:
         """h, shape (d, 1)."""
         return small.matrix([[entry] for entry in self.space.measurement], lanes)
 
     def transition(self, at: Lanes, space: StateSpace | None = None) -> tuple[Matrix, Matrix]:
-        """A and Q of a step: none and the prior's covariance where a series begins."""
+        """A and Q of a step: none and the prior's covariance where a series begins.
+
+        Where it goes on from a known state Q is the covariance of that, which a process given as
+        an argument leaves out: it does not depend on the process.
+        """
+        own = space is None
         space = self.space if space is None else space
         nothing = Unrolled([[0.0] * space.size] * space.size)
         found = *space.transition(at.time, at.gap), space.covariance(at.time), nothing
         A, Q, P, zero = (small.matrix(M.rows, at.gap) for M in found)
+        if self.starts is not None and at.start is not None:
+            known = (
+                _entries(jnp.asarray(self.starts.covariance)[:, at.start], at.gap) if own else zero
+            )
+            P = small.chosen(at.start >= 0, known, P)
         return small.chosen(at.fresh, zero, A), small.chosen(at.fresh, P, Q)
+
+    def begun(self, mean: Matrix, at: Lanes) -> Matrix:
+        """The mean after a transition, with that of a known state where a series goes on."""
+        if self.starts is None or at.start is None:
+            return mean
+        known = _entries(jnp.asarray(self.starts.mean)[:, at.start, :, None], at.gap)
+        return small.chosen(at.start >= 0, known, mean)
+
+    def without_means(self) -> "Filter":
+        """The same process about its mean: posterior means are linear in linear terms."""
+        if self.starts is None:
+            return self
+        starts = self.starts._replace(mean=jnp.zeros_like(self.starts.mean))
+        return Filter(self.space, self.signed, starts)
 
     def moved(
         self, spread: Matrix, A: Matrix, Q: Matrix, root_of_Q: Matrix | None = None
@@ -125,6 +165,12 @@ def updated_back(
     cross = h @ n.mT
     change = scaled(h @ h.mT, curvature) - cross - cross.mT
     return Adjoint(r + scaled(h, error - precision * number(u.mT @ r)), N + change)
+
+
+def _entries(values: Float[Array, "Q *C I J"], lanes: Any) -> Matrix:
+    """Matrices in the last two axes as one over the others."""
+    rows, columns = values.shape[-2:]
+    return small.matrix([[values[..., i, j] for j in range(columns)] for i in range(rows)], lanes)
 
 
 def zeros(rows: int, columns: int, like: Any) -> Matrix:

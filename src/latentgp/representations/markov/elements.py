@@ -56,8 +56,8 @@ def elements_of(
     def step(element: Element, at: Any) -> tuple[Element, None]:
         where, linear, precision = at
         A, Q = process.transition(where)
-        mean, spread = element.belief
-        before = Belief(A @ mean, process.moved(spread, A, Q))
+        mean = process.begun(A @ element.belief.mean, where)
+        before = Belief(mean, process.moved(element.belief.spread, A, Q))
         moved = element._replace(belief=before, Phi=A @ element.Phi)
         told = _told(process, moved, h, linear, precision)
         return _full_element(told, like_mean, like_spread), None

@@ -82,7 +82,8 @@ def filtered(
     def step(belief: Belief, at: Any) -> tuple[Belief, Any]:
         where, linear, precision = at
         A, Q = process.transition(where)
-        predicted = Belief(A @ belief.mean, process.moved(belief.spread, A, Q))
+        mean = process.begun(A @ belief.mean, where)
+        predicted = Belief(mean, process.moved(belief.spread, A, Q))
         after = process.update(predicted, h, linear, precision)
         out = _packed(process.known(belief)), after.error, after.weight, after.value
         return full_belief(after.belief, like_mean, like_spread), out

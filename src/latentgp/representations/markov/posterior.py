@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key
 
+from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.kernels.state_space import (
@@ -26,7 +27,7 @@ from latentgp.numerics import lanes as small
 from latentgp.numerics.lanes import Matrix, Unrolled, number
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.latent_axis import distinct_kernels, latent_diagonals
-from latentgp.representations.markov.beliefs import Belief, Filter
+from latentgp.representations.markov.beliefs import Belief, Filter, Starts
 from latentgp.representations.markov.filtering import from_lower
 from latentgp.representations.markov.processes import (
     Conditioned,
@@ -35,10 +36,10 @@ from latentgp.representations.markov.processes import (
     readings_of,
     together,
 )
-from latentgp.representations.markov.remembered import RememberedRows
+from latentgp.representations.markov.remembered import RememberedRows, known_in
 from latentgp.representations.markov.series import Lanes, Series, order_of
 from latentgp.representations.markov.simulation import posterior_draws
-from latentgp.rows.data import padded_size
+from latentgp.rows.data import Data, padded_size
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
@@ -60,6 +61,7 @@ class MarkovPosterior(LatentPosterior):
         told_apart: number of parts of the kernel, whose coefficients are the last columns of new
             inputs; zero where f alone is asked about.
         truncation: of what is approximated.
+        rows: those that were not remembered, with their targets, padded.
     """
 
     kernel: LatentKernel
@@ -75,6 +77,7 @@ class MarkovPosterior(LatentPosterior):
     truncation: Truncation = eqx.field(static=True)
     earlier: int = eqx.field(static=True)
     told_apart: int = eqx.field(static=True, default=0)
+    rows: Data | None = None
 
     @property
     def log_evidence(self) -> Float[Array, ""]:
@@ -116,6 +119,34 @@ class MarkovPosterior(LatentPosterior):
         """The processes alone."""
         return [part.process for part in self.parts]
 
+    @property
+    def starts(self) -> tuple[Starts, ...]:
+        """States from which series go on, for each process."""
+        return tuple(p.starts for p in self.filters if p.starts is not None)
+
+    @property
+    def known(self) -> int:
+        """Number of series that go on from a state, at the first rows."""
+        return known_in(self.starts)
+
+    def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
+        columns = self._columns
+        for first in np.asarray(self.X)[: self.known]:
+            early = X[:, columns.time] < first[columns.time]
+            if columns.series is not None:
+                early &= X[:, columns.series] == first[columns.series]
+            if np.any(early):
+                raise InputError(
+                    f"Row {np.argmax(early)} of X is at time {X[early, columns.time][0]:g}, but an "
+                    f"update with a lag has left only what comes from {first[columns.time]:g} on; "
+                    "ask an earlier posterior, or update with a greater lag."
+                )
+
+    def with_targets_shifted(self, centre: float) -> "MarkovPosterior":
+        if self.rows is None:
+            return self
+        return eqx.tree_at(lambda posterior: posterior.rows.y, self, self.rows.y + centre)
+
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N Q"]:
         return self.marginals(X).mean
 
@@ -137,12 +168,13 @@ class MarkovPosterior(LatentPosterior):
         latents = self.sites.linear.shape[1]
         precision = jnp.concatenate([self.sites.precision, jnp.zeros((count, latents))])
         readings = self._readings_in(more, X)
+        about_means = [process.without_means() for process in self.filters]
 
         def columns(places: Int[Array, "S"]) -> Float[Array, "S N Q"]:
             units = (jnp.arange(count)[:, None] == places[None]).astype(precision.dtype)
             none = jnp.zeros((len(self.X), len(places)), precision.dtype)
             linear = jnp.concatenate([none, units])[..., None] * jnp.ones(latents)
-            found = means_given(self.filters, self._groups, more, linear, precision, readings)
+            found = means_given(about_means, self._groups, more, linear, precision, readings)
             return jnp.moveaxis(found[-count:], 1, 0)
 
         blocks = -(-count // _COLUMNS)
@@ -178,7 +210,7 @@ class MarkovPosterior(LatentPosterior):
         both = jnp.concatenate([self.X, X[:, : self.X.shape[1]]])
         columns = self._columns
         lanes = self.series.lanes.gap.shape[1]
-        return Series.of(both, columns, order_of(both, columns), lanes)
+        return Series.of(both, columns, order_of(both, columns), lanes, self.known)
 
     def _readings(self, rows: Float[Array, "C *S"]) -> list[Matrix] | None:
         """What the last columns of rows, which come first, read of the states."""
@@ -214,25 +246,47 @@ class MarkovPosterior(LatentPosterior):
 
     def remembered(self, log_evidence: float) -> RememberedRows:
         """In one of few numbers of rows: those without a site are left out, others fill up."""
+        first, constant = np.arange(self.known), log_evidence - self.log_evidence_of_sites
+        return self.keeping(np.arange(self.known, len(self.X)), first, self.starts, constant)
+
+    def keeping(
+        self,
+        rows: Int[np.ndarray, "K"],
+        first: Int[np.ndarray, "S"],
+        starts: tuple[Starts, ...],
+        constant: Any,
+    ) -> RememberedRows:
+        """Some rows with their sites, as far as they have any, behind states at first rows."""
         linear, precision = map(np.asarray, self.sites[:2])
-        saying = np.flatnonzero(np.any((linear != 0) | (precision != 0), axis=1))
-        kept = saying if len(saying) else np.arange(1)
-        more = (0, padded_size(len(kept)) - len(kept))
-        signed = any(part.process.signed for part in self.parts)
-        constant = jnp.asarray(log_evidence - self.log_evidence_of_sites)
+        says = np.any((linear != 0) | (precision != 0), axis=1)
+        kept = np.concatenate([first, rows[says[rows]]])
+        told = (np.arange(len(kept)) >= len(first))[:, None]
+        if not len(kept):
+            kept, told = np.arange(1), False
+        more = padded_size(len(kept)) - len(kept)
         return RememberedRows(
-            centres=np.asarray(self.X)[np.pad(kept, more, mode="edge")],
-            linear=np.pad(linear[kept], (more, (0, 0))),
-            precision=np.pad(precision[kept], (more, (0, 0))),
-            constant=constant,
-            signed=signed,
+            centres=np.asarray(self.X)[np.pad(kept, (0, more), mode="edge")],
+            linear=np.pad(linear[kept] * told, ((0, more), (0, 0))),
+            precision=np.pad(precision[kept] * told, ((0, more), (0, 0))),
+            constant=jnp.asarray(constant),
+            signed=any(part.process.signed for part in self.parts),
             truncation=self.truncation,
+            starts=starts,
         )
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Float[Array, "M D"]], Array]
     ) -> Float[Array, "Q M"]:
-        """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m."""
+        """Weights l - W m of linear terms l of perturbed sites, for their posterior mean m.
+
+        Raises:
+            InputError: rows before a window are left out, on which paths of the kernel rest.
+        """
+        if self.starts:
+            raise InputError(
+                "sample_paths needs all rows, but an update with a lag has left only a window of "
+                "them; draw jointly with sample_f, or update without a lag."
+            )
         linear, precision, _ = self.sites
         held = jnp.maximum(precision, 0.0)
         noise = jax.random.normal(key, linear.shape, linear.dtype)

@@ -30,6 +30,7 @@ from latentgp.representations.markov.processes import (
 from latentgp.representations.markov.remembered import RememberedRows
 from latentgp.representations.markov.root import MarkovSampler, MarkovWhitening
 from latentgp.representations.markov.series import RowOrder, Series, order_of, usual_lanes
+from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -153,7 +154,12 @@ class Markov(Representation):
 
     def filters(self, kernel: LatentKernel, inputs: int) -> list[Filter]:
         """The processes of the latent functions, those of one structure together."""
-        return [Filter(space, self.signed) for space in spaces_of(kernel, inputs, self.truncation)]
+        spaces = spaces_of(kernel, inputs, self.truncation)
+        starts = () if self.remembered is None else self.remembered.starts
+        return [
+            Filter(space, self.signed, own)
+            for space, own in zip(spaces, starts or [None] * len(spaces), strict=True)
+        ]
 
     def series(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Series:
         """The rows in the order of time, in lanes."""
@@ -169,7 +175,8 @@ class Markov(Representation):
         order = self.order
         if (order is None and not self.in_order) or (order and len(order.rows) != len(X)):
             order = order_of(X, columns)
-        return Series.of(X, columns, order, lanes)
+        known = 0 if self.remembered is None else self.remembered.known
+        return Series.of(X, columns, order, lanes, known)
 
     def condition(
         self, kernel: LatentKernel, X: Float[Array, "N D"], sites: GaussianSites
@@ -210,6 +217,9 @@ class Markov(Representation):
             trace_term=zero,
             truncation=self.truncation,
         )
+
+    def finished(self, posterior: MarkovPosterior, rows: Data | None = None) -> MarkovPosterior:
+        return dataclasses.replace(posterior, rows=rows)
 
     def update_sites(
         self,

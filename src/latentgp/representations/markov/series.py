@@ -52,11 +52,13 @@ class Lanes(NamedTuple):
         time: of the row.
         gap: since the row before.
         fresh: whether a series begins here.
+        start: which known state it goes on from, -1 for none; None where there are none at all.
     """
 
     time: Float[Array, "*L C"]
     gap: Float[Array, "*L C"]
     fresh: Bool[Array, "*L C"]
+    start: Int[Array, "*L C"] | None = None
 
 
 class Series(eqx.Module):
@@ -78,9 +80,14 @@ class Series(eqx.Module):
 
     @classmethod
     def of(
-        cls, X: Float[Array, "N D"], columns: Columns, order: RowOrder | None, lanes: int
+        cls,
+        X: Float[Array, "N D"],
+        columns: Columns,
+        order: RowOrder | None,
+        lanes: int,
+        known: int = 0,
     ) -> "Series":
-        """Rows with inputs X in an order, in so many lanes."""
+        """Rows with inputs X in an order, in so many lanes; at the first `known` states are."""
         X, rows = jnp.asarray(X), len(X)
         time = X[:, columns.time]
         label = None if columns.series is None else X[:, columns.series]
@@ -104,7 +111,11 @@ class Series(eqx.Module):
             labels = cut(label)
             fresh = fresh | (labels != before(labels))
         gap = jnp.where(fresh, 0.0, in_lanes - before(in_lanes))
-        cut_lanes = Lanes(in_lanes, gap, fresh)
+        start = None
+        if known:
+            numbers = jnp.arange(rows) if order is None else order.rows
+            start = jnp.where(fresh, cut(jnp.where(numbers < known, numbers, -1)), -1)
+        cut_lanes = Lanes(in_lanes, gap, fresh, start)
         return cls(order, cut_lanes, time, label, rows)
 
     def to_lanes(self, values: Float[Array, "N *Q"]) -> Float[Array, "L *Q C"]:

@@ -39,6 +39,7 @@ from latentgp.representations.neighbours.root import (
     preconditioned,
 )
 from latentgp.representations.neighbours.sweeps import Sweeps, sweeps_of
+from latentgp.rows.data import Data
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
@@ -221,7 +222,9 @@ class LatentNeighbours(NearestRows):
     def has_coefficients(self) -> bool:
         return True
 
-    def finished(self, posterior: LatentNeighboursPosterior) -> LatentNeighboursPosterior:
+    def finished(
+        self, posterior: LatentNeighboursPosterior, rows: Data | None = None
+    ) -> LatentNeighboursPosterior:
         if posterior.solved.mean.size <= self.exact_up_to:
             return posterior
         return _with_draws(posterior, jax.random.fold_in(self._key, 1), self.draws)
