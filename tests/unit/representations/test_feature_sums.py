@@ -55,23 +55,29 @@ def test_bound_and_gradient_are_those_of_the_rows(kind, mean):
 
 
 def test_a_fit_of_the_sums_is_one_of_the_rows(tmp_path):
-    """Side information of zeros takes the rows' own way."""
+    """Side information of zeros takes the rows' own way.
+
+    A search stops where evidence and prior together are flat; the evidence alone, and what lies
+    outside of the rows, are not so there, and move with rounding.
+    """
     model = lgp.LatentGP(ADDITIVE.parts[0] + ADDITIVE.parts[1], lgp.Gaussian(0.2))
     features = lgp.BSplines(9)
     method = lgp.CollapsedVI(lgp.Inducing(features=features))
     centred = Y - Y.mean()
     rows = lgp.Data(X, centred, noise_variance=np.zeros(len(X)))
-    known = lgp.fit(model, rows, key=KEY, method=method)
-    summed = lgp.fit(model, lgp.Data(X, centred), key=KEY, method=method)
     sums = lgp.summarise(model, lgp.Data(X, centred), features, key=KEY)
     kept = lgp.fit(model, sums, key=KEY)
-    for found in (summed, kept):
-        ours, theirs = (f.posterior.log_evidence for f in (found, known))
-        np.testing.assert_allclose(ours.value, theirs.value, atol=0.02)
-        assert ours.kind == theirs.kind == "lower bound"
-        np.testing.assert_allclose(
-            found.posterior.mean_f(X[:9] + 1), known.posterior.mean_f(X[:9] + 1), atol=0.02
-        )
+    for start, learn, tolerance in ((kept.model, False, 1e-6), (model, True, 0.2)):
+        settings = {"key": KEY, "learn_hyperparameters": learn}
+        known = lgp.fit(start, rows, method=method, **settings).posterior
+        summed = lgp.fit(start, lgp.Data(X, centred), method=method, **settings).posterior
+        of_sums = kept.posterior if learn else lgp.fit(start, sums, **settings).posterior
+        for found in (summed, of_sums):
+            ours, theirs = found.log_evidence, known.log_evidence
+            np.testing.assert_allclose(ours.value, theirs.value, atol=tolerance)
+            assert ours.kind == theirs.kind == "lower bound"
+            means = found.mean_f(X[:9] + 1), known.mean_f(X[:9] + 1)
+            np.testing.assert_allclose(*means, atol=tolerance)
     held = {"likelihood.noise_variance": LogNormal(np.log(2.0), 1e-3)}
     again = lgp.load(lgp.save(sums, tmp_path / "sums"))
     other = lgp.fit(model, again, key=KEY, priors=held)

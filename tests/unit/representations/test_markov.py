@@ -94,15 +94,19 @@ def test_lanes_and_negative_precisions_are_as_with_dense_algebra():
     compare(found(Markov(signed=True, lanes=4), kernel, X, sites, new), dense, 1e-8)
 
 
-@pytest.mark.parametrize("signed", [False, True])
-def test_lanes_joined_in_groups_are_as_with_dense_algebra(signed, monkeypatch):
+@pytest.mark.parametrize("case", ["one kernel", *slow_parameters("many states", "signed")])
+def test_lanes_joined_in_groups_are_as_with_dense_algebra(case, monkeypatch):
     monkeypatch.setattr(elements, "join_in_groups", lambda number: number > 6)
     X, sites = rows(90, latents=2)
+    signed = case == "signed"
     if signed:
         sites = sites._replace(precision=sites.precision.at[7, 0].set(-0.02))
     new = jnp.asarray([-2.0, 0.5, 11.11, 29.99, 45.0])[:, None]
-    many = KERNELS["matern 5/2"] + KERNELS["matern 3/2"]  # states, too many to unroll
-    kernel = lgp.PerLatent(KERNELS["matern 5/2"], KERNELS["matern 3/2"]) if signed else many
+    kernel = {
+        "one kernel": KERNELS["matern 3/2"],
+        "many states": KERNELS["matern 5/2"] + KERNELS["matern 3/2"],  # too many to unroll
+        "signed": lgp.PerLatent(KERNELS["matern 5/2"], KERNELS["matern 3/2"]),
+    }[case]
     dense = found(Dense(signed=signed), kernel, X, sites, new)
     # Groups of groups, and lanes that fill no last group.
     compare(found(Markov(signed=signed, lanes=45), kernel, X, sites, new), dense, 1e-8)

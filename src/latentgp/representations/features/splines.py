@@ -28,8 +28,6 @@ from latentgp.representations.features.matern import (
 from latentgp.representations.features.operators import Banded
 from latentgp.typing import Array
 
-_AT_END = 256  # splines, more than any degree
-
 
 class BSplines(FixedFeatures):
     """Projections on B-splines, for Matérn kernels of single columns.
@@ -130,7 +128,7 @@ class Splines(Basis):
         weights = operator_weights(kernel, p)
         outer = jnp.outer(weights, weights) / noise_density(kernel, p)
         bands = jnp.einsum("ij,ijwm->wm", outer, _bands(self))
-        left = _ends(self)[0][:_AT_END]  # further splines are zero there
+        left = _ends(self)[0][: self.degree + 1]  # further splines are zero there
         precision = jnp.linalg.inv(state_covariance(kernel, p))
         whole = left @ precision @ left.T
         first = [

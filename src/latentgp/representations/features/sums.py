@@ -33,7 +33,9 @@ from latentgp.typing import Array
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
-_BANDED_FROM = 256  # splines of one column; a dense step through fewer takes milliseconds too
+# Splines of one column. Bands are faster from fewer than 100 on, but a dense posterior can tell
+# parts and draw paths, and through so few its steps take milliseconds.
+_BANDED_FROM = 256
 
 
 class RowSums(Module):
