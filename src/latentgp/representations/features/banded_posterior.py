@@ -24,11 +24,11 @@ from latentgp.typing import Array
 
 
 class BandedPosterior(LatentPosterior):
-    """Posterior of M splines of one column: O(M) memory, marginals in O(1) a row given these.
+    """Posterior of M splines of one column: O(M) memory, and for marginals O(M) time a row.
 
     With K = K_uu and the sums P over rows, f(x) has the mean phi' (K + P)^-1 b and the variance
     k(x, x) - phi' (K^-1 - (K + P)^-1) phi; phi touches neighbouring splines, so that of both
-    inverses no more than the band is needed (Durrande et al. 2019).
+    inverses no more than the band is needed (Durrande et al. 2019). What takes O(M) is phi itself.
 
     Attributes:
         variables: the splines.

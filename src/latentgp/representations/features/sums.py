@@ -33,8 +33,8 @@ from latentgp.typing import Array
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
-# Splines of one column. Bands are faster from fewer than 100 on, but a dense posterior can tell
-# parts and draw paths, and through so few its steps take milliseconds.
+# Splines of one column. Bands are faster from 100 on at the latest, but through fewer than this a
+# dense step takes some milliseconds, and a dense posterior tells parts.
 _BANDED_FROM = 256
 
 
