@@ -1,4 +1,4 @@
-"""What is wrong with a built site: links and anchors that lead nowhere, what a browser would fetch."""
+"""Faults of a built site: links and anchors that lead nowhere, what a browser would fetch."""
 
 import re
 from html.parser import HTMLParser

@@ -25,9 +25,9 @@ MADE_BY: dict[str, tuple[str, str | None]] = {
 _PICTURE = re.compile(r"!\[([^\]]*)\]\([^)]*images/([\w-]+)\.png\)")
 _INTRODUCTION = """# Pictures
 
-Every picture of this documentation with the code that makes it. `python docs/pictures.py` makes those of the
-guides again, `python docs/report_pictures.py` those of reports. Scripts to copy are among the
-[examples](../examples/README.md).
+Every picture of this documentation with the code that makes it. `python docs/pictures.py` makes
+those of the guides again, `python docs/report_pictures.py` those of reports. Scripts to copy are
+among the [examples](../examples/README.md).
 """
 
 
