@@ -44,10 +44,8 @@ class LinkNames(SphinxTransform):
         for literal in list(self.document.findall(nodes.literal)):
             called = literal.astext().split("(")[0]
             path = self.targets.get(called) or self.targets.get(_PREFIX.sub("", called))
-            inside = isinstance(
-                literal.parent, nodes.reference | addnodes.pending_xref | nodes.title
-            )
-            if path is None or path == here or inside:
+            linked = nodes.reference | addnodes.pending_xref | nodes.title
+            if path is None or path == here or isinstance(literal.parent, linked):
                 continue
             link = addnodes.pending_xref(
                 "", refdomain="py", reftype="obj", reftarget=path, refexplicit=True, refwarn=True

@@ -3,20 +3,18 @@
 import re
 
 # Code in single backticks; examples, which stay as they are, up to an empty line.
-_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
-_EXAMPLE = re.compile(r"^ *>>> .*?(?=\n\s*\n|\Z)", re.MULTILINE | re.DOTALL)
+_CODE = r"(?<!`)`([^`]+)`(?!`)"
+_EXAMPLE = r"^ *>>> .*?(?=\n\s*\n|\Z)"
 # A name at the start of an entry of a section, such as "posterior_: ...", is the section's.
-_ENTRY = re.compile(r"^\s+\*{0,2}\w+_?(?=:)", re.MULTILINE)
+_ENTRY = r"^ +\*{0,2}\w+(?=:)"
+_KEPT = re.compile(f"{_EXAMPLE}|{_CODE}|{_ENTRY}", re.MULTILINE | re.DOTALL)
 _SPECIAL = re.compile(r"[*|\\]|(?<=\w)_(?!\w)|(?<!\w)_(?=\w)")
 
 
 def restructured(text: str) -> str:
     """The same text in reStructuredText: code in double backticks, nothing else marked up."""
-    kept = re.compile(
-        f"{_EXAMPLE.pattern}|{_CODE.pattern}|{_ENTRY.pattern}", re.MULTILINE | re.DOTALL
-    )
     parts, end = [], 0
-    for found in kept.finditer(text):
+    for found in _KEPT.finditer(text):
         parts.append(_SPECIAL.sub(r"\\\g<0>", text[end : found.start()]))
         code = found[1]
         parts.append(_literal(code, text[found.end() :]) if code else found[0])

@@ -83,10 +83,8 @@ class Name:
 
     @property
     def room(self) -> str:
-        home = getattr(self.value, "__module__", None) if self.kind != "data" else None
-        return ((home if home and home.startswith("latentgp.") else self.module) + ".").split(".")[
-            1
-        ]
+        home = self.module if self.kind == "data" else self.value.__module__
+        return home.split(".")[1]
 
     @property
     def summary(self) -> str:
@@ -118,7 +116,7 @@ def public_modules() -> list[str]:
 
 
 def public_names() -> Iterator[Name]:
-    """Every name of `__all__` once, under the first module that has it, `latentgp` before others."""
+    """Every name of an `__all__` once, under the first module that has it, `latentgp` first."""
     seen = []
     for module in public_modules():
         imported = importlib.import_module(module)

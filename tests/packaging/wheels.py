@@ -68,10 +68,9 @@ def main() -> int:
     given = asked.parse_args()
     wheel, wrong, missing = given.wheel.resolve(), 0, []
     for version in given.python:
-        if run("uv", "python", "find", version).returncode:
-            if run("uv", "python", "install", version).returncode:
-                missing.append(version)
-                continue
+        if all(run("uv", "python", how, version).returncode for how in ("find", "install")):
+            missing.append(version)
+            continue
         for resolution in given.resolution:
             began = time.perf_counter()
             failure = tried(wheel, version, resolution)
