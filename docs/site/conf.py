@@ -1,4 +1,4 @@
-"""Settings of Sphinx for the documentation's site; `build.py` calls it."""
+"""Settings of Sphinx for the documentation's site; `make.py` calls it."""
 
 import latentgp
 

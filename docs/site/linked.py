@@ -1,15 +1,18 @@
 """Sphinx extension: docstrings as Markdown, and public names in code that lead to their pages."""
 
+import dataclasses
 import re
 from typing import Any
 
 import numpyro.distributions
 from docutils import nodes
-from markup import restructured
-from reference import public_names
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.domains.python import PyObject
 from sphinx.transforms import SphinxTransform
+
+from markup import restructured
+from reference import public_names
 
 _PREFIX = re.compile(r"^(?:lgp|latentgp)\.")
 
@@ -60,18 +63,36 @@ def _as_restructured(
     lines[:] = restructured("\n".join(lines)).split("\n")
 
 
-def _escape_types(
+def _escape_attributes(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """Shapes in types that napoleon adds to attributes, such as "*N D"."""
-    lines[:] = [
-        line.replace("*", r"\*") if line.startswith(":vartype ") else line for line in lines
-    ]
+    """What napoleon leaves as it is: shapes such as "*N D" in types, names such as `model_`."""
+    for number, line in enumerate(lines):
+        if line.startswith(":vartype "):
+            lines[number] = line.replace("*", r"\*")
+        lines[number] = re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", lines[number])
+
+
+def _with_types(
+    app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """Types of parameters, which have converters that take anything."""
+    if what != "class" or not dataclasses.is_dataclass(value) or not signature:
+        return None
+    for field in dataclasses.fields(value):
+        if isinstance(field.type, str):
+            declared = f"{field.name}: {field.type}"
+            signature = re.sub(rf"\b{field.name}: Any\b", lambda _, d=declared: d, signature)
+    return signature, returned
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the handlers and the transform."""
     app.connect("autodoc-process-docstring", _as_restructured, priority=400)  # before napoleon
-    app.connect("autodoc-process-docstring", _escape_types, priority=600)  # after it
+    app.connect("autodoc-process-docstring", _escape_attributes, priority=600)  # after it
+    app.connect("autodoc-process-signature", _with_types)
+    for field in PyObject.doc_field_types:
+        if field.name == "variable":
+            field.label = "Attributes"
     app.add_transform(LinkNames)
     return {"parallel_read_safe": True}

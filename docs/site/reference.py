@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from markup import restructured
-
 import latentgp
+from markup import restructured
 
 # A group: what it is about, and the rooms of `latentgp` whose names are in it.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -175,6 +174,10 @@ def _page(name: Name, group: str, pages: dict[Any, Name]) -> str:
     public = [member for member in own if member != "__call__"]
     lines += [f"   :members: {', '.join(public)}"] if public else []
     lines += ["   :special-members: __call__"] if "__call__" in own else []
+    explained = [base for base in name.value.__mro__ if "Args:" in (base.__dict__["__doc__"] or "")]
+    if explained and explained[0] is not name.value and explained[0] in pages:
+        base = pages[explained[0]]
+        lines += ["", f"Arguments as in :class:`{base.name} <{base.path}>`."]
     for base, members in elsewhere.items():
         links = ", ".join(f":meth:`{m} <{base.path}.{m}>`" for m in members)
         lines += ["", f"As in :class:`{base.name} <{base.path}>`: {links}."]

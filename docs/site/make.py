@@ -1,4 +1,4 @@
-"""Builds the documentation's site: `python docs/site/build.py FOLDER`.
+"""Builds the documentation's site: `python docs/site/make.py FOLDER`.
 
 Pages are gathered in a folder of their own: the documents as they are, the README as the first one,
 the reference, the pictures with their code and the examples. Sphinx makes HTML of them; a warning
@@ -11,10 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sphinx.cmd.build import main as sphinx
+
 from checks import faults
 from gallery import DOCS, ROOT, example, gallery
 from reference import write_reference
-from sphinx.cmd.build import main as sphinx
 
 HERE = Path(__file__).parent
 COPIED = (
@@ -22,9 +23,9 @@ COPIED = (
     *("benchmarks/README.md", "experiments/README.md", "src/latentgp/datasets/SOURCES.md"),
 )
 PROJECT = (
-    *("docs/glossary", "docs/architecture", "docs/benchmarks", "benchmarks/README"),
-    *("experiments/README", "CONTRIBUTING", "CHANGELOG", "SECURITY"),
-    "src/latentgp/datasets/SOURCES",
+    *("docs/glossary", "docs/architecture", "docs/benchmarks"),
+    *("Scripts of benchmarks <benchmarks/README>", "Experiments <experiments/README>"),
+    *("CONTRIBUTING", "CHANGELOG", "SECURITY", "src/latentgp/datasets/SOURCES"),
 )
 
 
