@@ -6,6 +6,7 @@ import sysconfig
 from importlib.metadata import metadata
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -32,7 +33,7 @@ assert ordered.score(X, np.digitize(f, [-0.5, 0.5])) > 0.7
 sampled = lgp.fit(
     lgp.LatentGP(lgp.RBF(), lgp.Bernoulli()),
     lgp.Data(X, (f > 0).astype(float)),
-    key=__import__("jax").random.key(0),
+    key=jax.random.key(0),
     method=lgp.NUTS(chains=2, draws=20, warmup=20),
 )
 assert set(sampled.posterior.to_arviz().groups()) >= {"posterior"}

@@ -27,11 +27,12 @@ def described(wheel: Path) -> list[tuple[str, str]]:
 
 
 def run(*words: object, **settings) -> subprocess.CompletedProcess:
-    """Without the variables that would show the checkout to the environment."""
+    """Without variables that lead to the checkout, with uv and the interpreters of pyenv."""
     hidden = "PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
-    search = [environment["PATH"], *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
-    environment["PATH"] = os.pathsep.join(search)
+    pyenv = Path(environment.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    search = Path(sys.executable).parent, environment["PATH"], *pyenv.glob("versions/*/bin")
+    environment["PATH"] = os.pathsep.join(map(str, search))
     words = tuple(map(str, words))
     return subprocess.run(words, capture_output=True, text=True, env=environment, **settings)
 
