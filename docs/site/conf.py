@@ -9,6 +9,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "linke
 exclude_patterns = ["_*", "docs/site"]
 nitpicky = False
 highlight_language = "none"
+smartquotes = False  # values such as "auto" are copied
 
 myst_heading_anchors = 4
 suppress_warnings: list[str] = []

@@ -66,10 +66,10 @@ def _as_restructured(
 def _escape_attributes(
     app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]
 ) -> None:
-    """What napoleon leaves as it is: shapes such as "*N D" in types, names such as `model_`."""
+    """What napoleon leaves as it is: paths and shapes in types, names such as `model_`."""
     for number, line in enumerate(lines):
         if line.startswith(":vartype "):
-            lines[number] = line.replace("*", r"\*")
+            lines[number] = re.sub(r"latentgp[\w.]*\.(\w+)", r"\1", line).replace("*", r"\*")
         lines[number] = re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", lines[number])
 
 
