@@ -5,13 +5,12 @@ the reference, the pictures with their code and the examples. Sphinx makes HTML 
 fails, and so does what `checks.py` finds in the HTML.
 """
 
+import os
 import re
 import shutil
 import sys
 import tempfile
 from pathlib import Path
-
-from sphinx.cmd.build import main as sphinx
 
 from checks import faults
 from gallery import DOCS, ROOT, example, gallery
@@ -35,6 +34,18 @@ def contents(caption: str, pages: list[str]) -> str:
     return "\n".join(["", "```{toctree}", *lines, "```", ""])
 
 
+def with_decisions(text: str, page: str) -> str:
+    """Numbers such as [0001] in the text of a page as links to the decision."""
+    numbered = {path.name[:4]: path for path in DOCS.glob("decisions/*.md")}
+
+    def link(found: re.Match[str]) -> str:
+        decision = numbered.get(found[1])
+        path = decision and os.path.relpath(decision, (ROOT / page).parent)
+        return f"[\\[{found[1]}\\]]({path})" if path else found[0]
+
+    return re.sub(r"\[(\d{4})\](?!\()", link, text)
+
+
 def gather(folder: Path) -> None:
     """Write the sources of all pages into an empty folder."""
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("site", "*.py"))
@@ -42,6 +53,8 @@ def gather(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "docs/gallery.md").write_text(gallery().replace("../README.md", "../index.md"))
+    for path in folder.rglob("*.md"):
+        path.write_text(with_decisions(path.read_text(), str(path.relative_to(folder))))
     for page in folder.glob("docs/decisions/*.md"):  # the index has them, the navigation has not
         page.write_text(f"---\norphan: true\n---\n\n{page.read_text()}")
     (folder / "examples").mkdir()
@@ -64,6 +77,8 @@ def gather(folder: Path) -> None:
 
 def main(out: Path) -> int:
     """Build into a folder, whose old contents go; the exit status."""
+    from sphinx.cmd.build import main as sphinx
+
     if out.exists():
         shutil.rmtree(out)
     with tempfile.TemporaryDirectory() as name:

@@ -10,6 +10,7 @@ import pytest
 
 import checks
 import gallery
+import make
 import reference
 from markup import restructured
 
@@ -17,10 +18,15 @@ SITE = Path(__file__).parents[2] / "docs/site"
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "reference"
-    reference.write_reference(folder)
-    return {path.stem: path.read_text() for path in folder.glob("*.rst")}
+def gathered(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    make.gather(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(gathered):
+    return {path.stem: path.read_text() for path in gathered.glob("reference/*.rst")}
 
 
 def test_every_public_name_has_a_page_and_is_in_a_table(pages):
@@ -98,6 +104,21 @@ def test_faults_of_a_page_are_found(tmp_path):
         "a.html: no anchor b.html#gone",
         "a.html: no c.html",
     ]
+
+
+def test_every_document_is_in_the_navigation_or_a_table(gathered):
+    first = (gathered / "index.md").read_text()
+    listed = "\n".join(re.findall(r"```{toctree}\n(.*?)```", first, re.DOTALL))
+    documents = {str(path.relative_to(gathered).with_suffix("")) for path in gathered.rglob("*.md")}
+    kept = {name for name in documents if not name.startswith(("docs/decisions/", "examples/"))}
+    assert {name for name in kept if name not in listed} == {"index"}
+    assert "docs/guides/estimators\n" in listed
+    architecture = (gathered / "docs/architecture.md").read_text()
+    assert r"[\[0001\]](decisions/0001-model-method-posterior.md)" in architecture
+    scripts = (gathered / "examples/README.md").read_text()
+    assert "](regression.md)" in scripts
+    assert "\nregression\n" in scripts
+    assert "```python\nimport" in (gathered / "examples/regression.md").read_text()
 
 
 @pytest.mark.slow
