@@ -36,6 +36,7 @@ dist: .venv/installed-dist
 	rm -f $(DIST)/latentgp-*
 	$(BIN)/python -m build --outdir $(DIST) .
 	$(BIN)/twine check --strict $(DIST)/latentgp-*
+	tar -tzf $(DIST)/latentgp-*.tar.gz | grep -q '^latentgp-[^/]*/LICENSE$$'
 
 test-wheels: dist
 	$(BIN)/python tests/packaging/wheels.py $(DIST)/latentgp-*.whl

@@ -43,7 +43,7 @@ class LinkNames(SphinxTransform):
     def apply(self, **kwargs: Any) -> None:
         if LinkNames.targets is None:
             LinkNames.targets = _targets()
-        here = self.env.docname.removeprefix("reference/")
+        here = self.env.docname.removeprefix("reference/").removesuffix("-function")
         for literal in list(self.document.findall(nodes.literal)):
             called = literal.astext().split("(")[0]
             path = self.targets.get(called) or self.targets.get(_PREFIX.sub("", called))

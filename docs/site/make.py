@@ -76,11 +76,13 @@ def gather(folder: Path) -> None:
 
 
 def main(out: Path) -> int:
-    """Build into a folder, whose old contents go; the exit status."""
+    """Build into a folder, which takes the place of an earlier site; the exit status."""
+    if out.exists() and any(out.iterdir()) and not (out / ".buildinfo").exists():
+        print(f"{out} holds something else than a site; give another folder", file=sys.stderr)
+        return 1
+    shutil.rmtree(out, ignore_errors=True)
     from sphinx.cmd.build import main as sphinx
 
-    if out.exists():
-        shutil.rmtree(out)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "pages"
         folder.mkdir()
@@ -88,7 +90,6 @@ def main(out: Path) -> int:
         strict = "-W", "--keep-going", "-q", "-c", str(HERE), "-d", f"{name}/doctrees"
         if sphinx(["-b", "html", *strict, str(folder), str(out)]):
             return 1
-    (out / ".buildinfo").unlink(missing_ok=True)
     found = faults(out)
     print(*found, sep="\n", file=sys.stderr)
     return 1 if found else 0

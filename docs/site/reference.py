@@ -73,6 +73,11 @@ class Name:
         return f"{self.module}.{self.name}"
 
     @property
+    def page(self) -> str:
+        """Name of its page; `fit` and `Fit` are one name where case does not count."""
+        return f"{self.path}-function" if self.kind == "function" else self.path
+
+    @property
     def kind(self) -> str:
         if not getattr(self.value, "__module__", "").startswith("latentgp."):
             return "data"
@@ -215,5 +220,5 @@ def write_reference(folder: Path) -> None:
             lines += _table([name for name in names if name.module == module])
         (folder / f"{_file(group)}.rst").write_text("\n".join(lines))
         for name in names:
-            (folder / f"{name.path}.rst").write_text(_page(name, group, pages))
+            (folder / f"{name.page}.rst").write_text(_page(name, group, pages))
     (folder / "index.rst").write_text("\n".join([*first, ""]))
