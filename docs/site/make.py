@@ -91,7 +91,8 @@ def main(out: Path) -> int:
         if sphinx(["-b", "html", *strict, str(folder), str(out)]):
             return 1
     found = faults(out)
-    print(*found, sep="\n", file=sys.stderr)
+    for fault in found:
+        print(fault, file=sys.stderr)
     return 1 if found else 0
 
 
