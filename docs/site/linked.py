@@ -82,7 +82,8 @@ def _with_types(
     for field in dataclasses.fields(value):
         if isinstance(field.type, str):
             declared = f"{field.name}: {field.type}"
-            signature = re.sub(rf"\b{field.name}: Any\b", lambda _, d=declared: d, signature)
+            taken = rf"\b{field.name}: (?:~?typing\.)?Any\b"
+            signature = re.sub(taken, lambda _, d=declared: d, signature)
     return signature, returned
 
 
