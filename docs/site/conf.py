@@ -6,13 +6,10 @@ project = "latentgp"
 author = "latentgp maintainers"
 version = release = latentgp.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "linked"]
-exclude_patterns = ["_*", "docs/site"]
-nitpicky = False
 highlight_language = "none"
 smartquotes = False  # values such as "auto" are copied
 
 myst_heading_anchors = 4
-suppress_warnings: list[str] = []
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
@@ -27,6 +24,5 @@ html_theme = "furo"
 html_title = "latentgp"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_show_sourcelink = False
-html_copy_source = False
+html_copy_source = html_show_sourcelink = False
 html_show_copyright = False
