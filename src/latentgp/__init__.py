@@ -173,6 +173,7 @@ if TYPE_CHECKING:
     )
     from latentgp.evaluation.predictive_checks import PredictiveCheck, predictive_check
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
+    from latentgp.export import Exported, export_predictor
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
 
@@ -184,6 +185,7 @@ _LAZY = {
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
+    "Exported": "latentgp.export",
     "LeaveOneOut": "latentgp.evaluation.leave_one_out",
     "ModelComparison": "latentgp.evaluation.model_weights",
     "PredictiveCheck": "latentgp.evaluation.predictive_checks",
@@ -192,6 +194,7 @@ _LAZY = {
     "conformal_interval": "latentgp.evaluation.conformal",
     "cross_validate": "latentgp.evaluation.cross_validation",
     "kernel_weights": "latentgp.evaluation.weights",
+    "export_predictor": "latentgp.export",
     "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
     "predictive_check": "latentgp.evaluation.predictive_checks",
@@ -286,6 +289,7 @@ __all__ = [
     "LatentNeighbours",
     "Layer",
     "LeastSquares",
+    "Exported",
     "LeaveOneOut",
     "Likelihood",
     "Linear",
@@ -372,6 +376,7 @@ __all__ = [
     "join_processes",
     "keep_programs",
     "kernel_weights",
+    "export_predictor",
     "leave_one_out",
     "load",
     "log_evidence",
