@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import numpy as np
 from jax import export
+from jax.extend.core import jaxpr_as_fun
 from jaxtyping import Float
 
 from latentgp.errors import InputError
@@ -231,7 +232,7 @@ def _stablehlo(traced: Traced, folder: Path) -> dict[str, Path]:
         )
     found = {}
     for name, closed in traced.programs.items():
-        function = jax.jit(jax.extend.core.jaxpr_as_fun(closed))
+        function = jax.jit(jaxpr_as_fun(closed))
         arguments = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in closed.in_avals]
         program = export.export(function, platforms=("cpu", "cuda"))(*arguments)
         path = folder / f"{name}.stablehlo"

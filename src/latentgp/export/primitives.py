@@ -11,7 +11,7 @@ from jax.lax import GatherScatterMode
 
 Rule = Callable[..., str]  # of the equation and of the arguments' texts
 
-IDENTITIES = {"optimization_barrier", "stop_gradient", "copy", "copy_p", "device_put"}
+IDENTITIES = {"optimization_barrier", "stop_gradient", "copy", "device_put"}
 
 _TEMPLATES = {
     "add": "{0} + {1}",
@@ -260,7 +260,7 @@ def _filled(dtype: Any) -> Any:
     """What JAX fills in for numbers outside of an array."""
     if np.issubdtype(dtype, np.floating):
         return float("nan")
-    if dtype == bool:
+    if np.issubdtype(dtype, np.bool_):
         return True
     limits = np.iinfo(dtype)
     return int(limits.min if limits.min < 0 else limits.max)
@@ -348,7 +348,6 @@ RULES: dict[str, Rule] = {
     "rev": _reverse,
     "round": _round,
     "scatter": _scatter(None),
-    "scatter-add": _scatter("np.add"),
     "scatter_add": _scatter("np.add"),
     "scatter_max": _scatter("np.maximum"),
     "scatter_min": _scatter("np.minimum"),

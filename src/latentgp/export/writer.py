@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.interpreters.partial_eval import dce_jaxpr
 
@@ -120,7 +119,7 @@ class Writer:
         return [read(var) for var in jaxpr.outvars]
 
     def _equation(self, equation: Any, values: list[Value]) -> list[Value]:
-        name = equation.primitive.name
+        name = equation.primitive.name.replace("-", "_")
         if name in _CALLS:
             inner = next(equation.params[key] for key in _INLINED if key in equation.params)
             jaxpr, consts = (inner.jaxpr, inner.consts) if _is_closed(inner) else (inner, ())
@@ -166,7 +165,7 @@ class Writer:
 
 def program(name: str, closed: ClosedJaxpr, arguments: Sequence[str], constants: Constants) -> str:
     """Source of a function of arrays that share their first axis, whose size is n."""
-    jaxpr, used = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)  # pyright: ignore[reportArgumentType]
+    jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)  # pyright: ignore[reportArgumentType]
     writer = Writer(constants)
     found = writer.run(jaxpr, closed.consts, [Named(argument) for argument in arguments])  # pyright: ignore[reportArgumentType]
     body = writer.lines(f"return [{', '.join(map(writer.text, found))}]")
@@ -206,12 +205,12 @@ def _namespace() -> dict[str, Any]:
 
 def _worked_out(equation: Any, values: list[Any]) -> list[Any]:
     """Outputs of an equation whose inputs are known, by NumPy where it can."""
-    rule = RULES.get(equation.primitive.name)
+    rule = RULES.get(equation.primitive.name.replace("-", "_"))
     if rule is None or not all(isinstance(value, np.ndarray | np.generic) for value in values):
-        pairs = zip(equation.invars, values, strict=True)
-        known = {var: value for var, value in pairs if not isinstance(var, Literal)}
-        alone = Jaxpr([], list(known), equation.outvars, [equation])
-        found = eval_jaxpr(alone, [], *map(jax.numpy.asarray, known.values()))
+        values = [jax.numpy.asarray(value) for value in values]
+        given = equation.primitive.get_bind_params(equation.params)
+        found = equation.primitive.bind(*values, **given)
+        found = found if equation.primitive.multiple_results else [found]
         return [a if _is_key(a) else np.asarray(a) for a in found]
     names = [f"a{i}" for i in range(len(values))]
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Predictions of tables: columns of any type in, the encoding of training, a CSV file in and out."""
+"""Predictions of tables: columns of any type, encoded as in training, and CSV files."""
 
 # pyright: reportArgumentType=false, reportOptionalOperand=false, reportOperatorIssue=false
 
@@ -194,10 +194,8 @@ def encode(columns):
 def encode_number(column, values):
     """Values, and marks of missing ones if training had any."""
     name, values = column["name"], in_plain_notation(values, column["notation"])
-    if column["source"] == "date":
-        numbers = dates_in(column, values)
-    else:
-        numbers = numbers_in(column, values)
+    read = dates_in if column["source"] == "date" else numbers_in
+    numbers = read(column, values)
     missing = np.isnan(numbers)
     rows = np.flatnonzero(missing).tolist()
     if rows and column["required"]:
