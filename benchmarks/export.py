@@ -1,8 +1,9 @@
 """Exported predictors: size, seconds to import, latency beside the library's own predict.
 
-Models of 500 rows with four inputs (a series of 5,000 rows). The file is imported and run in a process
-of its own, where nothing but NumPy is imported; the library's programs are compiled before they are timed.
-Each latency is the median of repeated calls: mean and variance of y, or probabilities.
+Models of 500 rows with four inputs (a series of 5,000 rows). The file is imported and run in a
+process of its own, where nothing but NumPy is imported; the library's programs are compiled before
+they are timed. Each latency is the median of repeated calls: mean and variance of y, or
+probabilities.
 """
 
 import json
@@ -104,9 +105,8 @@ def of_library(posterior: lgp.Posterior, X: np.ndarray) -> list[float]:
 
 def main() -> None:
     """Print a table."""
-    print(
-        "| model | file, kB | deviation | import, ms | 1 row, ms | library | 1,000 rows, ms | library |"
-    )
+    heads = ("model", "file, kB", "deviation", "import, ms", "1 row, ms", "library")
+    print(f"| {' | '.join(heads)} | 1,000 rows, ms | library |")
     print("|---|---|---|---|---|---|---|---|")
     for name, (model, data, method) in cases().items():
         settings = {"method": method, "key": jax.random.key(0), "learn_hyperparameters": False}

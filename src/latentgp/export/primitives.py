@@ -47,6 +47,10 @@ _TEMPLATES = {
     "igamma": "igamma({0}, {1})",
     "igammac": "igammac({0}, {1})",
     "regularized_incomplete_beta": "betainc({0}, {1}, {2})",
+    "real": "np.real({0})",
+    "imag": "np.imag({0})",
+    "conj": "np.conj({0})",
+    "complex": "{0} + 1j * {1}",
     "is_finite": "np.isfinite({0})",
     "eq": "np.equal({0}, {1})",
     "ne": "np.not_equal({0}, {1})",
@@ -221,7 +225,7 @@ def _top_k(equation: Any, x: str) -> str:
 
 
 def _divided(equation: Any, a: str, b: str) -> str:
-    return f"{a} / {b}" if _out(equation).dtype.kind == "f" else f"quotient({a}, {b})"
+    return f"{a} / {b}" if _out(equation).dtype.kind in "fc" else f"quotient({a}, {b})"
 
 
 def window(equation: Any, start: np.ndarray) -> str:

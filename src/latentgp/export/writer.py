@@ -307,6 +307,8 @@ def _scalar(value: Any) -> str:
         return f"np.{value.dtype.name}({int(value)})"
     if isinstance(value, np.integer):
         return f"({int(value)})" if value < 0 else str(int(value))
+    if isinstance(value, np.complexfloating):
+        return f"complex({_scalar(value.real)}, {_scalar(value.imag)})"
     if not np.isfinite(value):
         return "np.nan" if np.isnan(value) else "np.inf" if value > 0 else "(-np.inf)"
     return f"({float(value)!r})" if np.signbit(value) else repr(float(value))
