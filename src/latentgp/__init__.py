@@ -182,6 +182,7 @@ if TYPE_CHECKING:
     )
     from latentgp.evaluation.predictive_checks import PredictiveCheck, predictive_check
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
+    from latentgp.export import Exported, export_predictor
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
 
@@ -194,6 +195,7 @@ _LAZY = {
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
+    "Exported": "latentgp.export",
     "LeaveOneOut": "latentgp.evaluation.leave_one_out",
     "ModelComparison": "latentgp.evaluation.model_weights",
     "PredictiveCheck": "latentgp.evaluation.predictive_checks",
@@ -203,6 +205,7 @@ _LAZY = {
     "conformal_interval": "latentgp.evaluation.conformal",
     "cross_validate": "latentgp.evaluation.cross_validation",
     "kernel_weights": "latentgp.evaluation.weights",
+    "export_predictor": "latentgp.export",
     "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
     "predictive_check": "latentgp.evaluation.predictive_checks",
@@ -262,6 +265,7 @@ __all__ = [
     "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",
+    "Exported",
     "ExternalLikelihood",
     "ExternalProgram",
     "FileRows",
@@ -388,6 +392,7 @@ __all__ = [
     "compare_models",
     "conformal_interval",
     "cross_validate",
+    "export_predictor",
     "fit",
     "gaussian_approximation",
     "join_processes",

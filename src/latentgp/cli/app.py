@@ -1,4 +1,4 @@
-"""The command line: fit, predict, evaluate, compare, info, demo."""
+"""The command line: fit, predict, evaluate, export, compare, info, demo."""
 
 from __future__ import annotations
 
@@ -356,6 +356,28 @@ def coefficients(
     if out is not None:
         write_table(table.reset_index(names=None), out)
         typer.echo(f"Written to {out}.")
+
+
+@app.command()
+def export(
+    model: ModelFile,
+    folder: Annotated[Path, typer.Argument(help="Where to write; it is made if need be.")],
+    stablehlo: Annotated[
+        bool, typer.Option("--stablehlo", help="Write programs of StableHLO beside it.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="Most that the file may differ from this library, relatively.")
+    ] = 1e-10,
+) -> None:
+    """Write a model as one Python file that predicts with NumPy alone."""
+    formats = ("numpy", "stablehlo") if stablehlo else ("numpy",)
+    exported = _table_model(model).export(folder, formats=formats, tolerance=tolerance)
+    typer.echo(
+        f"Predictor written to {exported.predictor}, within {exported.deviation:.1e} of latentgp.\n"
+        f"Predict with: python {exported.predictor} rows.csv > predictions.csv"
+    )
+    if exported.stablehlo:
+        typer.echo(f"StableHLO written: {', '.join(p.name for p in exported.stablehlo.values())}")
 
 
 @app.command()
