@@ -46,6 +46,7 @@ LEVELS = {
             ["inference.deep"],
             ["diagnostics"],
             ["methods"],
+            ["runs"],
             ["fit", "differentiable", "prior"],
             ["streams"],
             SURFACES,

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.sites.coupled import sites_of
 from latentgp.sites.gaussian import GaussianSites
 
@@ -74,6 +74,7 @@ class Search:
     def __init__(self, *, max_evaluations: int, control: RunControl):
         self.max_evaluations = max_evaluations
         self.control, self._run = control, Run(control)
+        self._run.begins("learning hyper-parameters")
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._since: dict[int, int] = {}  # from which record on those of a run can be compared
@@ -159,8 +160,7 @@ class Search:
             record.seconds,
             record.restart,
         )
-        self._show(progress)
-        reason = self._run.ending(progress, lambda: self.save(kept))
+        reason = self._run.made(self._step(progress), progress, lambda: self.save(kept))
         if reason is not None:
             raise EndFit(reason)
         return record
@@ -207,11 +207,14 @@ class Search:
         """Clear the progress line."""
         self._run.close()
 
-    def _show(self, progress: Progress) -> None:
+    def _step(self, progress: Progress) -> Step:
         stage = " in a first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
-        self._run.show(
-            f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
-            f"most {self._limit}, bound {progress.bound:,.2f} nats, best "
-            f"{progress.best:,.2f}, {progress.seconds:.0f} s"
+        return Step(
+            f"learning hyper-parameters{stage}",
+            "evaluation",
+            self._made(progress.restart),
+            self._limit,
+            lambda: {"bound": progress.bound, "best": progress.best},
+            at_most=True,
         )
