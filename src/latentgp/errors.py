@@ -38,6 +38,21 @@ class InputError(ValueError):
     """
 
 
+_LONGEST = 300
+
+
+def in_a_line(error: object) -> str:
+    """What an error of another library says, in one line; the middle of what is long is left out.
+
+    Example:
+        >>> in_a_line(ValueError("no number:\n  'x'"))
+        "no number: 'x'"
+    """
+    text = " ".join(str(error).split())
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
 def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
     """Raise InputError if an attribute, by its name, is none of its choices.
 
