@@ -45,8 +45,8 @@ def in_a_line(error: object) -> str:
     """What an error of another library says, in one line; the middle of what is long is left out.
 
     Example:
-        >>> in_a_line(ValueError("no number:\n  'x'"))
-        "no number: 'x'"
+        >>> in_a_line(ValueError("two    words"))
+        'two words'
     """
     text = " ".join(str(error).split())
     half = _LONGEST // 2

@@ -119,7 +119,7 @@ def doctored_model(content: bytes, random: random.Random) -> bytes:
 
 
 def doctored_checkpoint(content: bytes, random: random.Random) -> bytes:
-    """A checkpoint whose tensors are of other shapes, types, names or numbers, with its checksum."""
+    """A checkpoint of other shapes, types, names or numbers, with the checksum of these."""
     from safetensors.numpy import load, save
 
     tensors = load(content)
@@ -179,7 +179,9 @@ def footer_changed(content: bytes, random: random.Random) -> bytes:
         footer = bytes_changed(footer, random)
     elif kind == 1:  # numbers are of seven bits a byte
         place = random.randrange(len(footer))
-        footer = footer[:place] + varint(random.choice([10**12, 2**62, 2**31])) + footer[place + 1 :]
+        footer = (
+            footer[:place] + varint(random.choice([10**12, 2**62, 2**31])) + footer[place + 1 :]
+        )
     else:
         changed = bytearray(footer)
         changed[random.randrange(len(footer))] = random.randrange(256)

@@ -67,12 +67,13 @@ class Checkpoint:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         if not found:
-            raise self._unreadable("it is empty")
+            raise self.unreadable("it is empty")
         return found
 
-    def _unreadable(self, error: Exception | str) -> InputError:
+    def unreadable(self, error: Exception | str) -> InputError:
+        """The error of a file that cannot be gone on from, given why."""
         return InputError(
             f"The checkpoint {self.path} cannot be read ({in_a_line(error)}); remove it to start "
             "afresh, or name another file."
@@ -96,7 +97,7 @@ class Checkpoint:
             differs = self._differs(bytes(stored["made_with"]))
             content = None if differs else understand(stored)
         except Exception as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         if content is None:
             raise InputError(
                 f"The checkpoint {self.path} was made with {differs}; give the same again, or name "

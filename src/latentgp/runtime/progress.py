@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from latentgp.errors import RunAborted
 from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.processes import broadcast_from_first, is_first_process
 from latentgp.runtime.run_log import current_log
@@ -18,6 +19,7 @@ from latentgp.runtime.switch import RunProgress, current_switch
 
 # Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
 Callback = Callable[[Any], bool | None]
+ItemT = TypeVar("ItemT")
 
 
 _SILENT_SECONDS, _SECONDS_A_LINE = 1.0, 10.0
@@ -242,6 +244,44 @@ class Run:
         if self._log is not None:
             self._log.add("resume", seconds=self.seconds)
 
+    def passed(self, step: Step) -> None:
+        """A step is made, after which there is no result yet.
+
+        Raises:
+            RunAborted: the run is aborted.
+        """
+        if self.made(step) == ABORTED:
+            raise RunAborted(
+                f"The run was aborted while {step.phase}, after {step.unit} {step.made:,}, so "
+                "there is no result; start it again."
+            )
+
     def close(self) -> None:
         """Clear the progress line."""
         self._line.close()
+
+
+def stepwise(items: Sequence[ItemT], phase: str, unit: str, verbose: int = 0) -> Iterator[ItemT]:
+    """Items in turn, each a step that is shown, logged, and can be paused or aborted after.
+
+    Args:
+        items: what is worked off.
+        phase: what is done to them, such as "cross-validating".
+        unit: what one of them is, such as "fold".
+        verbose: 1 shows a progress line.
+
+    Raises:
+        RunAborted: the run is aborted.
+
+    Example:
+        >>> [2 * number for number in stepwise([1, 2], "doubling", "number")]
+        [2, 4]
+    """
+    run = Run(RunControl(time.perf_counter(), verbose=verbose))
+    run.begins(phase)
+    try:
+        for made, item in enumerate(items, 1):
+            yield item
+            run.passed(Step(phase, unit, made, len(items)))
+    finally:
+        run.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -108,6 +109,17 @@ class Search:
         self._recalled = len(self.records)
         if self.records:
             self._run.went_on_after(self.records[-1].seconds)
+        return kept
+
+    def fitting(self, kept: Any, like: Any) -> Any:
+        """What was saved, if it has the shapes of what is to be saved.
+
+        Raises:
+            InputError: it has others, which no search has written.
+        """
+        shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (kept, like)]
+        if shapes[0] != shapes[1]:
+            raise self.control.checkpoint.unreadable("its sites are of other shapes")
         return kept
 
     def has_reached(self, run: int) -> bool:
