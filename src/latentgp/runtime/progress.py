@@ -196,11 +196,13 @@ class Run:
         left = self._seconds_left(step)
         self._line.show(partial(step.in_words, self.seconds, left), self.seconds)
         told = RunProgress(step.phase, step.made, step.total, self.seconds, left)
+        if self._switch is not None:
+            self._switch.stepped(told)
         if self._log is not None:
             self._log.add("step", **told._asdict(), values=step.values())
         callback, limit = self.control.callback, self.control.max_seconds
         asked = callback is not None and bool(callback(progress))
-        self._wait(told, save)
+        self._wait(save)
         over = limit is not None and self.seconds > limit
         due = save is not None and self.control.checkpoint.is_due()
         asked, over, due, aborted = map(
@@ -229,18 +231,15 @@ class Run:
         limit = self.control.max_seconds
         return left if limit is None else min(left, max(0.0, limit - self.seconds))
 
-    def _wait(self, told: RunProgress, save: Callable[[], None] | None) -> None:
-        """Tell the switch of a step; where that says pause, save what there is and wait."""
-        if self._switch is None:
-            return
-        if not self._switch.paused:
-            self._switch.stepped(told)
+    def _wait(self, save: Callable[[], None] | None) -> None:
+        """Where the switch says pause, save what there is and wait."""
+        if self._switch is None or not self._switch.paused:
             return
         if save is not None:
             save()
         if self._log is not None:
-            self._log.add("pause", seconds=told.seconds)
-        self._switch.stepped(told)
+            self._log.add("pause", seconds=self.seconds)
+        self._switch.wait()
         if self._log is not None:
             self._log.add("resume", seconds=self.seconds)
 

@@ -94,7 +94,10 @@ class Switch:
             return self._seconds_paused + (0.0 if since is None else time.perf_counter() - since)
 
     def _clock(self) -> float:
-        return time.perf_counter() - self.seconds_paused
+        """Seconds from some time on, pauses left out."""
+        with self._changed:
+            since = self._paused_since
+            return (time.perf_counter() if since is None else since) - self._seconds_paused
 
     def begins(self, told: RunProgress) -> None:
         """A phase begins.
@@ -113,9 +116,12 @@ class Switch:
             )
 
     def stepped(self, told: RunProgress) -> None:
-        """A step is made; waits here while the run is paused."""
+        """A step is made."""
         self._told = told, self._clock()
         self._steps += 1
+
+    def wait(self) -> None:
+        """Wait while the run is paused."""
         with self._changed:
             if not self._paused:
                 return

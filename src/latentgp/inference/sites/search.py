@@ -112,14 +112,14 @@ class Search:
         return kept
 
     def fitting(self, kept: Any, like: Any) -> Any:
-        """What was saved, if it has the shapes of what is to be saved.
+        """What was saved, if it has the shapes and types of what is to be saved.
 
         Raises:
             InputError: it has others, which no search has written.
         """
-        shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (kept, like)]
-        if shapes[0] != shapes[1]:
-            raise self.control.checkpoint.unreadable("its sites are of other shapes")
+        kinds = [[(a.shape, a.dtype) for a in jax.tree.leaves(tree)] for tree in (kept, like)]
+        if kinds[0] != kinds[1]:
+            raise self.control.checkpoint.unreadable("its sites are of other shapes or types")
         return kept
 
     def has_reached(self, run: int) -> bool:
