@@ -248,7 +248,7 @@ class TestLogs:
         assert last["message"] == str(refused.value)
 
     def test_a_log_that_cannot_be_written_is_refused(self, tmp_path):
-        with pytest.raises(lgp.InputError, match="cannot be written .*name another file"):
+        with pytest.raises(lgp.InputError, match=r"cannot be written .*name another file"):
             lgp.fit(regression(), DATA, key=KEY, log=tmp_path / "none" / "run.jsonl")
 
 
