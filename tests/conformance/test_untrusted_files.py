@@ -18,7 +18,7 @@ SUPPORT = Path(__file__).parents[1] / "support"
 MODELS = "gibbs", "method_ep", "model_heteroscedastic", "sparse_classifier", "table"
 FEW, MANY = 40, 1_000
 KINDS = "model", "csv", "parquet", "search", "batches", "chains"
-IN_FULL_ONLY = {"batches", "chains"}  # whose programs take long to compile
+IN_FULL_ONLY = {"search", "batches", "chains"}  # whose programs take long to compile
 
 
 def originals(kind, folder):
