@@ -21,7 +21,7 @@ from latentgp.augmentations import (
     check_completely_monotone,
 )
 from latentgp.differentiable import log_evidence
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import InputError, ProcessLost, RunAborted
 from latentgp.fit import fit
 from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
 from latentgp.inference.solves.settings import Solves
@@ -160,9 +160,12 @@ from latentgp.representations.features.sums import RowSums, summarise
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
+from latentgp.runs import BackgroundRun, run_in_background
 from latentgp.runtime.compilation_cache import keep_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.processes import join_processes
+from latentgp.runtime.run_log import log_runs
+from latentgp.runtime.switch import RunProgress
 
 if TYPE_CHECKING:
     from latentgp.estimators import (
@@ -239,6 +242,7 @@ __all__ = [
     "AugmentationGap",
     "AugmentedVI",
     "BSplines",
+    "BackgroundRun",
     "BayesianSVM",
     "Bernoulli",
     "BernoulliProbit",
@@ -354,6 +358,8 @@ __all__ = [
     "RobbinsMonro",
     "RobustMax",
     "RowSums",
+    "RunAborted",
+    "RunProgress",
     "SameGroup",
     "SampledPosterior",
     "SamplingMethod",
@@ -401,12 +407,14 @@ __all__ = [
     "leave_one_out",
     "load",
     "log_evidence",
+    "log_runs",
     "parameter",
     "parameters",
     "predictive_check",
     "prior_from",
     "replace",
     "rows_over",
+    "run_in_background",
     "sample_prior",
     "save",
     "stacking_weights",

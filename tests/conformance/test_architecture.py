@@ -49,6 +49,7 @@ LEVELS = {
             ["inference.deep"],
             ["diagnostics"],
             ["methods"],
+            ["runs"],
             ["fit", "differentiable", "prior"],
             ["streams"],
             SURFACES,

@@ -33,6 +33,7 @@ def write_report(
     *,
     command: str | None = None,
     tell: Tell = warn,
+    verbose: int = 0,
 ) -> Path:
     """Write a page about a fitted model: what it is, whether to trust it, what the columns do.
 
@@ -44,6 +45,7 @@ def write_report(
         path: of the page.
         command: that made the model, for the page to show.
         tell: warns of what the rows hold.
+        verbose: 1 shows progress of what takes longer than a second.
 
     Returns:
         The file written.
@@ -56,7 +58,7 @@ def write_report(
     rows = judged(model, frame)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
-    of_effects = sections.effects(rows, asked)
+    of_effects = sections.effects(rows, asked, verbose)
     seconds = {
         "fit": float(model.estimator.diagnostics_.seconds),
         "predictions of this report": predicted - began,
