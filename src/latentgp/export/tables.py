@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.export.front import Exported, Format, write
 from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
+from latentgp.tables.formula_encoder import FormulaEncoder
 from latentgp.tables.notation import NumberNotation
 from latentgp.tables.start import SIDES
 
@@ -39,10 +41,15 @@ def export_table_model(
         tolerance: as `export_predictor` takes it.
 
     Raises:
-        InputError: as `export_predictor` does.
+        InputError: as `export_predictor` does; a model of a formula.
     """
     import pandas as pd
 
+    if isinstance(model.encoder, FormulaEncoder):
+        raise InputError(
+            "a formula's columns are made by formulaic, which an exported file does not have: "
+            "export model.estimator, whose inputs are model.encoder.encode(table)"
+        )
     columns = test_columns(model)
     frame = pd.DataFrame(columns)
     answers = model.predict(frame, tell=_silent)

@@ -14,6 +14,7 @@ from latentgp.estimators.base import GPEstimator
 from latentgp.report import sections
 from latentgp.report.judged import judged
 from latentgp.report.page import page_of
+from latentgp.report.terms import terms
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.tables.columns import NumberColumn
 from latentgp.tables.encoder import TableEncoder
@@ -72,6 +73,7 @@ def write_report(
         sections.calibration(rows),
         sections.residuals(rows),
         of_effects,
+        terms(model),
         sections.hyperparameters(model),
         sections.search(model),
         sections.columns(model) if model.notes else None,

@@ -136,6 +136,9 @@ def trust(model: TableModel) -> Section:
     blocks += [Verdict(False, warning) for warning in told.warnings]
     if not told.warnings:
         blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    certificate = getattr(model.estimator, "certificate_", None)
+    if certificate is not None:
+        blocks += [Text(line) for line in str(certificate).split("\n")]
     return Section("verdict", "Can the fit be trusted?", blocks)
 
 
