@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DIST := dist
 
-.PHONY: demo quick test test-slow check format wheel clean
+.PHONY: demo quick test test-slow test-wheels check format docs wheel dist clean
 demo: .venv/installed
 	$(BIN)/latentgp demo
 
@@ -25,9 +25,21 @@ format: .venv/installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: .venv/installed-docs
+	$(BIN)/python docs/site/make.py site
+
 wheel: | $(BIN)/python
 	rm -f $(DIST)/latentgp-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir $(DIST) .
+
+dist: .venv/installed-dist
+	rm -f $(DIST)/latentgp-*
+	$(BIN)/python -m build --outdir $(DIST) .
+	$(BIN)/twine check --strict $(DIST)/latentgp-*
+	tar -tzf $(DIST)/latentgp-*.tar.gz | grep -q '^latentgp-[^/]*/LICENSE$$'
+
+test-wheels: dist
+	$(BIN)/python tests/packaging/wheels.py $(DIST)/latentgp-*.whl
 
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
@@ -40,5 +52,13 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@ .venv/installed
 
+.venv/installed-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@ .venv/installed
+
+.venv/installed-dist: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'build>=1.6' 'twine>=7' 'uv>=0.13'
+	touch $@
+
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache dist build
+	rm -rf .venv .pytest_cache .ruff_cache dist build site

@@ -21,7 +21,7 @@ from latentgp.augmentations import (
     check_completely_monotone,
 )
 from latentgp.differentiable import log_evidence
-from latentgp.errors import InputError, ProcessLost
+from latentgp.errors import InputError, ProcessLost, RunAborted
 from latentgp.fit import fit
 from latentgp.inference.batches.step_sizes import Adaptive, RobbinsMonro, Schedule
 from latentgp.inference.solves.settings import Solves
@@ -160,9 +160,12 @@ from latentgp.representations.features.sums import RowSums, summarise
 from latentgp.rows import FileRows
 from latentgp.rows.data import Data
 from latentgp.rows.point_process import bin_points
+from latentgp.runs import BackgroundRun, run_in_background
 from latentgp.runtime.compilation_cache import keep_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.processes import join_processes
+from latentgp.runtime.run_log import log_runs
+from latentgp.runtime.switch import RunProgress
 
 if TYPE_CHECKING:
     from latentgp.estimators import (
@@ -182,6 +185,7 @@ if TYPE_CHECKING:
     )
     from latentgp.evaluation.predictive_checks import PredictiveCheck, predictive_check
     from latentgp.evaluation.weights import KernelWeights, kernel_weights
+    from latentgp.export import Exported, export_predictor
     from latentgp.persistence import load, save
     from latentgp.tables.model import TableModel
 
@@ -194,6 +198,7 @@ _LAZY = {
     "GPOrdinalClassifier": "latentgp.estimators",
     "GPRegressor": "latentgp.estimators",
     "KernelWeights": "latentgp.evaluation.weights",
+    "Exported": "latentgp.export",
     "LeaveOneOut": "latentgp.evaluation.leave_one_out",
     "ModelComparison": "latentgp.evaluation.model_weights",
     "PredictiveCheck": "latentgp.evaluation.predictive_checks",
@@ -203,6 +208,7 @@ _LAZY = {
     "conformal_interval": "latentgp.evaluation.conformal",
     "cross_validate": "latentgp.evaluation.cross_validation",
     "kernel_weights": "latentgp.evaluation.weights",
+    "export_predictor": "latentgp.export",
     "leave_one_out": "latentgp.evaluation.leave_one_out",
     "load": "latentgp.persistence",
     "predictive_check": "latentgp.evaluation.predictive_checks",
@@ -236,6 +242,7 @@ __all__ = [
     "AugmentationGap",
     "AugmentedVI",
     "BSplines",
+    "BackgroundRun",
     "BayesianSVM",
     "Bernoulli",
     "BernoulliProbit",
@@ -262,6 +269,7 @@ __all__ = [
     "EllipticalSlice",
     "ExactGP",
     "ExpectationPropagation",
+    "Exported",
     "ExternalLikelihood",
     "ExternalProgram",
     "FileRows",
@@ -350,6 +358,8 @@ __all__ = [
     "RobbinsMonro",
     "RobustMax",
     "RowSums",
+    "RunAborted",
+    "RunProgress",
     "SameGroup",
     "SampledPosterior",
     "SamplingMethod",
@@ -388,6 +398,7 @@ __all__ = [
     "compare_models",
     "conformal_interval",
     "cross_validate",
+    "export_predictor",
     "fit",
     "gaussian_approximation",
     "join_processes",
@@ -396,12 +407,14 @@ __all__ = [
     "leave_one_out",
     "load",
     "log_evidence",
+    "log_runs",
     "parameter",
     "parameters",
     "predictive_check",
     "prior_from",
     "replace",
     "rows_over",
+    "run_in_background",
     "sample_prior",
     "save",
     "stacking_weights",

@@ -1,12 +1,14 @@
-"""The error that wrong input raises, and that of processes that lose each other."""
+"""The error that wrong input raises, those of runs without a result, and warnings."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
-__all__ = ["InputError", "ProcessLost"]
+__all__ = ["InputError", "ProcessLost", "RunAborted"]
 
 # Whose frames lie between a user's line and what it makes us warn of.
 _BETWEEN = {
@@ -36,6 +38,21 @@ class InputError(ValueError):
     """
 
 
+_LONGEST = 300
+
+
+def in_a_line(error: object) -> str:
+    """What an error of another library says, in one line; the middle of what is long is left out.
+
+    Example:
+        >>> in_a_line(ValueError("two    words"))
+        'two words'
+    """
+    text = " ".join(str(error).split())
+    half = _LONGEST // 2
+    return text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+
+
 def check_choices(owner: object, **choices: Iterable[str | None]) -> None:
     """Raise InputError if an attribute, by its name, is none of its choices.
 
@@ -59,8 +76,28 @@ class ProcessLost(RuntimeError):
     """Another process of those that compute together has ended, or cannot be reached."""
 
 
+class RunAborted(RuntimeError):
+    """A run was aborted before there was anything that could be its result."""
+
+
+_WARNED: ContextVar[Callable[[str], None] | None] = ContextVar("warned", default=None)
+
+
+@contextmanager
+def telling_warnings(tell: Callable[[str], None]) -> Iterator[None]:
+    """Context in which `tell` is called with what `warn_user` warns of, in this thread."""
+    token = _WARNED.set(tell)
+    try:
+        yield
+    finally:
+        _WARNED.reset(token)
+
+
 def warn_user(message: str) -> None:
     """A `UserWarning` that points at the line outside the package which led to it."""
+    tell = _WARNED.get()
+    if tell is not None:
+        tell(message)
     frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in _BETWEEN:
         frame, level = frame.f_back, level + 1

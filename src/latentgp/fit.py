@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,24 +14,24 @@ from latentgp.approximations.base import Approximation
 from latentgp.methods.base import Method, as_method, check_method
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.exact import through_sums
-from latentgp.methods.problem import Problem
+from latentgp.methods.problem import Problem, checked_rows
 from latentgp.methods.result import Fit
 from latentgp.model_checks import check_model
 from latentgp.models import LatentGP
 from latentgp.representations.features.sums import RowSums
 from latentgp.rows import RowSource
 from latentgp.rows.data import Data, MergedRows
+from latentgp.runs import supervised
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.compilation_cache import make_room_for_programs
 from latentgp.runtime.mesh import rows_over
 from latentgp.runtime.progress import Callback, RunControl
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
-from latentgp.validation import as_key, check_arguments, check_data
-
-_SAMPLED_ROWS = 4_096
+from latentgp.validation import as_key, check_arguments
 
 
+@supervised
 @double_precision
 @one_blas_thread()
 def fit(
@@ -54,6 +53,8 @@ def fit(
     verbose: int = 0,
     devices: Sequence[Any] | None = None,
     input_names: Sequence[str] | None = None,
+    blocking: Literal[True] = True,
+    log: str | Path | None = None,
 ) -> Fit:
     """Fit a model to data.
 
@@ -91,6 +92,8 @@ def fit(
             inducing points and `ExactGP`; None computes on one. With `jax.distributed` they are
             those of all processes, each of which makes the same call.
         input_names: names of the input columns, for warnings.
+        blocking: False returns at once, with a `BackgroundRun` that pauses, aborts and waits.
+        log: a file to which the run is logged, see `log_runs`.
 
     Returns:
         Model, posterior, history and diagnostics.
@@ -111,13 +114,7 @@ def fit(
     make_room_for_programs()
     method, rows = through_sums(model, data, method)
     check_arguments(model, rows, priors, max_evaluations, restarts)
-    source = None
-    if isinstance(rows, RowSource):
-        source = rows.checked(partial(check_data, model.likelihood))
-        rows = source.sample(_SAMPLED_ROWS)
-    if isinstance(rows, Data):
-        check_data(model.likelihood, rows)
-        rows = rows.merged_rows()
+    source, rows = checked_rows(model, rows)
     check_model(model, rows.merged.X)
     if method == "auto":
         searched = learn_hyperparameters and not restarts and hyperparameters == "optimise"

@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 
 import latentgp
 from latentgp._version import __version__
-from latentgp.errors import InputError, warn_user
+from latentgp.errors import InputError, in_a_line, warn_user
 from latentgp.methods.registry import METHODS
 from latentgp.parameters.networks import name_of, named_functions
 from latentgp.posteriors.components import Draws
@@ -134,6 +134,7 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
 }
 
 _HEADER = "latentgp"
+_WIDE_TEXT = 4_000  # bytes
 _REGISTERED: dict[str, Any] = {}
 RegisteredT = TypeVar("RegisteredT", bound=Callable)
 
@@ -187,15 +188,18 @@ def load(path: str | Path) -> Any:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(
-            f"{path} is damaged or not a file written by latentgp ({error}); save the model again."
+            f"{path} is damaged or not a file written by latentgp ({in_a_line(error)}); save the "
+            "model again."
         ) from error
     if header is None:
         raise InputError(f"{path} was not written by latentgp; give a file made by save().")
     try:
         content = json.loads(header)
         schema, version = int(content["schema"]), content["latentgp"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} has a damaged header ({error}); save the model again.") from error
+    except Exception as error:  # it may be nested deeper than Python's stack
+        raise InputError(
+            f"{path} has a damaged header ({in_a_line(error)}); save the model again."
+        ) from error
     if schema > SCHEMA_VERSION:
         raise InputError(
             f"{path} was written by latentgp {version} (schema {schema}), newer than this one "
@@ -207,8 +211,10 @@ def load(path: str | Path) -> Any:
         return _decode(content["value"], tensors)
     except InputError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError, ImportError) as error:
-        raise InputError(f"{path} is damaged ({error!r}); save the model again.") from error
+    except Exception as error:  # whatever makes no sense
+        raise InputError(
+            f"{path} is damaged ({in_a_line(repr(error))}); save the model again."
+        ) from error
 
 
 def _digest(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
@@ -292,13 +298,24 @@ def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str)
     )
 
 
+def _decode_items(items: list[Any], kind: str) -> np.ndarray:
+    """An array of texts or objects; texts are no wider than they must be where a file says more."""
+    dtype = np.dtype(kind)
+    if dtype.kind == "O":
+        return np.array(items, dtype=dtype)
+    if dtype.kind != "U":
+        raise ValueError(f"items of type {kind}")
+    own = np.array(items, dtype=str)
+    return own if dtype.itemsize > _WIDE_TEXT else own.astype(dtype)
+
+
 def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
         return tensors[tree["array"]].reshape(tree["shape"])
     if "items" in tree:
-        return np.array(tree["items"], dtype=tree["dtype"]).reshape(tree["shape"])
+        return _decode_items(tree["items"], tree["dtype"]).reshape(tree["shape"])
     if "list" in tree:
         return [_decode(v, tensors) for v in tree["list"]]
     if "tuple" in tree:

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 from latentgp.methods.registry import table_of_methods
@@ -13,7 +14,10 @@ from latentgp.methods.registry import table_of_methods
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 # Blocks that run whole conformance suites, long chains or many fits.
-LONG = ("CONTRIBUTING.md", "estimators.md", "priors-to-loo.md", "sampling.md", "scale.md")
+LONG = (
+    *("CONTRIBUTING.md", "elsewhere.md", "estimators.md", "priors-to-loo.md", "sampling.md"),
+    "scale.md",
+)
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PAGES = [
     *sorted(ROOT.glob("*.md")),
@@ -134,6 +138,17 @@ def test_the_index_has_every_page():
     assert not pages - {target for target, _ in links_of(index)}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.stem == "thompson_sampling")) for p in EXAMPLES],
+    ids=lambda path: path.name,
+)
 def test_examples_run(example, run):
     run(example)
+
+
+def test_thompson_sampling_finds_higher_places():
+    example = runpy.run_path(str(ROOT / "examples/thompson_sampling.py"))
+    X, y = example["optimised"](np.random.default_rng(0), rounds=2, number=500)
+    assert 16 < len(X) <= 32
+    assert y[16:].max() > y[:16].max()

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 import latentgp as lgp
 from latentgp.cli.app import app
 from latentgp.inference.setup.initial_model import starting_model
+from latentgp.report.terms import terms
 from latentgp.tables.formula import FUNCTIONS, GroupTerm, SmoothTerm, columns_in, parse, value_of
 from latentgp.tables.formula_encoder import FormulaEncoder, rows_without_gaps
 
@@ -189,6 +190,21 @@ def test_a_formula_on_the_command_line_gives_effects_with_errors(fitted):
 def test_what_does_not_go_together_is_refused(settings, sentence):
     with pytest.raises(lgp.InputError, match=sentence):
         lgp.TableModel.fit(TABLE, **settings)
+
+
+def test_the_terms_are_in_the_report(fitted):
+    section = terms(lgp.load(fitted / "model"))
+    text, fixed, intercepts, slopes = section.blocks
+    assert text.words == FORMULA
+    assert [row[0] for row in fixed.rows][-1] == "my dose:sex[T.m]"
+    assert len(intercepts.rows) == len(slopes.rows) == 6
+
+
+def test_the_estimator_of_a_formula_is_exported(fitted, tmp_path):
+    model = lgp.load(fitted / "model")
+    with pytest.raises(lgp.InputError, match=r"export model\.estimator"):
+        model.export(tmp_path)
+    assert model.estimator.export(tmp_path, tolerance=1e-8).deviation < 1e-8
 
 
 def test_models_without_such_terms_say_so(fitted):

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -285,12 +286,15 @@ def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch,
         line.show(f"after {seconds} s", seconds)
     assert capsys.readouterr().err.splitlines() == ["after 1.5 s", "after 11.6 s"]
     monkeypatch.setattr(progress, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS_A_LINE", 0.0)
     lgp.fit(regression(), DATA, key=KEY, verbose=1, max_evaluations=2)
     lgp.fit(regression(), DATA, key=KEY, method=lgp.GibbsSampling(draws=10, warmup=0), verbose=1)
     told = capsys.readouterr().err.splitlines()
     beginning = "learning hyper-parameters in a first run: evaluation 1 of at most 8, bound -"
-    assert told[0].startswith(beginning)
-    assert told[-1].startswith("sampling: getting ready")
+    assert told[0] == "learning hyper-parameters: getting ready"
+    assert told[1].startswith(beginning)
+    assert re.search(r"best -\S+ nats, \d+ s, at most about \d+ s left$", told[2])
+    assert told[-1].startswith("sampling: sweep 10 of 10, R-hat ")
 
 
 def test_a_search_that_cannot_go_on_is_judged_by_what_is_left_to_gain(monkeypatch):

@@ -13,7 +13,7 @@ from jaxtyping import Int, Key
 from latentgp.approximations.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.approximations.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
@@ -51,7 +51,7 @@ def approximate_in_pieces(
     if not isinstance(method, Stepwise):
         return approximate(method, target, start, key), None
     run, reason = Run(control), None
-    run.show("approximating: getting ready")
+    run.begins("approximating")
     loop = _recalled(method, target, start, key, run) or _begun(method, target, start, key)
 
     def save() -> None:
@@ -64,11 +64,7 @@ def approximate_in_pieces(
             until = jnp.asarray(min(made + _PIECE, method.steps))
             loop = jax.block_until_ready(_advanced(method, target, loop, key, until))
             progress = _progress(method, loop, run.seconds)
-            run.show(
-                f"approximating: step {progress.steps:,} of at most {progress.total:,}, free "
-                f"energy {progress.free_energy:,.2f} nats, {progress.seconds:.0f} s"
-            )
-            reason = run.ending(progress, save)
+            reason = run.made(_step(progress), progress, save)
     except KeyboardInterrupt:
         if not int(loop.steps):
             raise
@@ -78,6 +74,17 @@ def approximate_in_pieces(
         save()
     complete = int(loop.steps) == method.steps
     return _outcome(method, loop), None if complete else reason
+
+
+def _step(progress: ApproximationProgress) -> Step:
+    return Step(
+        "approximating",
+        "step",
+        progress.steps,
+        progress.total,
+        lambda: {"free energy": progress.free_energy, "change": progress.change},
+        at_most=True,
+    )
 
 
 def _progress(method: Stepwise, loop: Loop, seconds: float) -> ApproximationProgress:

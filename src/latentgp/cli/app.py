@@ -1,4 +1,4 @@
-"""The command line: fit, predict, evaluate, compare, info, demo."""
+"""The command line: fit, predict, evaluate, export, compare, info, demo."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from latentgp.methods.registry import METHODS, names_in_words
 from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
 from latentgp.runtime.processes import is_first_process, join_processes, leave
 from latentgp.runtime.progress import INTERRUPTED
+from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
 
 # Where Slurm, Open MPI and other launchers say how many processes they have started together.
@@ -152,6 +153,9 @@ def fit(
         Path | None,
         typer.Option(help="A folder for what is learned so far; run again, the fit goes on."),
     ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Add a line of JSON about every step to this file.")
+    ] = None,
     coordinator: Annotated[
         str | None,
         typer.Option(
@@ -219,7 +223,8 @@ def fit(
     fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
     kept = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
     # What is printed may find its reader gone: it waits until the model is saved.
-    with _stoppable(f"no model was written{kept}"), redirect_stdout(StringIO()) as said:
+    stoppable = _stoppable(f"no model was written{kept}")
+    with stoppable, log_runs(log), redirect_stdout(StringIO()) as said:
         model = fit_it(
             table,
             target,
@@ -328,7 +333,7 @@ def report(
     table_model = _table_model(model)
     frame = read_table(data, table_model.read_as_text)
     command = shlex.join(["latentgp", "report", str(model), str(data), "--out", str(out)])
-    written = write_report(table_model, frame, out, command=command, tell=once())
+    written = write_report(table_model, frame, out, command=command, tell=once(), verbose=1)
     typer.echo(f"Report written to {written}.")
 
 
@@ -356,6 +361,28 @@ def coefficients(
     if out is not None:
         write_table(table.reset_index(names=None), out)
         typer.echo(f"Written to {out}.")
+
+
+@app.command()
+def export(
+    model: ModelFile,
+    folder: Annotated[Path, typer.Argument(help="Where to write; it is made if need be.")],
+    stablehlo: Annotated[
+        bool, typer.Option("--stablehlo", help="Write programs of StableHLO beside it.")
+    ] = False,
+    tolerance: Annotated[
+        float, typer.Option(help="Most that the file may differ from this library, relatively.")
+    ] = 1e-10,
+) -> None:
+    """Write a model as one Python file that predicts with NumPy alone."""
+    formats = ("numpy", "stablehlo") if stablehlo else ("numpy",)
+    exported = _table_model(model).export(folder, formats=formats, tolerance=tolerance)
+    typer.echo(
+        f"Predictor written to {exported.predictor}, within {exported.deviation:.1e} of latentgp.\n"
+        f"Predict with: python {exported.predictor} rows.csv > predictions.csv"
+    )
+    if exported.stablehlo:
+        typer.echo(f"StableHLO written: {', '.join(p.name for p in exported.stablehlo.values())}")
 
 
 @app.command()

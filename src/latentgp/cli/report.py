@@ -16,6 +16,7 @@ from latentgp.evaluation.comparison import LEVELS, Compared, interval_coverages
 from latentgp.evaluation.effects import Effects
 from latentgp.parameters.base import parameters
 from latentgp.parameters.summary import aligned
+from latentgp.runtime.progress import stepwise
 from latentgp.tables.scores import uncensored
 from latentgp.tables.values import Tell, warn
 
@@ -139,7 +140,7 @@ def print_effects(
         InputError: no such column, or a change that is not written so.
     """
     drawn: Any = None
-    for name in columns:
+    for name in stepwise(columns, "averaging effects", "column", verbose=1):
         shown = effects.dependence(name)
         typer.echo(str(shown))
         drawn = drawn or plots.dependence(None, shown)

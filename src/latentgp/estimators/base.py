@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import jax
 import numpy as np
@@ -61,6 +61,9 @@ from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.progress import Callback
+
+if TYPE_CHECKING:
+    from latentgp.export import Exported
 
 # For messages about what belongs to a row.
 ROUTED = " (cross-validation: params={...} after sklearn.set_config(enable_metadata_routing=True))"
@@ -458,6 +461,23 @@ class GPEstimator(BaseEstimator):
         check_is_fitted(self)
         self._need_inputs("report")
         return write_report(*as_table_model(self, X, y, **side_information), path)
+
+    def export(self, folder: str | Path, **settings: Any) -> Exported:
+        """Write the predictions as files that need no latentgp: a Python file, StableHLO.
+
+        Args:
+            folder: where to; it is made if need be.
+            settings: as `latentgp.export_predictor` takes them.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
+        """
+        from latentgp.export import export_predictor
+
+        check_is_fitted(self)
+        self._need_inputs("export")
+        classes = getattr(self, "classes_", None)
+        return export_predictor(self.posterior_, folder, classes=classes, **settings)
 
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""

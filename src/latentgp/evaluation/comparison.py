@@ -21,6 +21,7 @@ from latentgp.evaluation import metrics, pilot
 from latentgp.evaluation.depth import verdict
 from latentgp.methods.registry import METHODS
 from latentgp.runtime.apart import apart
+from latentgp.runtime.progress import stepwise
 from latentgp.tables import split_target
 from latentgp.tables.model import TableModel
 from latentgp.tables.scores import distances, uncensored
@@ -202,7 +203,7 @@ def compare(
             _Contender, product(likelihoods, of_depth, tried or ["auto"], [depth])
         )
     began = time.monotonic()
-    for number, contender in enumerate(contenders):
+    for number, contender in enumerate(stepwise(contenders, "comparing", "contender")):
         if progress is not None:
             progress(f"{number + 1} of {len(contenders)}: fitting {contender} ...")
         given = train, test, target, chosen, contender, seed

@@ -14,6 +14,7 @@ from latentgp.evaluation.row_scores import RowPredictions, RowScores, scores_of
 from latentgp.fit import fit
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
+from latentgp.runtime.progress import stepwise
 from latentgp.typing import Array
 from latentgp.validation import as_key
 
@@ -83,7 +84,8 @@ def cross_validate(
     if whole is not None:
         settings = {**settings, "learn_hyperparameters": False}
     pieces: list[tuple[Any, RowScores]] = []
-    for number, (train, test) in enumerate(parts):
+    shown = stepwise(parts, "cross-validating", "fold", settings.get("verbose", 0))
+    for number, (train, test) in enumerate(shown):
         own = jax.random.fold_in(key_fits, number)
         start = model if whole is None else whole.model
         posterior = fit(start, data.select(train), key=own, **settings).posterior

@@ -41,7 +41,7 @@ from latentgp.posteriors.hyperparameters import (
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations import LatentPosterior
 from latentgp.representations.summary import DataSummary
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import ABORTED, ASKED, Run, RunControl, Step
 from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
@@ -181,7 +181,7 @@ class _Density:
         """Whether neither the limit of time nor a callback asks for the end."""
         limit = self.run.control.max_seconds
         over = limit is not None and self.run.seconds > limit
-        return not (self._asked_to_end or over)
+        return not (self._asked_to_end or self.run.aborted or over)
 
     def mode(self) -> Evaluated:
         """The density at the mode."""
@@ -200,19 +200,22 @@ class _Density:
 
         Sites start from those of the nearest place that was known before.
         """
-        if self._asked_to_end:
+        if self._asked_to_end or self.run.aborted:
             return [None] * len(places)
         results: list[Evaluated | None] = []
         known = tuple(self._known)
-        for result, sites in on_all_cores(lambda place: self._near(place, known), places):
-            self._count += 1
-            if result is not None:
-                self._known.append((result.vector, sites))
-            results.append(result)
-            bound = np.nan if result is None else result.value
-            self._report(ExplorationProgress(self._count, bound, self.run.seconds))
-            if self._asked_to_end:  # what has not begun is not evaluated
-                break
+        try:
+            for result, sites in on_all_cores(lambda place: self._near(place, known), places):
+                self._count += 1
+                if result is not None:
+                    self._known.append((result.vector, sites))
+                results.append(result)
+                bound = np.nan if result is None else result.value
+                self._report(ExplorationProgress(self._count, bound, self.run.seconds))
+                if self._asked_to_end:  # what has not begun is not evaluated
+                    break
+        except KeyboardInterrupt:  # what is known is averaged over
+            self._asked_to_end = True
         return results + [None] * (len(places) - len(results))
 
     def _near(
@@ -253,12 +256,13 @@ class _Density:
         return Gaussians.of(models, latents, explored.weights), stacked
 
     def _report(self, progress: ExplorationProgress) -> None:
-        self.run.show(
-            f"integrating over hyper-parameters: evaluation {progress.evaluations} around the "
-            f"mode, {progress.seconds:.0f} s"
+        step = Step(
+            "integrating over hyper-parameters",
+            "evaluation",
+            progress.evaluations,
+            values=lambda: {"bound": progress.bound},
         )
-        callback = self.run.control.callback
-        self._asked_to_end = callback is not None and bool(callback(progress))
+        self._asked_to_end = self.run.made(step, progress) in (ASKED, ABORTED)
 
 
 def _check_size(space: ParameterSpace, converged: Converged) -> None:

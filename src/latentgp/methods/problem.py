@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +27,27 @@ from latentgp.runtime.hashing import digest
 from latentgp.runtime.processes import broadcast_from_first
 from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
-from latentgp.validation import check_outputs_seen, check_streaming_prior
+from latentgp.validation import check_data, check_outputs_seen, check_streaming_prior
+
+_SAMPLED_ROWS = 4_096
+
+
+def checked_rows(
+    model: LatentGP, rows: Data | MergedRows | RowSource
+) -> tuple[RowSource | None, MergedRows]:
+    """Where rows come from that are read in batches, or None; and the merged rows in memory.
+
+    Raises:
+        InputError: rows that the likelihood does not take.
+    """
+    source = None
+    if isinstance(rows, RowSource):
+        source = rows.checked(partial(check_data, model.likelihood))
+        rows = source.sample(_SAMPLED_ROWS)
+    if isinstance(rows, Data):
+        check_data(model.likelihood, rows)
+        rows = rows.merged_rows()
+    return source, rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +129,7 @@ class Problem:
     @property
     def seconds(self) -> float:
         """Since the fit began."""
-        return time.perf_counter() - self.control.started
+        return self.control.seconds
 
     def scales(self, data: Data) -> Scales:
         """Scales of some of the rows, and of the data seen so far."""

@@ -228,6 +228,7 @@ class SGLD(Method):
             statistics=statistics,
             jitter=0.0,
             seconds=time.perf_counter() - started,
+            notes=sampled.notes(self.draws),
         )
 
     def _components(

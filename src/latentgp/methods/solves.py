@@ -21,7 +21,7 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.methods.sgld import check_noise, site_method
 from latentgp.representations import Dense, Representation
-from latentgp.runtime.progress import Run
+from latentgp.runtime.progress import INTERRUPTED, Run, Step
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
@@ -153,11 +153,14 @@ class SolvesGP(Method):
                 made = min((index + 1) * _PIECE, self.iterations)
                 vector = np.asarray(state.vector)
                 progress = AscentProgress(made, self.iterations, vector, run.seconds)
-                run.show(f"learning: iteration {made} of {self.iterations}, {run.seconds:.0f} s")
-                reason = run.ending(progress, lambda: None)
+                reason = run.made(Step("learning", "iteration", made, self.iterations), progress)
                 if reason is not None:
                     ending = reason
                     break
+        except KeyboardInterrupt:
+            if not pieces:
+                raise
+            ending = INTERRUPTED
         finally:
             run.close()
         joined = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.iterations], *pieces)

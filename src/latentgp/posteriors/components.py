@@ -493,8 +493,8 @@ class Draws(DrawnComponents):
             half = _half(model, inverse, self.centres, X)
             prior = prior_variances(model.kernel, self.centres, X)
             variance = prior - vmap_latents(sum_over_first, half**2)
-            variance = jnp.broadcast_to(jnp.maximum(variance, 0.0), (latents, len(X))).T
-            return half, variance, jnp.broadcast_to(model.mean(X), (len(X), latents))
+            variance = jnp.broadcast_to(jnp.maximum(variance, 0.0), (latents, X.shape[0])).T
+            return half, variance, jnp.broadcast_to(model.mean(X), (X.shape[0], latents))
 
         def mean(half: Array, offset: Array, white: Array) -> Array:
             return vmap_latents(lambda half, v: v @ half, half, white).T + offset

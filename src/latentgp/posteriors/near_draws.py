@@ -50,8 +50,8 @@ class NearDraws(DrawsAtRows):
         def given(model: LatentGP, g: Float[Array, "S N Q"]) -> tuple[Array, Array]:
             weights, left = self._given(model.kernel, near, X)
             means = weighted_rows(weights, near, jnp.moveaxis(jnp.asarray(g), 0, 2))
-            offset = jnp.broadcast_to(model.mean(X), (len(X), latents))
-            variance = jnp.broadcast_to(left, (latents, len(X))).T
+            offset = jnp.broadcast_to(model.mean(X), (X.shape[0], latents))
+            variance = jnp.broadcast_to(left, (latents, X.shape[0])).T
             return jnp.moveaxis(means, 0, 2) + offset[:, None], variance[:, None]
 
         if not self.own:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -48,6 +49,7 @@ from latentgp.validation import check_data, checked_inputs, checked_side
 
 if TYPE_CHECKING:
     from latentgp.evaluation.effects import Effects
+    from latentgp.export import Exported
     from latentgp.methods.base import Method
 
 _PATH_COLUMNS = 2048
@@ -409,6 +411,20 @@ class Posterior(eqx.Module):
         """
         one = self._gaussian("has no pure functions")
         return PurePosterior(fresh(one.own_model), fresh(one.latent))
+
+    def export(self, folder: str | Path, **settings: Any) -> "Exported":
+        """Write the predictions as files that need no latentgp: a Python file, StableHLO.
+
+        Args:
+            folder: where to; it is made if need be.
+            settings: as `latentgp.export_predictor` takes them.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
+        """
+        from latentgp.export import export_predictor
+
+        return export_predictor(self, folder, **settings)
 
     def update(
         self,

@@ -291,8 +291,8 @@ def _quantiles(
         below = jnp.cumsum(_probabilities(law, (), mean, variance, side), axis=1)
         return jnp.sum(below[:, None, :] < levels[:, None], axis=2).astype(below.dtype)
     f = _f_points(mean, variance)
-    keys = jax.random.split(jax.random.key(0), f.shape[:3])
-    along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, 0, 0))
+    keys = jax.random.split(jax.random.key(0), f.shape[:2])  # of all rows, whatever their number
+    along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, None, 0))
     along_points = jax.vmap(along_rows, (None, 0, 0, None))
     axes = (0 if law.own else None, 0, 0, None)
     y = jax.vmap(along_points, axes)(law.likelihood, f, keys, side)
@@ -372,5 +372,11 @@ def _asked_anew(question: Question) -> Callable[..., Any]:
 
 # One object a question, so that its program is compiled once.
 _QUESTIONS = (_moments, _latent_moments, _log_prob, _cdf, _probabilities, _quantiles, _samples)
+QUESTIONS: dict[str, Question] = {
+    "latent": _latent_moments,
+    "moments": _moments,
+    "probabilities": _probabilities,
+    "quantiles": _quantiles,
+}
 _ASKED: dict[Question, Question] = {question: _asked(question) for question in _QUESTIONS}
 _ASKED_ANEW: dict[Question, Question] = {question: _asked_anew(question) for question in _QUESTIONS}

@@ -14,6 +14,7 @@ from latentgp.estimators.base import GPEstimator
 from latentgp.report import sections
 from latentgp.report.judged import judged
 from latentgp.report.page import page_of
+from latentgp.report.terms import terms
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.tables.columns import NumberColumn
 from latentgp.tables.encoder import TableEncoder
@@ -33,6 +34,7 @@ def write_report(
     *,
     command: str | None = None,
     tell: Tell = warn,
+    verbose: int = 0,
 ) -> Path:
     """Write a page about a fitted model: what it is, whether to trust it, what the columns do.
 
@@ -44,6 +46,7 @@ def write_report(
         path: of the page.
         command: that made the model, for the page to show.
         tell: warns of what the rows hold.
+        verbose: 1 shows progress of what takes longer than a second.
 
     Returns:
         The file written.
@@ -56,7 +59,7 @@ def write_report(
     rows = judged(model, frame)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
-    of_effects = sections.effects(rows, asked)
+    of_effects = sections.effects(rows, asked, verbose)
     seconds = {
         "fit": float(model.estimator.diagnostics_.seconds),
         "predictions of this report": predicted - began,
@@ -70,6 +73,7 @@ def write_report(
         sections.calibration(rows),
         sections.residuals(rows),
         of_effects,
+        terms(model),
         sections.hyperparameters(model),
         sections.search(model),
         sections.columns(model) if model.notes else None,

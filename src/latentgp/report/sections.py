@@ -23,6 +23,7 @@ from latentgp.report.baselines import Baseline, baselines
 from latentgp.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
 from latentgp.report.figures import new_axes, svg_of
 from latentgp.report.judged import Judged
+from latentgp.runtime.progress import stepwise
 from latentgp.tables.model import TableModel
 
 _DRAWN = 800  # rows in a picture
@@ -135,6 +136,9 @@ def trust(model: TableModel) -> Section:
     blocks += [Verdict(False, warning) for warning in told.warnings]
     if not told.warnings:
         blocks.append(Verdict(True, "Nothing looked wrong while fitting."))
+    certificate = getattr(model.estimator, "certificate_", None)
+    if certificate is not None:
+        blocks += [Text(line) for line in str(certificate).split("\n")]
     return Section("verdict", "Can the fit be trusted?", blocks)
 
 
@@ -227,7 +231,7 @@ def residuals(judged: Judged) -> Section:
     return Section("residuals", "Where is it wrong?", blocks)
 
 
-def effects(judged: Judged, asked: Effects) -> Section:
+def effects(judged: Judged, asked: Effects, verbose: int = 0) -> Section:
     """Which columns matter, and how."""
     model = judged.model
     names = list(asked.columns)
@@ -249,7 +253,8 @@ def effects(judged: Judged, asked: Effects) -> Section:
         names = [names[d] for d in order]
     curves = []
     unit = model.target if judged.mean is not None else "probability"
-    for number, name in enumerate(names[:_CURVES]):
+    drawn = stepwise(names[:_CURVES], "averaging effects", "column", verbose)
+    for number, name in enumerate(drawn):
         shown = asked.dependence(name)
         axes = plots.dependence(new_axes(), shown, y_label=unit)
         words = f"Partial dependence of the prediction on {name}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Made = TypeVar("Made")
+_COUNTED_AT_ONCE = 1 << 20
 
 
 class _Own(NamedTuple):
@@ -103,7 +104,7 @@ class FileSource(RowSource):
     def _worth(self, piece: Piece) -> tuple[float, float]:
         """Number of rows of a piece that are in this source, and their total weight."""
         if not self._deciding:
-            rows = int(np.sum(self._wanted(piece.before, piece.rows)))
+            rows = self._number_wanted(piece.before, piece.rows)
             return rows, rows
         own = [(len(o.chosen), o.weights[o.chosen].sum()) for o in self._own(piece, self._deciding)]
         return sum(rows for rows, _ in own), float(sum(weight for _, weight in own))
@@ -190,6 +191,14 @@ class FileSource(RowSource):
     def _wanted(self, first: int, rows: int) -> Bool[np.ndarray, "N"]:
         """Whether each of some rows is on this side of what is held out."""
         return is_held_out(first, rows, self._share) == self._held_out
+
+    def _number_wanted(self, first: int, rows: int) -> int:
+        """How many of some rows are on this side; there may be trillions in a damaged file."""
+        if not self._share:
+            return 0 if self._held_out else rows
+        parts = range(first, first + rows, _COUNTED_AT_ONCE)
+        ends = (min(_COUNTED_AT_ONCE, first + rows - part) for part in parts)
+        return sum(int(np.sum(self._wanted(*part))) for part in zip(parts, ends, strict=True))
 
     def _checked(self, batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> Data:
         data = self._convert(batch, rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from latentgp.errors import InputError, warn_user
+from latentgp.errors import InputError, in_a_line, warn_user
 from latentgp.rows.csv import Header, batches_of, contents_of, header_of, wider
 
 if TYPE_CHECKING:
@@ -82,7 +81,8 @@ class TableFiles:
         if name not in self.names:
             near = difflib.get_close_matches(name, self.names, n=3) or self.names[:10]
             raise InputError(
-                f"there is no column {name!r} in {self.path}: name one of {', '.join(near)}"
+                f"there is no column {name!r} in {self.path}: name one of "
+                f"{in_a_line(', '.join(near))}"
             )
         return name
 
@@ -129,8 +129,9 @@ class TableFiles:
         """Columns that pandas wrote as the index of its tables."""
         if self.kind == "csv":
             return []
-        metadata = self._parquet(self.paths[0]).schema_arrow.pandas_metadata or {}
-        return [name for name in metadata.get("index_columns", []) if isinstance(name, str)]
+        with _reading(self.paths[0]):
+            metadata = self._parquet(self.paths[0]).schema_arrow.pandas_metadata or {}
+            return [name for name in metadata.get("index_columns", []) if isinstance(name, str)]
 
     def stamps(self) -> list[tuple[str, _Stamp]]:
         """Identity of the files: changes whenever one of them does."""
@@ -265,12 +266,10 @@ def _cast(batch: "pa.RecordBatch", types: dict[str, "pa.DataType"]) -> "pa.Recor
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Raise what readers raise as the user's error."""
-    import pyarrow as pa
-
     try:
         yield
     except InputError:
         raise
-    except (pa.ArrowException, OSError, ValueError, csv.Error) as error:
-        reason = " ".join(str(error).split())
+    except Exception as error:  # whatever readers make of damaged files
+        reason = in_a_line(error)
         raise InputError(f"{path} cannot be read: {reason}; mend or replace the file.") from error

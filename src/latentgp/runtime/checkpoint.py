@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -15,11 +16,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from latentgp.errors import InputError, warn_user
+from latentgp.errors import InputError, in_a_line, warn_user
 from latentgp.runtime.processes import is_first_process, of_first_process
 
 Content = TypeVar("Content")
 CHECKPOINT_SECONDS = 10.0
+_DIGEST = "digest"
 
 
 class Checkpoint:
@@ -65,15 +67,16 @@ class Checkpoint:
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         if not found:
-            raise self._unreadable("it is empty")
+            raise self.unreadable("it is empty")
         return found
 
-    def _unreadable(self, error: Exception | str) -> InputError:
+    def unreadable(self, error: Exception | str) -> InputError:
+        """The error of a file that cannot be gone on from, given why."""
         return InputError(
-            f"The checkpoint {self.path} cannot be read ({error}); remove it to start afresh, or "
-            "name another file."
+            f"The checkpoint {self.path} cannot be read ({in_a_line(error)}); remove it to start "
+            "afresh, or name another file."
         )
 
     def read(self, understand: Callable[[dict[str, np.ndarray]], Content]) -> Content | None:
@@ -87,12 +90,14 @@ class Checkpoint:
             return None
         try:
             stored = load(found)
-            if "made_with" not in stored:
+            if not {"made_with", _DIGEST} <= stored.keys():
                 raise ValueError("it is no checkpoint of this version of latentgp")
+            if not np.array_equal(stored.pop(_DIGEST), checksum(stored)):
+                raise ValueError("its checksum differs")
             differs = self._differs(bytes(stored["made_with"]))
             content = None if differs else understand(stored)
         except Exception as error:
-            raise self._unreadable(error) from error
+            raise self.unreadable(error) from error
         if content is None:
             raise InputError(
                 f"The checkpoint {self.path} was made with {differs}; give the same again, or name "
@@ -121,10 +126,10 @@ class Checkpoint:
         self._written = time.perf_counter()
         if self.path is None or not is_first_process():
             return
-        made_with = np.frombuffer(self._made_with, np.uint8)
+        tensors = {**tensors, "made_with": np.frombuffer(self._made_with, np.uint8)}
         partial = self.path.with_name(self.path.name + ".partial")
         try:
-            save_file({**tensors, "made_with": made_with}, partial)
+            save_file({**tensors, _DIGEST: checksum(tensors)}, partial)
             with partial.open("rb") as written:
                 os.fsync(written.fileno())
             partial.replace(self.path)
@@ -133,6 +138,16 @@ class Checkpoint:
                 f"The checkpoint {self.path} cannot be written ({error}); the search goes on and "
                 "tries again later: make room for it."
             )
+
+
+def checksum(tensors: Mapping[str, np.ndarray]) -> np.ndarray:
+    """SHA-256 of tensors with their names, types and shapes, so that damage is noticed."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors.keys() - {_DIGEST}):
+        array = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def tensors_of(state: Any) -> dict[str, np.ndarray]:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from latentgp.errors import RunAborted
 from latentgp.runtime.checkpoint import Checkpoint
 from latentgp.runtime.processes import broadcast_from_first, is_first_process
+from latentgp.runtime.run_log import current_log
+from latentgp.runtime.switch import RunProgress, current_switch
 
 # Told of a `Progress`, a `BatchProgress` or a `ChainProgress`.
 Callback = Callable[[Any], bool | None]
+ItemT = TypeVar("ItemT")
 
 
 _SILENT_SECONDS, _SECONDS_A_LINE = 1.0, 10.0
+_IN_NATS = {"bound", "best", "free energy"}
 
-
+ASKED = "the callback asked for it"
+ABORTED = "it was aborted"
 INTERRUPTED = "it was interrupted"
 
 
@@ -39,6 +46,13 @@ class RunControl(NamedTuple):
     max_seconds: float | None = None
     verbose: int = 0
     checkpoint: Checkpoint = Checkpoint()
+
+    @property
+    def seconds(self) -> float:
+        """Since the fit began, less those that it was paused."""
+        switch = current_switch()
+        paused = 0.0 if switch is None else switch.seconds_paused
+        return time.perf_counter() - self.started - paused
 
 
 Text = str | Callable[[], str]
@@ -87,51 +101,186 @@ class ProgressLine:
             self._status = None
 
 
+class Step(NamedTuple):
+    """A step of a run, as it is shown and logged.
+
+    Attributes:
+        phase: what is running.
+        unit: what a step is, such as "evaluation".
+        made: steps made so far.
+        total: steps that there are, or at most are; None if that is not known.
+        values: called for what is reported of the step, by name, where somebody asks.
+        at_most: whether there may be fewer.
+    """
+
+    phase: str
+    unit: str
+    made: int
+    total: int | None = None
+    values: Callable[[], Mapping[str, float]] = dict
+    at_most: bool = False
+
+    def in_words(self, seconds: float, left: float | None) -> str:
+        """Phase, step, values and seconds."""
+        parts = [f"{self.phase}: {self.unit} {self.made:,}"]
+        if self.total is not None:
+            parts[0] += f" of {'at most ' if self.at_most else ''}{self.total:,}"
+        for name, value in self.values().items():
+            if np.isfinite(value):
+                nats = name in _IN_NATS
+                parts.append(f"{name} {value:,.2f} nats" if nats else f"{name} {value:.3f}")
+        parts.append(f"{seconds:.0f} s")
+        if left is not None:
+            parts.append(f"{'at most ' if self.at_most else ''}about {left:.0f} s left")
+        return ", ".join(parts)
+
+
 class Run:
-    """A run of chains, batches or evaluations: shown, saved, and ended by what controls it.
+    """A run of chains, batches or evaluations: shown, logged, saved, and ended by what controls it.
 
     Args:
         control: callback, limit, progress line, checkpoint.
+
+    Raises:
+        RunAborted: the run is aborted before its first step.
     """
 
     def __init__(self, control: RunControl):
         self.control = control
-        self._line, self._started = ProgressLine(control.verbose), control.started
+        self._line, self._before = ProgressLine(control.verbose), 0.0
+        self._switch, self._log = current_switch(), current_log()
+        self._phase = ""
+        self._since: tuple[int, float] | None = None  # a step, and the seconds gone then
+        self._compiled = False
+        if self._switch is not None:
+            self._switch.check()
 
     @property
     def seconds(self) -> float:
         """Since the fit began, those before it was resumed included."""
-        return time.perf_counter() - self._started
+        return self.control.seconds + self._before
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the run has been asked to end."""
+        return self._switch is not None and self._switch.aborted
 
     def went_on_after(self, seconds: float) -> None:
         """Count the seconds of the run that is resumed."""
-        self._started -= seconds
+        self._before += seconds
 
-    def show(self, text: Text) -> None:
-        """Show progress as a line; a function of the text is called where it is shown."""
-        self._line.show(text, self.seconds)
+    def begins(self, phase: str, made: int = 0) -> None:
+        """A phase begins, with steps made before."""
+        self._phase, self._since, self._compiled = phase, (made, self.seconds), False
+        self._line.show(f"{phase}: getting ready", self.seconds)
+        if self._log is not None:
+            self._log.add("phase", phase=phase, seconds=self.seconds)
+        if self._switch is not None:
+            self._switch.begins(RunProgress(phase, made, None, self.seconds, None))
 
-    def ending(self, progress: Any, save: Callable[[], None]) -> str | None:
-        """Why the run is to end now, in words; None if it goes on.
+    def made(
+        self, step: Step, progress: Any = None, save: Callable[[], None] | None = None
+    ) -> str | None:
+        """Why the run is to end after a step, in words; None if it goes on.
 
-        The callback is told, and the checkpoint written if it is due. The first of several
-        processes decides for all.
+        The step is shown and logged, the callback told, and the checkpoint written if it is due;
+        where the run is paused, it waits here. The first of several processes decides for all.
 
         Args:
+            step: what was made.
             progress: passed to the callback.
             save: writes the checkpoint.
         """
+        if step.phase != self._phase:
+            self._phase, self._since = step.phase, None
+        left = self._seconds_left(step)
+        self._line.show(partial(step.in_words, self.seconds, left), self.seconds)
+        told = RunProgress(step.phase, step.made, step.total, self.seconds, left)
+        if self._switch is not None:
+            self._switch.stepped(told)
+        if self._log is not None:
+            self._log.add("step", **told._asdict(), values=step.values())
         callback, limit = self.control.callback, self.control.max_seconds
         asked = callback is not None and bool(callback(progress))
+        self._wait(save)
         over = limit is not None and self.seconds > limit
-        due = self.control.checkpoint.is_due()
-        asked, over, due = map(bool, broadcast_from_first((asked, over, due)))
-        if due:
+        due = save is not None and self.control.checkpoint.is_due()
+        asked, over, due, aborted = map(
+            bool, broadcast_from_first((asked, over, due, self.aborted))
+        )
+        if due and save is not None:
             save()
         if asked:
-            return "the callback asked for it"
+            return ASKED
+        if aborted:
+            return ABORTED
         return f"max_seconds={limit:g} were over" if over else None
+
+    def _seconds_left(self, step: Step) -> float | None:
+        """Seconds of the steps that are left, were they as long as those so far.
+
+        The first step compiles programs: it counts for as long as there is no other.
+        """
+        now, since = (step.made, self.seconds), self._since
+        if since is None or not self._compiled:
+            self._since, self._compiled = now, True
+        if step.total is None or since is None or step.made <= since[0]:
+            return None
+        each = (now[1] - since[1]) / (now[0] - since[0])
+        left = max(0.0, each * (step.total - step.made))
+        limit = self.control.max_seconds
+        return left if limit is None else min(left, max(0.0, limit - self.seconds))
+
+    def _wait(self, save: Callable[[], None] | None) -> None:
+        """Where the switch says pause, save what there is and wait."""
+        if self._switch is None or not self._switch.paused:
+            return
+        if save is not None:
+            save()
+        if self._log is not None:
+            self._log.add("pause", seconds=self.seconds)
+        self._switch.wait()
+        if self._log is not None:
+            self._log.add("resume", seconds=self.seconds)
+
+    def passed(self, step: Step) -> None:
+        """A step is made, after which there is no result yet.
+
+        Raises:
+            RunAborted: the run is aborted.
+        """
+        if self.made(step) == ABORTED:
+            raise RunAborted(
+                f"The run was aborted while {step.phase}, after {step.unit} {step.made:,}, so "
+                "there is no result; start it again."
+            )
 
     def close(self) -> None:
         """Clear the progress line."""
         self._line.close()
+
+
+def stepwise(items: Sequence[ItemT], phase: str, unit: str, verbose: int = 0) -> Iterator[ItemT]:
+    """Items in turn, each a step that is shown, logged, and can be paused or aborted after.
+
+    Args:
+        items: what is worked off.
+        phase: what is done to them, such as "cross-validating".
+        unit: what one of them is, such as "fold".
+        verbose: 1 shows a progress line.
+
+    Raises:
+        RunAborted: the run is aborted.
+
+    Example:
+        >>> [2 * number for number in stepwise([1, 2], "doubling", "number")]
+        [2, 4]
+    """
+    run = Run(RunControl(time.perf_counter(), verbose=verbose))
+    run.begins(phase)
+    try:
+        for made, item in enumerate(items, 1):
+            yield item
+            run.passed(Step(phase, unit, made, len(items)))
+    finally:
+        run.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
+from itertools import repeat
 from typing import TypeVar
 
 from latentgp.runtime.devices import on_processor
@@ -30,9 +32,14 @@ def on_all_cores(
         alone: so many parts are done before the others: the first compiles what these use.
     """
     function, parts = double_precision(function), list(parts)
+    contexts = [copy_context() for _ in parts]  # of the run that asks
     if len(parts) - alone == 1:  # nothing to be done at the same time
         alone += 1
     yield from map(function, parts[:alone])
     if len(parts) > alone:
         with ThreadPoolExecutor(cores()) as pool:
-            yield from pool.map(function, parts[alone:])
+            yield from pool.map(_called_in, contexts[alone:], repeat(function), parts[alone:])
+
+
+def _called_in(context: Context, function: Callable[[PartT], ResultT], part: PartT) -> ResultT:
+    return context.run(function, part)

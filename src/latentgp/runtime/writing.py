@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, in_a_line
 
 
 def check_writable(path: str | Path, *, makes_folders: bool = False) -> Path:
@@ -73,7 +73,7 @@ def writing(path: Path, *errors: type[Exception]) -> Iterator[None]:
     except (OSError, *errors) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(
-            f"{path} cannot be written: {' '.join(reason.split())}; make room for it, or name "
+            f"{path} cannot be written: {in_a_line(reason)}; make room for it, or name "
             "another file to write"
         ) from error
 

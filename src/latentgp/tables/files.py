@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import warnings
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latentgp.errors import InputError
+from latentgp.errors import InputError, in_a_line
 from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
 from latentgp.rows.pieces import KIND_OF_ENDING
 from latentgp.runtime.writing import check_writable, written_whole
@@ -56,9 +55,8 @@ def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
         raise
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text: save it in that encoding") from error
-    # pandas' and Arrow's own errors are among ValueError and OSError.
-    except (OSError, ValueError, csv.Error, Warning) as error:
-        reason = " ".join(str(error).split())
+    except Exception as error:  # whatever pandas and Arrow make of damaged files
+        reason = in_a_line(error)
         raise InputError(f"{path} cannot be read as {kind}: {reason}") from error
     refuse_duplicates(names, str(path))
     if len(frame) == 0:

@@ -52,6 +52,8 @@ from latentgp.typing import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+    from latentgp.export import Exported
+
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
 
@@ -450,6 +452,23 @@ class TableModel:
         from latentgp.persistence import save
 
         return save(self, path)
+
+    def export(self, folder: str | Path, **settings: Any) -> Exported:
+        """Write the predictions as files that need no latentgp: a Python file, StableHLO.
+
+        The Python file, `predictor.py`, has `predict_table(columns)`, which takes a dict of columns
+        and reads them as `predict` does, and `python predictor.py rows.csv > predictions.csv`.
+
+        Args:
+            folder: where to; it is made if need be.
+            settings: `formats` and `tolerance` of `latentgp.export_predictor`.
+
+        Raises:
+            InputError: as `latentgp.export_predictor` does.
+        """
+        from latentgp.export.tables import export_table_model
+
+        return export_table_model(self, folder, **settings)
 
     def evaluate(self, frame: "pd.DataFrame", *, tell: Tell = warn) -> dict[str, float]:
         """Scores on rows whose target is known, by name.

@@ -13,7 +13,7 @@ from latentgp._version import __version__
 from latentgp.errors import InputError
 from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.hashing import digest
-from latentgp.runtime.progress import ProgressLine
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.runtime.writing import writing, written_whole
 from latentgp.tables import check_table_path, once, write_table
 from latentgp.tables.model import TableModel
@@ -81,7 +81,8 @@ def predict_files(
     files = _files_in(parts)
     done = int(files[-1].stem) if files else 0
     predict = partial(model.predict, level=level, mean_only=mean_only, tell=once())
-    line, started = ProgressLine(verbose), time.monotonic()
+    run = Run(RunControl(time.perf_counter(), verbose=verbose))
+    run.begins("predicting", done)
     try:
         for part in frames.after(done):
             predictions = part.convert(predict)
@@ -89,11 +90,11 @@ def predict_files(
                 predictions = beside(_as_read(part.batch), predictions)
             # Its name says how many rows are done.
             write_table(predictions, parts / f"{part.done:012d}{out.suffix.lower()}")
-            line.show(f"{part.done:,} of {frames.size:,} rows", time.monotonic() - started)
+            run.passed(Step("predicting", "row", part.done, frames.size))
             if callback is not None:
                 callback(PredictionProgress(part.done, frames.size))
     finally:
-        line.close()
+        run.close()
     with written_whole(out) as joined:
         _join(_files_in(parts), joined)
     with writing(parts):

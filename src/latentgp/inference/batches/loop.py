@@ -30,7 +30,7 @@ from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
 from latentgp.typing import Array
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
@@ -293,8 +293,7 @@ class BatchSearch:
             this.seconds,
             partial(self.view, state),
         )
-        self._show(progress)
-        return self._run.ending(progress, self._save) or self._stop_if_still()
+        return self._run.made(self._step(progress), progress, self._save) or self._stop_if_still()
 
     def _score(self, state: Any) -> float:
         """Score of the held-out targets, at this state or when it was last computed."""
@@ -354,11 +353,19 @@ class BatchSearch:
         rounds = np.array(self.rounds, np.float64)
         self.control.checkpoint.write({**tensors_of(self._state), "rounds": rounds})
 
-    def _show(self, progress: BatchProgress) -> None:
-        self._run.show(
-            f"learning from batches: epoch {progress.epochs:.2f} of at most {self.plan.epochs}, "
-            f"step {progress.steps}, bound {progress.bound:,.2f} nats, best {progress.best:,.2f}, "
-            f"{progress.seconds:.0f} s"
+    def _step(self, progress: BatchProgress) -> Step:
+        return Step(
+            "learning from batches",
+            "step",
+            progress.steps,
+            self.plan.epochs * self.plan.batches,
+            lambda: {
+                "epoch": progress.epochs,
+                "bound": progress.bound,
+                "best": progress.best,
+                "held-out log density": progress.held_out,
+            },
+            at_most=True,
         )
 
 

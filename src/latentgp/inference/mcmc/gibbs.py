@@ -374,6 +374,7 @@ def run_gibbs(
         statistics=statistics,
         jitter=float(last.jitter),
         seconds=time.perf_counter() - started,
+        notes=sampled.notes(draws),
     )
 
 

@@ -16,15 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Key, Shaped
 
+from latentgp.errors import RunAborted
 from latentgp.inference.mcmc.target import Coefficients, Position
 from latentgp.posteriors.chains import Chains, few_latents, largest_r_hat
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
 from latentgp.runtime.threads import cores, on_all_cores
 from latentgp.typing import Array
 
 _PIECE = 50  # draws of each chain in a compiled call
+_REPORTED = "acceptance_rate", "step_size", "lp", "diverging"
 _DRAWS_OF_R_HAT = 500  # of each chain, that progress is judged by
 
 
@@ -81,12 +83,21 @@ class Sampled(NamedTuple):
         pieces: how many were made, those of the warm-up included.
         draws: of every piece after it.
         statistics: of the draws of every piece.
+        reason: why they ended before all were made, in words; None if they did not.
     """
 
     state: Any
     pieces: int
     draws: tuple[Draw, ...]
     statistics: tuple[dict[str, np.ndarray], ...]
+    reason: str | None = None
+
+    def notes(self, draws: int) -> tuple[str, ...]:
+        """A note where the chains ended before so many draws of each."""
+        if self.reason is None:
+            return ()
+        made = min(draws, sum(part.f.shape[1] for part in self.draws))
+        return (f"The chains ended after {made:,} of {draws:,} draws because {self.reason}.",)
 
     def joined(self, draws: int) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
         """The first so many draws of each chain, field by field, and their statistics."""
@@ -117,13 +128,15 @@ def collect(
         control: callback, limit, progress line, checkpoint.
     """
     run = Run(control)
-    run.show("sampling: getting ready")
+    run.begins("sampling")
     sampled = _recalled(control.checkpoint, start) or Sampled(start(), 0, (), ())
-    first, began = sampled.pieces, time.perf_counter()
+    reason = None
     try:
-        for index in range(first, pieces):
+        for index in range(sampled.pieces, pieces):
+            if run.aborted and not sampled.draws:
+                raise RunAborted(_NO_DRAWS)
             state, new, told = piece(sampled.state, index)
-            _, _, draws, statistics = sampled
+            draws, statistics = sampled.draws, sampled.statistics
             if new is not None:
                 draws = *draws, Draw(*(np.asarray(field) for field in new))
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
@@ -131,19 +144,24 @@ def collect(
             progress = ChainProgress(
                 (index + 1) * piece_size, pieces * piece_size, run.seconds, draws
             )
-            made = index + 1 - first
-            rest = (time.perf_counter() - began) / made * (pieces - index - 1)
-            run.show(partial(_line, progress, rest))
-            reason = run.ending(progress, partial(_save, control.checkpoint, sampled))
+            step = Step(
+                "sampling",
+                "sweep",
+                progress.sweeps,
+                progress.total,
+                partial(_values, progress, told),
+            )
+            reason = run.made(step, progress, partial(_save, control.checkpoint, sampled))
             if reason is not None and sampled.draws:
                 break
     except KeyboardInterrupt:  # what was drawn is kept
         if not sampled.draws:
             raise
+        reason = INTERRUPTED
     finally:
         run.close()
         _save(control.checkpoint, sampled)
-    return sampled
+    return sampled._replace(reason=reason if sampled.pieces < pieces else None)
 
 
 def _r_hat(draws: Sequence[Draw]) -> float:
@@ -156,13 +174,15 @@ def _r_hat(draws: Sequence[Draw]) -> float:
     return largest_r_hat(vector, f)
 
 
-def _line(progress: ChainProgress, rest: float) -> str:
-    """Progress in words, given the seconds left; R-hat takes time, so only where it is shown."""
-    r_hat = progress.r_hat
-    return (
-        f"sampling: sweep {progress.sweeps:,} of {progress.total:,}, {progress.seconds:.0f} s, "
-        f"about {rest:.0f} s left" + ("" if np.isnan(r_hat) else f", R-hat {r_hat:.3f}")
-    )
+_NO_DRAWS = (
+    "The run was aborted before the first draws were made, so there is no result; start it again."
+)
+
+
+def _values(progress: ChainProgress, told: dict[str, Any]) -> dict[str, float]:
+    """What is reported of a piece; R-hat takes time, so only where somebody asks."""
+    values = {"R-hat": progress.r_hat}
+    return values | {name: float(np.mean(told[name])) for name in _REPORTED if name in told}
 
 
 def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
@@ -305,6 +325,7 @@ def run_chains(
         statistics=statistics,
         jitter=float(coefficients.jitter),
         seconds=time.perf_counter() - started,
+        notes=sampled.notes(draws),
     )
 
 

@@ -30,7 +30,7 @@ from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
@@ -219,9 +219,10 @@ def ascend(
         nonlocal state
         state = after
         found.records.append(Looked(value, value, run.seconds, 0))
-        run.show(f"learning: {what} {made}, bound about {value:,.2f} nats, {run.seconds:.0f} s")
         progress = MixtureProgress(made, value, run.seconds)
-        reason = run.ending(progress, lambda: save(found, run, after))
+        total = _ROUNDS if by_groups else steps
+        step = Step("learning", what, made, total, lambda: {"bound": value}, at_most=by_groups)
+        reason = run.made(step, progress, lambda: save(found, run, after))
         found.reason = reason or found.reason
         return reason is not None
 

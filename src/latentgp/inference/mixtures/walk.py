@@ -20,7 +20,7 @@ from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, r
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
@@ -180,11 +180,8 @@ def walk(
             found.vector, found.mixture = np.asarray(state.vector), state.mixture
             found.steps, found.passed_over = int(state.made), int(state.passed_over)
             progress = MixtureProgress(found.steps, value, run.seconds)
-            run.show(
-                f"learning: step {found.steps} of {steps}, bound about {value:,.1f} nats, "
-                f"{run.seconds:.0f} s"
-            )
-            reason = run.ending(progress, partial(save, found, run, state))
+            step = Step("learning", "step", found.steps, steps, partial(dict, bound=value))
+            reason = run.made(step, progress, partial(save, found, run, state))
             if reason is not None and found.steps < steps:
                 found.converged, found.reason = False, reason
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from latentgp.kernels import (
 from latentgp.rows.data import Data
 
 # Kernels that a smooth term can name.
-SMOOTH: dict[str, type[Kernel]] = {
+SMOOTH: dict[str, Callable[..., Kernel]] = {
     "rbf": RBF,
     "matern12": Matern12,
     "matern32": Matern32,

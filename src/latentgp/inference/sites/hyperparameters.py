@@ -108,7 +108,7 @@ def learn(
                 start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
             sites = initial_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
-            sites = stored
+            sites = search.fitting(stored, sites)
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
         further = [] if second is None else [second]
         for restart in range(1, restarts + 1):

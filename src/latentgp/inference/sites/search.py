@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from latentgp.errors import InputError
 from latentgp.runtime.mesh import gather
-from latentgp.runtime.progress import Run, RunControl
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.sites.coupled import sites_of
 from latentgp.sites.gaussian import GaussianSites
 
@@ -74,6 +75,7 @@ class Search:
     def __init__(self, *, max_evaluations: int, control: RunControl):
         self.max_evaluations = max_evaluations
         self.control, self._run = control, Run(control)
+        self._run.begins("learning hyper-parameters")
         self.records: list[Record] = []
         self._replayed = self._recalled = 0
         self._since: dict[int, int] = {}  # from which record on those of a run can be compared
@@ -107,6 +109,17 @@ class Search:
         self._recalled = len(self.records)
         if self.records:
             self._run.went_on_after(self.records[-1].seconds)
+        return kept
+
+    def fitting(self, kept: Any, like: Any) -> Any:
+        """What was saved, if it has the shapes and types of what is to be saved.
+
+        Raises:
+            InputError: it has others, which no search has written.
+        """
+        kinds = [[(a.shape, a.dtype) for a in jax.tree.leaves(tree)] for tree in (kept, like)]
+        if kinds[0] != kinds[1]:
+            raise self.control.checkpoint.unreadable("its sites are of other shapes or types")
         return kept
 
     def has_reached(self, run: int) -> bool:
@@ -159,8 +172,7 @@ class Search:
             record.seconds,
             record.restart,
         )
-        self._show(progress)
-        reason = self._run.ending(progress, lambda: self.save(kept))
+        reason = self._run.made(self._step(progress), progress, lambda: self.save(kept))
         if reason is not None:
             raise EndFit(reason)
         return record
@@ -207,11 +219,14 @@ class Search:
         """Clear the progress line."""
         self._run.close()
 
-    def _show(self, progress: Progress) -> None:
+    def _step(self, progress: Progress) -> Step:
         stage = " in a first run" if progress.restart < 0 else ""
         stage = f" in restart {progress.restart}" if progress.restart > 0 else stage
-        self._run.show(
-            f"learning hyper-parameters{stage}: evaluation {self._made(progress.restart)} of at "
-            f"most {self._limit}, bound {progress.bound:,.2f} nats, best "
-            f"{progress.best:,.2f}, {progress.seconds:.0f} s"
+        return Step(
+            f"learning hyper-parameters{stage}",
+            "evaluation",
+            self._made(progress.restart),
+            self._limit,
+            lambda: {"bound": progress.bound, "best": progress.best},
+            at_most=True,
         )

@@ -327,7 +327,7 @@ class _Near(eqx.Module):
         slot = place + 1
         at_end = slot >= steps * lanes
         slot = jnp.minimum(slot, steps * lanes - 1)
-        none = jnp.zeros(len(X), bool)
+        none = jnp.zeros_like(followed)
         gap = jnp.where(preceded, t - series.times[last], 0.0)
         rest = jnp.where(followed, series.times[following] - t, 0.0)
         return cls(

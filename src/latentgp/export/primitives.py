@@ -1,0 +1,371 @@
+"""Primitives of JAX as expressions of NumPy, one row of a table each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.lax import GatherScatterMode
+
+Rule = Callable[..., str]  # of the equation and of the arguments' texts
+
+IDENTITIES = {"optimization_barrier", "stop_gradient", "copy", "device_put"}
+
+_TEMPLATES = {
+    "add": "{0} + {1}",
+    "add_any": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "max": "np.maximum({0}, {1})",
+    "min": "np.minimum({0}, {1})",
+    "rem": "np.fmod({0}, {1})",
+    "pow": "np.power({0}, {1})",
+    "atan2": "np.arctan2({0}, {1})",
+    "nextafter": "np.nextafter({0}, {1})",
+    "neg": "-{0}",
+    "sign": "np.sign({0})",
+    "abs": "np.abs({0})",
+    "floor": "np.floor({0})",
+    "ceil": "np.ceil({0})",
+    "sqrt": "np.sqrt({0})",
+    "rsqrt": "1 / np.sqrt({0})",
+    "cbrt": "np.cbrt({0})",
+    "square": "{0} * {0}",
+    "exp": "np.exp({0})",
+    "exp2": "np.exp2({0})",
+    "expm1": "np.expm1({0})",
+    "log": "np.log({0})",
+    "log1p": "np.log1p({0})",
+    "logistic": "stable_logistic({0})",
+    **{name: f"np.{name}({{0}})" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{
+        f"a{name}": f"np.arc{name}({{0}})" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+    },
+    **{name: f"{name}({{0}})" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma")},
+    "igamma": "igamma({0}, {1})",
+    "igammac": "igammac({0}, {1})",
+    "regularized_incomplete_beta": "betainc({0}, {1}, {2})",
+    "real": "np.real({0})",
+    "imag": "np.imag({0})",
+    "conj": "np.conj({0})",
+    "complex": "{0} + 1j * {1}",
+    "is_finite": "np.isfinite({0})",
+    "eq": "np.equal({0}, {1})",
+    "ne": "np.not_equal({0}, {1})",
+    "lt": "np.less({0}, {1})",
+    "le": "np.less_equal({0}, {1})",
+    "gt": "np.greater({0}, {1})",
+    "ge": "np.greater_equal({0}, {1})",
+    "lt_to": "np.less({0}, {1})",
+    "le_to": "np.less_equal({0}, {1})",
+    "and": "np.bitwise_and({0}, {1})",
+    "or": "np.bitwise_or({0}, {1})",
+    "xor": "np.bitwise_xor({0}, {1})",
+    "not": "np.invert({0})",
+    "clamp": "np.clip({1}, {0}, {2})",
+    "cholesky": "cholesky({0})",
+}
+
+
+def size(dimension: Any) -> str:
+    """A size, which may be an expression in the number of rows n."""
+    return str(dimension)
+
+
+def sizes(shape: Any) -> str:
+    """A shape as a tuple."""
+    return f"({''.join(f'{size(dimension)}, ' for dimension in shape)})"
+
+
+def numpy_type(dtype: Any) -> str:
+    """A type of numbers by NumPy's name."""
+    return f"np.{np.dtype(dtype).name}" if np.dtype(dtype) != bool else "bool"
+
+
+def _out(equation: Any) -> Any:
+    return equation.outvars[0].aval
+
+
+def _in(equation: Any, place: int = 0) -> Any:
+    return equation.invars[place].aval
+
+
+def _integer_pow(equation: Any, x: str) -> str:
+    exponent = equation.params["y"]
+    return f"{x} * {x}" if exponent == 2 else f"whole_power({x}, {exponent})"
+
+
+def _convert(equation: Any, x: str) -> str:
+    return f"np.asarray({x}).astype({numpy_type(_out(equation).dtype)})"
+
+
+def _bitcast(equation: Any, x: str) -> str:
+    own = numpy_type(_in(equation).dtype)
+    return f"np.asarray({x}, dtype={own}).view({numpy_type(_out(equation).dtype)})"
+
+
+def _select(equation: Any, which: str, *cases: str) -> str:
+    if _in(equation).dtype == bool:
+        return f"np.where({which}, {cases[1]}, {cases[0]})"
+    return f"np.choose({which}, [{', '.join(cases)}])"
+
+
+def _broadcast(equation: Any, x: str, *_: str) -> str:
+    shape, axes = _out(equation).shape, tuple(equation.params["broadcast_dimensions"])
+    if not axes:
+        return f"np.broadcast_to({x}, {sizes(shape)})"
+    return f"spread_along({x}, {sizes(shape)}, {axes})"
+
+
+def _reshape(equation: Any, x: str, *_: str) -> str:
+    return f"np.reshape({x}, {sizes(_out(equation).shape)})"
+
+
+def _iota(equation: Any, *_: str) -> str:
+    out, axis = _out(equation), equation.params["dimension"]
+    line = f"np.arange({size(out.shape[axis])}, dtype={numpy_type(out.dtype)})"
+    return line if len(out.shape) == 1 else f"spread_along({line}, {sizes(out.shape)}, ({axis},))"
+
+
+def _reduced(function: str, typed: bool = False) -> Rule:
+    def rule(equation: Any, x: str) -> str:
+        more = f", dtype={numpy_type(_out(equation).dtype)}" if typed else ""
+        return f"np.{function}({x}, axis={tuple(equation.params['axes'])}{more})"
+
+    return rule
+
+
+def _placed(function: str) -> Rule:
+    def rule(equation: Any, x: str) -> str:
+        (axis,) = equation.params["axes"]
+        return f"np.{function}({x}, axis={axis}).astype({numpy_type(_out(equation).dtype)})"
+
+    return rule
+
+
+def _cumulated(function: str) -> Rule:
+    def rule(equation: Any, x: str) -> str:
+        axis, reverse = equation.params["axis"], equation.params["reverse"]
+        return f"cumulated(np.{function}, {x}, {axis}, {reverse})"
+
+    return rule
+
+
+def _dot_general(equation: Any, a: str, b: str) -> str:
+    contracted, batched = equation.params["dimension_numbers"]
+    contracted, batched = (tuple(map(tuple, pair)) for pair in (contracted, batched))
+    flat = _in(equation, 0).ndim == 2 and _in(equation, 1).ndim in (1, 2)
+    if flat and not batched[0] and len(contracted[0]) == 1:
+        left = a if contracted[0] == (1,) else f"np.transpose({a})"
+        right = b if contracted[1] == (0,) else f"np.transpose({b})"
+        return f"{left} @ {right}"
+    return f"dot_general({a}, {b}, {contracted}, {batched})"
+
+
+def _slice(equation: Any, x: str) -> str:
+    starts, limits = equation.params["start_indices"], equation.params["limit_indices"]
+    strides = equation.params["strides"] or [1] * len(starts)
+    cuts = zip(starts, limits, strides, _in(equation).shape, strict=True)
+    parts = [
+        ":" if (a, s) == (0, 1) and b is whole else f"{size(a)}:{size(b)}" + f":{s}" * (s != 1)
+        for a, b, s, whole in cuts
+    ]
+    return f"np.asarray({x})[{', '.join(parts)}]"
+
+
+def _dynamic_slice(equation: Any, x: str, *starts: str) -> str:
+    return f"dynamic_slice({x}, [{', '.join(starts)}], {sizes(equation.params['slice_sizes'])})"
+
+
+def _dynamic_update(equation: Any, x: str, update: str, *starts: str) -> str:
+    return f"dynamic_update_slice({x}, {update}, [{', '.join(starts)}])"
+
+
+def _concatenate(equation: Any, *parts: str) -> str:
+    return f"np.concatenate([{', '.join(parts)}], axis={equation.params['dimension']})"
+
+
+def _stack(equation: Any, *parts: str) -> str:
+    return f"np.stack([{', '.join(parts)}], axis={equation.params.get('axis', 0)})"
+
+
+def _split(equation: Any, x: str) -> str:
+    ends = np.cumsum(equation.params["sizes"])[:-1].tolist()
+    return f"np.split({x}, {ends}, axis={equation.params['axis']})"
+
+
+def _pad(equation: Any, x: str, value: str) -> str:
+    low, high, inner = zip(*equation.params["padding_config"], strict=True)
+    return f"padded({x}, {value}, {sizes(low)}, {sizes(high)}, {sizes(inner)})"
+
+
+def _transpose(equation: Any, x: str) -> str:
+    return f"np.transpose({x}, {tuple(equation.params['permutation'])})"
+
+
+def _reverse(equation: Any, x: str) -> str:
+    return f"np.flip({x}, {tuple(equation.params['dimensions'])})"
+
+
+def _qr(equation: Any, x: str) -> str:
+    whole = "complete" if equation.params["full_matrices"] else "reduced"
+    return f'np.linalg.qr({x}, mode="{whole}")'
+
+
+def _sort(equation: Any, *arrays: str) -> str:
+    axis, keys = equation.params["dimension"], equation.params["num_keys"]
+    found = f"sorted_together([{', '.join(arrays)}], {axis}, {keys})"
+    return found if len(arrays) > 1 else f"{found}[0]"
+
+
+def _top_k(equation: Any, x: str) -> str:
+    return f"largest({x}, {size(equation.params['k'])})"
+
+
+def _divided(equation: Any, a: str, b: str) -> str:
+    return f"{a} / {b}" if _out(equation).dtype.kind in "fc" else f"quotient({a}, {b})"
+
+
+def window(equation: Any, start: np.ndarray) -> str:
+    """Index of the one window that a gather at a known place takes."""
+    numbers, shape = equation.params["dimension_numbers"], _in(equation).shape
+    place = dict(zip(numbers.start_index_map, start.tolist(), strict=True))
+    parts = []
+    for d, wanted in enumerate(equation.params["slice_sizes"]):
+        first = min(max(place.get(d, 0), 0), shape[d] - wanted) if wanted is not shape[d] else 0
+        if d in numbers.collapsed_slice_dims:
+            parts.append(size(first))
+        else:
+            parts.append(":" if wanted == shape[d] else f"{first}:{first + wanted}")
+    return f"[{', '.join(parts)}]"
+
+
+def _gather(equation: Any, x: str, indices: str) -> str:
+    if indices.startswith("["):
+        return f"np.asarray({x}){indices}"
+    numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
+    fill: Any = None
+    if mode == GatherScatterMode.FILL_OR_DROP:
+        fill = equation.params["fill_value"]
+        if fill is None:
+            fill = _filled(_in(equation).dtype)
+    text = "np.nan" if isinstance(fill, float) and np.isnan(fill) else repr(fill)
+    batched = tuple(numbers.operand_batching_dims), tuple(numbers.start_indices_batching_dims)
+    return (
+        f"gather({x}, {indices}, {tuple(numbers.offset_dims)}, "
+        f"{tuple(numbers.collapsed_slice_dims)}, {tuple(numbers.start_index_map)}, {batched}, "
+        f"{sizes(equation.params['slice_sizes'])}, {text})"
+    )
+
+
+def _filled(dtype: Any) -> Any:
+    """What JAX fills in for numbers outside of an array."""
+    if np.issubdtype(dtype, np.floating):
+        return float("nan")
+    if np.issubdtype(dtype, np.bool_):
+        return True
+    limits = np.iinfo(dtype)
+    return int(limits.min if limits.min < 0 else limits.max)
+
+
+def _scatter(combine: str | None) -> Rule:
+    def rule(equation: Any, x: str, indices: str, updates: str) -> str:
+        numbers = equation.params["dimension_numbers"]
+        clip = equation.params["mode"] == GatherScatterMode.CLIP
+        batched = (
+            tuple(numbers.operand_batching_dims),
+            tuple(numbers.scatter_indices_batching_dims),
+        )
+        return (
+            f"scatter({x}, {indices}, {updates}, {tuple(numbers.update_window_dims)}, "
+            f"{tuple(numbers.inserted_window_dims)}, "
+            f"{tuple(numbers.scatter_dims_to_operand_dims)}, {batched}, {clip}, {combine})"
+        )
+
+    return rule
+
+
+def _triangular_solve(equation: Any, a: str, b: str) -> str:
+    given = equation.params
+    flags = (given[name] for name in ("left_side", "lower", "transpose_a", "unit_diagonal"))
+    return f"triangular_solve({a}, {b}, {', '.join(map(str, flags))})"
+
+
+def _round(equation: Any, x: str) -> str:
+    if equation.params["rounding_method"] == jax.lax.RoundingMethod.TO_NEAREST_EVEN:
+        return f"np.round({x})"
+    return f"np.copysign(np.floor(np.abs({x}) + 0.5), {x})"
+
+
+def _shifted(function: str, unsigned: bool = False) -> Rule:
+    def rule(equation: Any, x: str, by: str) -> str:
+        own = numpy_type(_in(equation).dtype)
+        if not unsigned:
+            return f"np.{function}({x}, {by})"
+        wide = own if own.startswith("np.u") else f"np.u{own.removeprefix('np.')}"
+        return f"np.{function}(np.asarray({x}).astype({wide}), {by}).astype({own})"
+
+    return rule
+
+
+def _dimension(equation: Any, *_: str) -> str:
+    return size(equation.params["dim"])
+
+
+def _template(text: str) -> Rule:
+    return lambda equation, *arguments: text.format(*arguments)
+
+
+RULES: dict[str, Rule] = {
+    **{name: _template(text) for name, text in _TEMPLATES.items()},
+    "argmax": _placed("argmax"),
+    "argmin": _placed("argmin"),
+    "bitcast_convert_type": _bitcast,
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _concatenate,
+    "div": _divided,
+    "convert_element_type": _convert,
+    "cumlogsumexp": _cumulated("logaddexp"),
+    "cummax": _cumulated("maximum"),
+    "cummin": _cumulated("minimum"),
+    "cumprod": _cumulated("multiply"),
+    "cumsum": _cumulated("add"),
+    "dim_as_value": _dimension,
+    "dot_general": _dot_general,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update,
+    "expand_dims": _reshape,
+    "gather": _gather,
+    "integer_pow": _integer_pow,
+    "iota": _iota,
+    "pad": _pad,
+    "qr": _qr,
+    "reduce_and": _reduced("all"),
+    "reduce_max": _reduced("max"),
+    "reduce_min": _reduced("min"),
+    "reduce_or": _reduced("any"),
+    "reduce_prod": _reduced("prod", typed=True),
+    "reduce_sum": _reduced("sum", typed=True),
+    "reshape": _reshape,
+    "rev": _reverse,
+    "round": _round,
+    "scatter": _scatter(None),
+    "scatter_add": _scatter("np.add"),
+    "scatter_max": _scatter("np.maximum"),
+    "scatter_min": _scatter("np.minimum"),
+    "scatter_mul": _scatter("np.multiply"),
+    "select_n": _select,
+    "shift_left": _shifted("left_shift"),
+    "shift_right_arithmetic": _shifted("right_shift"),
+    "shift_right_logical": _shifted("right_shift", unsigned=True),
+    "slice": _slice,
+    "sort": _sort,
+    "split": _split,
+    "squeeze": _reshape,
+    "stack": _stack,
+    "top_k": _top_k,
+    "transpose": _transpose,
+    "triangular_solve": _triangular_solve,
+}

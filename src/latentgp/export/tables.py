@@ -1,0 +1,142 @@
+"""Export of models of tables: the encoding of columns, and test rows of the model's own kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from latentgp.errors import InputError
+from latentgp.estimators.classifier import LabelEstimator
+from latentgp.export.front import Exported, Format, write
+from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
+from latentgp.tables.formula_encoder import FormulaEncoder
+from latentgp.tables.notation import NumberNotation
+from latentgp.tables.start import SIDES
+
+if TYPE_CHECKING:
+    from latentgp.tables.model import TableModel
+
+_ROWS = 8
+_NEVER_SEEN = "never seen in training"
+_ONE_A_ROW = ("exposure", "trials", "noise_variance")  # side information that test rows have
+
+
+def export_table_model(
+    model: TableModel,
+    folder: str | Path,
+    *,
+    formats: Sequence[Format] = ("numpy",),
+    tolerance: float = 1e-10,
+) -> Exported:
+    """Write a table model's predictions as files that need no latentgp.
+
+    Args:
+        model: fitted.
+        folder: where to; it is made if need be.
+        formats: as `export_predictor` takes them.
+        tolerance: as `export_predictor` takes it.
+
+    Raises:
+        InputError: as `export_predictor` does; a model of a formula.
+    """
+    import pandas as pd
+
+    if isinstance(model.encoder, FormulaEncoder):
+        raise InputError(
+            "a formula's columns are made by formulaic, which an exported file does not have: "
+            "export model.estimator, whose inputs are model.encoder.encode(table)"
+        )
+    columns = test_columns(model)
+    frame = pd.DataFrame(columns)
+    answers = model.predict(frame, tell=_silent)
+    estimator = model.estimator
+    classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
+    one_latent = estimator.model_.likelihood.latent_size == 1
+    two = model.task == "classification" and len(classes or ()) == 2
+    more = {
+        "target": model.target,
+        "classes": classes,
+        "second_class": two and one_latent,
+        "encoder": [told(column) for column in model.encoder.columns],
+        "read_as_text": model.encoder.read_as_text,
+        "side_columns": {
+            name: [column, SIDES[name].without] for name, column in model.side_columns.items()
+        },
+        "test_columns": columns,
+        "test_answers": list(map(str, answers.columns)),
+    }
+    tests = {f"table_{i}": _array(answers.iloc[:, i]) for i in range(answers.shape[1])}
+    X = model.encoder.encode(frame, _silent)
+    side = {
+        name: np.asarray(columns[column], dtype=np.float64)
+        for name, column in model.side_columns.items()
+        if column in columns
+    }
+    return write(
+        model.estimator.posterior_,
+        folder,
+        formats,
+        X,
+        side,
+        tolerance=tolerance,
+        more=more,
+        tests=tests,
+        of_tables=True,
+    )
+
+
+def told(column: NumberColumn | CategoryColumn | SeriesColumn) -> dict[str, Any]:
+    """Encoding of a column, of JSON's types."""
+    if isinstance(column, NumberColumn):
+        own, notation = asdict(column), column.notation
+        kind = "number" if isinstance(notation, NumberNotation) else "date"
+        values = None if notation is None else [kind, list(asdict(notation).values())]
+        return own | {"kind": "number", "notation": values}
+    kind = "category" if isinstance(column, CategoryColumn) else "series"
+    return asdict(column) | {"kind": kind}
+
+
+def test_columns(model: TableModel) -> dict[str, list[Any]]:
+    """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types."""
+    places = {name: i for i, name in enumerate(model.encoder.feature_names)}
+    columns: dict[str, list[Any]] = {}
+    for column in model.encoder.columns:
+        if isinstance(column, NumberColumn):
+            spreads = model.spreads or (1.0,) * len(places)
+            columns[column.name] = _numbers(column, spreads[places[column.feature_names[0]]])
+        elif isinstance(column, CategoryColumn):
+            values = [*column.categories[:_ROWS], *column.others[:1], _NEVER_SEEN]
+            columns[column.name] = [values[row % len(values)] for row in range(_ROWS)]
+        else:
+            labels = [*column.labels[: _ROWS - 1], _NEVER_SEEN]
+            columns[column.name] = [labels[row % len(labels)] for row in range(_ROWS)]
+        if getattr(column, "marks_missing", False):
+            columns[column.name][-1] = None
+    for name in _ONE_A_ROW:
+        if name in model.side_columns:
+            columns[model.side_columns[name]] = [float(1 + row % 3) for row in range(_ROWS)]
+    return columns
+
+
+def _numbers(column: NumberColumn, spread: float) -> list[Any]:
+    import pandas as pd
+
+    numbers = column.median + np.linspace(-1.5, 1.5, _ROWS) * spread
+    if column.source == "boolean":
+        return [bool(row % 2) for row in range(_ROWS)]
+    if column.source == "date":
+        ends = [pd.Timedelta(round(n), "D" if column.unit == "days" else "s") for n in numbers]
+        return [(pd.Timestamp(column.origin) + end).isoformat() for end in ends]
+    return [repr(n) for n in numbers.tolist()] if column.source == "text" else numbers.tolist()
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.asarray(values.tolist())
+
+
+def _silent(what: str, more: str) -> None:
+    """Tells nobody."""

@@ -1,0 +1,141 @@
+"""Tracing of a posterior's predictions as functions of any number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import export
+from jax.extend.core import ClosedJaxpr
+
+from latentgp.errors import InputError
+from latentgp.likelihoods import Likelihood
+from latentgp.posteriors.posterior import Posterior
+from latentgp.posteriors.predictive import QUESTIONS
+from latentgp.runtime.x64 import double_precision, fresh
+
+_PIECE = 64  # rows at a time of what cannot be traced for any number
+_NUMBERS = 1 << 21  # at a time, of the largest array on the way
+_NODES = 64  # of quadrature a row, about
+LEVELS = 2  # quantiles that are found together
+_FEW_SIDES = 2  # names of side information, of which every choice is traced
+
+
+class Size(NamedTuple):
+    """Number of rows of a trace: a symbol, one with a bound, or a number."""
+
+    rows: Any
+    most: int | None
+    fixed: bool
+
+
+class Traced(NamedTuple):
+    """Predictions of a posterior as functions of arrays.
+
+    Attributes:
+        programs: by name: "marginals" of inputs, and questions of marginals and side information.
+        arguments: of each program, their names.
+        rows_at_once: so many rows at most.
+        fixed: whether a program takes that number of rows and no other.
+    """
+
+    programs: dict[str, ClosedJaxpr]
+    arguments: dict[str, tuple[str, ...]]
+    rows_at_once: int
+    fixed: bool
+
+
+@double_precision
+def trace(posterior: Posterior, *, second_class: bool = False, quantiles: bool = True) -> Traced:
+    """Trace the predictions.
+
+    Args:
+        posterior: of any method.
+        second_class: also the probability of the second class at values of the latent function.
+        quantiles: whether quantiles of y are among them.
+
+    Raises:
+        InputError: predictions that cannot be traced.
+    """
+    problem: Exception | None = None
+    for size in _sizes():
+        try:
+            return _traced(posterior, size, second_class, quantiles)
+        except InputError:
+            raise
+        except Exception as error:  # JAX has many for a number of rows that it must know
+            problem = error
+    raise InputError(
+        f"The predictions of this posterior by {type(posterior.components).__name__} cannot be "
+        f"traced ({str(problem).splitlines()[0]}); fit with Dense() or Inducing(...)."
+    )
+
+
+def _sizes() -> list[Size]:
+    """Numbers of rows to try: any, any up to some, some."""
+    (every,) = export.symbolic_shape("n")
+    (few,) = export.symbolic_shape("n", constraints=[f"n <= {_PIECE}"])
+    return [Size(every, None, False), Size(few, _PIECE, False), Size(_PIECE, _PIECE, True)]
+
+
+def _traced(posterior: Posterior, size: Size, second_class: bool, quantiles: bool) -> Traced:
+    components = jax.tree.map(jnp.asarray, fresh(posterior.components.prepared()))
+    law = components.law
+
+    def of_rows(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((size.rows, *shape), jnp.float64)
+
+    marginals, found = jax.make_jaxpr(components.marginals, return_shape=True)(
+        of_rows(components.inputs)
+    )
+    programs: dict[str, ClosedJaxpr] = {"marginals": marginals}
+    arguments: dict[str, tuple[str, ...]] = {"marginals": ("X",)}
+    for sides in side_choices(law.likelihood):
+        for name, question in QUESTIONS.items():
+            left_out = name == "quantiles" and not quantiles
+            if left_out or not _is_asked(name, law.likelihood):
+                continue
+            side = {known: of_rows() for known in sides}
+            levels = [jax.ShapeDtypeStruct((LEVELS,), jnp.float64)] * (name == "quantiles")
+            ask = _as_function(question, law, bool(levels))
+            try:
+                programs[asked(name, sides)] = jax.make_jaxpr(ask)(*found, side, *levels)
+            except InputError:  # the likelihood has no such moments or quantiles
+                continue
+            order = ("mean", "spread", *sorted(sides), *(["levels"] if levels else []))
+            arguments[asked(name, sides)] = order
+    if second_class:
+        programs["second_class"] = jax.make_jaxpr(
+            jax.vmap(lambda f: law.likelihood.class_probabilities(f[None], {})[1])
+        )(of_rows())
+        arguments["second_class"] = ("f",)
+    numbers = max(components.columns, _NODES * components.size)
+    fitting = 1 << max(5, min(10, (_NUMBERS // numbers).bit_length() - 1))
+    return Traced(programs, arguments, size.most or fitting, size.fixed)
+
+
+def _is_asked(question: str, likelihood: Likelihood) -> bool:
+    classes = likelihood.targets == "class"
+    return question == "latent" or (question == "probabilities") == classes
+
+
+def _as_function(question: Callable[..., Any], law: Any, with_levels: bool) -> Callable[..., Any]:
+    if with_levels:
+        return lambda mean, spread, side, levels: question(law, levels, mean, spread, side)
+    return lambda mean, spread, side: question(law, (), mean, spread, side)
+
+
+def side_choices(likelihood: Likelihood) -> list[tuple[str, ...]]:
+    """The choices of side information that predictions may come with."""
+    names = tuple(likelihood.side_information)
+    few = len(names) <= _FEW_SIDES
+    counts = range(len(names) + 1) if few else (0, len(names))
+    return [choice for count in counts for choice in combinations(names, count)]
+
+
+def asked(question: str, sides: tuple[str, ...]) -> str:
+    """Name of the program that answers a question with some side information."""
+    return "_".join([question, *(["given", *sorted(sides)] if sides else [])])

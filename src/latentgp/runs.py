@@ -1,0 +1,198 @@
+"""Runs in the background: started, watched, paused, aborted, and asked for their result."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from latentgp._version import __version__
+from latentgp.runtime.run_log import current_log, log_runs
+from latentgp.runtime.switch import RunProgress, Switch, obeying
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Given = TypeVar("Given", covariant=True)
+
+
+class BackgroundRun(Generic[Result]):
+    """A call that runs in a thread of its own.
+
+    What it fits, predicts or compares can be paused and aborted at the end of every step: an
+    evaluation of a search, a round of batches, 50 draws of each chain. A process that ends aborts
+    it and waits for that.
+
+    Args:
+        call: what is run. Contexts of the calling thread, such as JAX's default device, do not
+            reach into it.
+    """
+
+    def __init__(self, call: Callable[[], Result]):
+        self._switch, self._ended = Switch(), threading.Event()
+        self._started = time.perf_counter()
+        self._last: RunProgress | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(
+            target=self._run, args=(call,), name="latentgp run", daemon=True
+        )
+        atexit.register(self._leave)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], Result]) -> None:
+        try:
+            with obeying(self._switch):
+                self._switch.check()
+                self._result = call()
+        except BaseException as error:  # whoever asks for the result is told
+            self._error = error
+        finally:
+            self._last = self.progress
+            self._ended.set()
+            atexit.unregister(self._leave)
+
+    def _leave(self) -> None:
+        self.abort()
+        self._thread.join()
+
+    def pause(self) -> None:
+        """Hold the run at the end of its step, until `resume`; a checkpoint is written there."""
+        self._switch.pause()
+
+    def resume(self) -> None:
+        """Let the run go on."""
+        self._switch.resume()
+
+    def abort(self) -> None:
+        """End the run at the end of its step; `result` gives what there is by then."""
+        self._switch.abort()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended: with a result, an error, or aborted."""
+        return self._ended.is_set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits to be resumed."""
+        return self._switch.waits
+
+    @property
+    def progress(self) -> RunProgress:
+        """What is running: phase, step, of how many, seconds gone and left."""
+        if self._last is not None:
+            return self._last
+        seconds = time.perf_counter() - self._started - self._switch.seconds_paused
+        return self._switch.told or RunProgress("getting ready", 0, None, seconds, None)
+
+    def result(self, timeout: float | None = None) -> Result:
+        """Wait for the result and return it, or raise what the run raised.
+
+        An interrupt while waiting ends the wait; the run goes on.
+
+        Args:
+            timeout: seconds to wait at most; None waits as long as it takes.
+
+        Raises:
+            TimeoutError: the run has not ended by then. It goes on.
+            RunAborted: it was aborted before there was anything that could be its result.
+        """
+        if not self._ended.wait(timeout):
+            raise TimeoutError(
+                f"The run has not ended within {timeout:g} s; ask again later, or abort it."
+            )
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def __repr__(self) -> str:
+        told = self.progress
+        total = "" if told.total is None else f" of {told.total:,}"
+        state = "done" if self.done else "paused" if self.paused else "running"
+        return f"BackgroundRun({state}, {told.phase}: {told.step:,}{total}, {told.seconds:.0f} s)"
+
+
+def run_in_background(
+    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> BackgroundRun[Result]:
+    """Call a function in a thread of its own, such as the `fit` of an estimator.
+
+    Args:
+        function: that fits, predicts or compares.
+        args: its arguments by position.
+        kwargs: its arguments by name.
+
+    Example:
+        >>> import latentgp as lgp, numpy as np
+        >>> X = np.linspace(0, 6, 30)[:, None]
+        >>> run = lgp.run_in_background(lgp.GPRegressor(random_state=0).fit, X, np.sin(X[:, 0]))
+        >>> run.result().predict(X[:2]).shape
+        (2,)
+    """
+    return BackgroundRun(partial(function, *args, **kwargs))
+
+
+class Supervised(Protocol[Parameters, Given]):
+    """A function that fits, here or in the background.
+
+    The handle is `Any` to type checkers: settings that are unpacked from a dict, of which they do
+    not know whether `blocking` is among them, are then taken to give the result.
+    """
+
+    @overload
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Given: ...
+
+    @overload
+    def __call__(
+        self, model: Any, data: Any, *, blocking: Literal[False], key: Any, **settings: Any
+    ) -> Any: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The result, or a handle on the run where `blocking` is false."""
+        ...
+
+
+def supervised(function: Callable[Parameters, Result]) -> Supervised[Parameters, Result]:
+    """Give a function that fits what its arguments `blocking` and `log` promise."""
+
+    def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
+        with log_runs(log):
+            return _told(call)
+
+    @wraps(function)
+    def run(*args: Any, blocking: bool = True, log: str | Path | None = None, **kwargs: Any) -> Any:
+        call = partial(function, *args, **kwargs)
+        return logged(call, log) if blocking else BackgroundRun(partial(logged, call, log))
+
+    return run
+
+
+def _told(call: Callable[[], Result]) -> Result:
+    """The result of a fit, whose beginning and end are logged."""
+    log = current_log()
+    if log is None:
+        return call()
+    log.add("begin", latentgp=__version__)
+    try:
+        result: Any = call()
+    except BaseException as error:
+        log.add("error", kind=type(error).__name__, message=str(error))
+        raise
+    told = result.diagnostics
+    for event in "notes", "warnings":
+        for message in getattr(told, event):
+            log.add(event[:-1], message=message)
+    log.add(
+        "end",
+        converged=told.converged,
+        ending=getattr(told, "ending", None),
+        seconds=told.seconds,
+        method=type(told.method).__name__,
+        reason=told.reason,
+        log_evidence=result.posterior.evidence,
+    )
+    return result
