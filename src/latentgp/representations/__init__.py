@@ -13,11 +13,11 @@ from latentgp.representations.features import (
 )
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.markov.representation import Markov
-from latentgp.representations.markov.space_time import SpaceTime
 from latentgp.representations.matrix_free.representation import MatrixFree
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.representation import Neighbours
 from latentgp.representations.random_features import RandomFeatures
+from latentgp.representations.space_time.representation import SpaceTime
 
 __all__ = [
     "BSplines",

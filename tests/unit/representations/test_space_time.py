@@ -8,8 +8,8 @@ import pytest
 import latentgp as lgp
 from latentgp.representations.dense import Dense
 from latentgp.representations.inducing.representation import Inducing
-from latentgp.representations.markov.slots import Slots
-from latentgp.representations.markov.space_time import SpaceTime
+from latentgp.representations.space_time.representation import SpaceTime
+from latentgp.representations.space_time.slots import Slots
 from latentgp.sites.gaussian import GaussianSites
 from slow import slow_parameters
 

@@ -24,8 +24,7 @@ from latentgp.representations.latent_axis import (
     latent_diagonals,
     vmap_latents,
 )
-from latentgp.representations.markov.slots import Slots
-from latentgp.representations.markov.space_prior import (
+from latentgp.representations.space_time.prior import (
     LatentGroup,
     Moments,
     SpaceTimePrior,
@@ -35,7 +34,8 @@ from latentgp.representations.markov.space_prior import (
     of_all,
     steps_of,
 )
-from latentgp.representations.markov.stacked import (
+from latentgp.representations.space_time.slots import Slots
+from latentgp.representations.space_time.stacked import (
     Beliefs,
     Forward,
     Layout,

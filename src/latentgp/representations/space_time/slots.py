@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from latentgp.representations.markov.stacked import segments_for
+from latentgp.representations.space_time.stacked import segments_for
 from latentgp.typing import Array
 
 _WIDEST = 128

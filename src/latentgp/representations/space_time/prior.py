@@ -23,8 +23,8 @@ from latentgp.numerics.cholesky import differentiable_cholesky
 from latentgp.numerics.lanes import Unrolled
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
-from latentgp.representations.markov.slots import Slots
-from latentgp.representations.markov.stacked import Blocks, Layout
+from latentgp.representations.space_time.slots import Slots
+from latentgp.representations.space_time.stacked import Blocks, Layout
 from latentgp.typing import Array
 
 

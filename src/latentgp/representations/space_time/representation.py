@@ -19,9 +19,9 @@ from latentgp.representations.base import Pullback, Representation, SiteUpdate
 from latentgp.representations.inducing.projected import Projected
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing
-from latentgp.representations.markov.slots import Slots
-from latentgp.representations.markov.space_posterior import Prepared, SpaceTimePosterior
-from latentgp.representations.markov.space_prior import SpaceTimePrior, StatePrior, latent_groups
+from latentgp.representations.space_time.posterior import Prepared, SpaceTimePosterior
+from latentgp.representations.space_time.prior import SpaceTimePrior, StatePrior, latent_groups
+from latentgp.representations.space_time.slots import Slots
 from latentgp.representations.whitening import Whitening
 from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
