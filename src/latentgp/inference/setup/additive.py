@@ -26,6 +26,7 @@ from latentgp.kernels import (
     RationalQuadratic,
     SameGroup,
 )
+from latentgp.kernels.sphere import EARTH_RADIUS
 from latentgp.rows.data import Data
 
 # Kernels that a smooth term can name.
@@ -136,7 +137,7 @@ def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
         settings |= {"lengthscale": 1.0, "period": period}
     if term.kernel == "globe":  # of longitude and latitude, a length-scale in kilometres
         degrees = float(np.mean(lengthscale))
-        settings["lengthscale"] = OnSphere(Matern32()).radius * np.radians(degrees)
+        settings["lengthscale"] = EARTH_RADIUS * np.radians(degrees)
         settings = {"kernel": Matern32(**settings)}
     kernel = SMOOTH[term.kernel](**settings).on(*columns)
     return kernel if term.by is None else kernel * SameGroup().on(term.by)
