@@ -21,7 +21,6 @@ from latentgp.evaluation.draws import (
 from latentgp.fit import fit
 from latentgp.methods.base import Method
 from latentgp.methods.choice import Choice, choose_method, treating
-from latentgp.methods.mcmc import MCMC
 from latentgp.methods.result import Fit
 from latentgp.parameters.base import parameters
 from latentgp.posteriors.chains import ChainSummary, import_arviz
@@ -262,8 +261,7 @@ def _sampler_for(result: Fit, rows: int) -> tuple[Method, str]:
         dataclasses.replace(own, representation=Dense()) if few else own, "for the certificate"
     )
     chosen: Any = treating("sample", choice, model).method
-    if isinstance(chosen, MCMC):
-        chosen = dataclasses.replace(chosen, warmup=_WARMUP, draws=_DRAWS)
+    chosen = dataclasses.replace(chosen, warmup=_WARMUP, draws=_DRAWS)
     if few:
         return chosen, "The chains have one coefficient a row: nothing is left out."
     said = f"Fit and chains share {representation!r}: what it leaves out is not in these figures."

@@ -1,0 +1,71 @@
+"""A linear mixed model, y ~ x + (1 + x | g), beside restricted maximum likelihood of statsmodels.
+
+Groups with correlated intercepts and slopes; both get the same rows. Printed as JSON: seconds of the
+first and of a second fit, fixed effects with their standard errors, the covariance of intercepts and
+slopes, and the noise variance, of both. The prior of variances is left out for the comparison.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness import HERE, environment
+
+
+def drawn(rows: int, groups: int) -> pd.DataFrame:
+    """Rows of groups of equal law."""
+    generator = np.random.default_rng(0)
+    effects = generator.multivariate_normal([0, 0], [[0.5, 0.15], [0.15, 0.2]], size=groups)
+    g, x = generator.integers(0, groups, rows), generator.normal(size=rows)
+    y = 1.0 + 0.5 * x + effects[g, 0] + effects[g, 1] * x + 0.7 * generator.normal(size=rows)
+    return pd.DataFrame({"y": y, "x": x, "g": [f"group {number}" for number in g]})
+
+
+def ours(table: pd.DataFrame) -> dict:
+    """Figures of latentgp."""
+    import latentgp as lgp
+
+    seconds = []
+    for _ in range(2):
+        begun = time.perf_counter()
+        model = lgp.TableModel.fit(table, formula="y ~ x + (1 + x | g)", priors=None)
+        seconds.append(time.perf_counter() - begun)
+    found = model.coefficients()
+    fitted = model.estimator.model_
+    slopes = fitted.kernel.parts[1].parts[0].kernel
+    return {
+        "seconds": seconds[0],
+        "second": seconds[1],
+        "method": repr(model.estimator.method_),
+        "estimate": found.estimate.tolist(),
+        "standard_error": found.standard_error.tolist(),
+        "covariance": np.asarray(slopes.covariance()).tolist(),
+        "noise_variance": float(fitted.likelihood.noise_variance),
+    }
+
+
+def main() -> None:
+    """Both, on the same rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--groups", type=int, default=100)
+    asked = parser.parse_args()
+    table = drawn(asked.rows, asked.groups)
+    print(json.dumps({"latentgp": ours(table)}), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.parquet"
+        table.to_parquet(path)
+        script = HERE / "peers" / "statsmodels" / "mixed_model.py"
+        command = [environment("statsmodels"), script, path]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    print(json.dumps({"statsmodels": json.loads(said)}))
+
+
+if __name__ == "__main__":
+    main()
