@@ -1,8 +1,8 @@
 """A linear mixed model, y ~ x + (1 + x | g), beside restricted maximum likelihood of statsmodels.
 
-Groups with correlated intercepts and slopes; both get the same rows. Printed as JSON: seconds of the
-first and of a second fit, fixed effects with their standard errors, the covariance of intercepts and
-slopes, and the noise variance, of both. The prior of variances is left out for the comparison.
+Groups with correlated intercepts and slopes; both get the same rows. Printed as JSON: seconds of
+the first and of a second fit, fixed effects with their standard errors, the covariance of
+intercepts and slopes, and the noise variance, of both. Variances have no priors here.
 """
 
 import argparse

@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Posteriors": (
         "Distributions given the data, and files of them.",
-        ("posteriors", "persistence"),
+        ("posteriors", "persistence", "export"),
     ),
     "Evaluation": (
         "Scores, validation on rows that were not shown, plots, chains.",
@@ -49,7 +49,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Running": (
         "Errors, devices, processes, kept programs, array types.",
-        ("errors", "runtime", "typing"),
+        ("errors", "runs", "runtime", "typing"),
     ),
     "Tools for authors": (
         "Conformance suites for what you add, and distributions of auxiliary variables.",

@@ -91,7 +91,8 @@ def test_markov_conforms(kernel, lanes):
     check_representation(lgp.Markov(lanes=lanes), LINE[kernel], X, exact=True)
 
 
-@pytest.mark.parametrize("kernel", ["shared", *slow_parameters("own, different")])
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["shared", "own, different"])
 def test_space_time_conforms(kernel):
     product = lgp.Matern32(variance=1.3).on(0) * lgp.Matern52(lengthscale=0.7).on(1)
     kernels = {"shared": product, "own, different": lgp.PerLatent(product, lgp.Matern32().on(0))}

@@ -368,6 +368,7 @@ class TestKnownBugsOfOthers:
         # Rounding in sums of raw kernel products costs up to 1e-3 nats here, with a jitter.
         assert -1e-3 < gap < 0.01
 
+    @pytest.mark.slow
     def test_many_fits_take_no_more_memory_and_compile_nothing(self):
         compiled = []
 

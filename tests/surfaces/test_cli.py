@@ -569,7 +569,7 @@ def test_weights_that_are_text(run, house, tmp_path):
     ("line", "says"),
     [
         ("fit", "data"),
-        ("fit a.csv", "--target"),
+        ("fit a.csv", "--out"),
         ("fit a.csv --target y --out m --method magic", "magic"),
         ("fit a.csv --target y --out m --n-inducing many", "--n-inducing"),
         ("predict m", "data"),
@@ -663,6 +663,7 @@ def test_processes_that_do_not_know_of_each_other_are_warned(run, house, tmp_pat
     assert "one of 2 processes (OMPI_COMM_WORLD_SIZE)" in err
 
 
+@pytest.mark.slow
 def test_a_deep_model_of_a_folder(run, tmp_path):
     """By batches, as it learns from a table."""
     rng = np.random.default_rng(0)

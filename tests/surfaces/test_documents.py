@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/guides/*.md"))]
 # Blocks that run whole conformance suites, long chains or many fits.
 LONG = (
-    *("CONTRIBUTING.md", "elsewhere.md", "estimators.md", "priors-to-loo.md", "sampling.md"),
+    *("CONTRIBUTING.md", "elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md"),
+    *("own-likelihood.md", "priors-to-loo.md", "sampling.md"),
     "scale.md",
 )
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))

@@ -64,6 +64,7 @@ def test_rows_that_are_not_known_are_asked_for(tmp_path):
         result.certify(seconds=1, level=1.5)
 
 
+@pytest.mark.slow
 def test_the_command_line_says_it(tmp_path):
     table = tmp_path / "table.csv"
     np.savetxt(table, np.column_stack([X, LABELS]), delimiter=",", header="x,y", comments="")

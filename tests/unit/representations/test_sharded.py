@@ -20,6 +20,7 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_factor_solves_and_inverse_are_those_of_the_whole_matrix(found):
     """Blocks that do not divide the rows, three devices and four, inverse by columns and by R."""
     for case, errors in found[0][0].items():

@@ -178,6 +178,7 @@ def seen(likelihood):
     "name", ["augmented", *slow_parameters(*(name for name in RULES if name != "augmented"))]
 )
 @pytest.mark.parametrize("points", [3, *slow_parameters(6)])
+@pytest.mark.slow
 def test_every_rule_is_as_with_other_algebra(name, points):
     """Inducing points at all times, or dense algebra where all places are points."""
     likelihood, method = RULES[name]

@@ -95,7 +95,8 @@ def test_sums_in_pairs_are_sums_of_any_number_of_devices(alone):
         np.testing.assert_array_equal(found, sum(range(int(number) + 1)))
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 4])
 def test_processes_find_what_one_does(alone, processes):
     folder, one, *_ = alone
     for (found,), _ in results(start(folder, processes)):

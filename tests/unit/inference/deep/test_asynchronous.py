@@ -163,6 +163,7 @@ def test_four_workers_in_a_ray_of_their_own():
     assert found.history.value[-5:].mean() > end - 0.1 * (end - alone[0])
 
 
+@pytest.mark.slow
 def test_workers_have_one_thread_and_tell_errors_in_their_own_words(ray):
     def function(request):
         if request == "fail":

@@ -174,6 +174,7 @@ class TestAnswersAreAveragesOverDraws:
         np.testing.assert_allclose(predictive.log_prob(np.ones(11)), np.log(p), atol=1e-4)
         np.testing.assert_allclose(predictive.variance, p * (1 - p), atol=1e-5)
 
+    @pytest.mark.slow
     def test_hyperparameters_are_averaged_over_too(self, learned):
         posterior = learned.posterior
         draws = {path: values.ravel() for path, values in posterior.hyperparameters.items()}
