@@ -222,3 +222,14 @@ def test_places_on_the_globe_start_in_kilometres():
     kernel = model.kernel.parts[1]
     assert isinstance(kernel.kernel, lgp.OnSphere)
     assert 100 < float(kernel.kernel.kernel.lengthscale) < 2_000
+
+
+def test_an_intercept_is_at_zero():
+    x = 2000 + 10 * GENERATOR.normal(size=60)
+    y = 3.0 + 2.0 * x + 0.1 * GENERATOR.normal(size=60)
+    table = pd.DataFrame({"x": x, "y": y})
+    found = lgp.TableModel.fit(table, formula="y ~ x").coefficients()
+    assert found.names == ("Intercept", "x")
+    slope, level = np.polyfit(x, y, 1)
+    np.testing.assert_allclose(found.estimate[1], slope, rtol=1e-4)
+    np.testing.assert_allclose(found.estimate[0], level, atol=0.2 * found.standard_error[0])

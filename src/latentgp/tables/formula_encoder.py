@@ -216,7 +216,7 @@ class FormulaEncoder:
             )
             for term in self._read.groups
         ]
-        return AdditiveTerms(tuple(range(fixed)), tuple(smooth), tuple(of_groups))
+        return AdditiveTerms(tuple(range(fixed)), tuple(smooth), tuple(of_groups), centred=False)
 
     def _design(self, values: dict[str, Any], rows: int) -> pd.DataFrame:
         """Columns of the fixed effects by formulaic, from columns that are there by name."""

@@ -86,12 +86,15 @@ class AdditiveTerms:
         smooth: Gaussian processes.
         groups: effects of groups.
         kernel: a kernel beside them; None for none.
+        centred: whether fixed effects are about the means of their columns, as they must be where
+            no column of ones is among them and something else has the level.
     """
 
     linear: tuple[int, ...] = ()
     smooth: tuple[Smooth, ...] = ()
     groups: tuple[Groups, ...] = ()
     kernel: Kernel | None = None
+    centred: bool = True
 
     def started(self, data: Data, scale: Scales, latent: float) -> Kernel:
         """The sum of the terms' kernels, of typical size.
@@ -106,7 +109,7 @@ class AdditiveTerms:
         """
         kernels: list[Kernel] = []
         if self.linear:
-            kernels.append(_fixed_effects(self.linear, data, scale, latent))
+            kernels.append(_fixed_effects(self.linear, data, scale, latent, self.centred))
         kernels += [_smooth(term, data, scale, latent) for term in self.smooth]
         kernels += [part for term in self.groups for part in _of_groups(term, scale, latent)]
         kernels += [self.kernel] if self.kernel is not None else []
@@ -118,13 +121,21 @@ class AdditiveTerms:
         return total
 
 
-def _fixed_effects(columns: tuple[int, ...], data: Data, scale: Scales, latent: float) -> Kernel:
+def _fixed_effects(
+    columns: tuple[int, ...], data: Data, scale: Scales, latent: float, centred: bool
+) -> Kernel:
     own = list(columns)
     X = data.X[:, own]
     constant = np.ptp(X, axis=0) == 0
-    centre = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
-    spread = np.where(constant, np.maximum(np.abs(X[0]), 1e-300), scale.inputs[own])
-    return FixedEffects((_VAGUE * latent / spread) ** 2, centre).on(*columns)
+    mean = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
+    size = np.where(X[0] == 0, 1.0, np.abs(X[0]))
+    spread = np.where(constant, size, scale.inputs[own])
+    variance = (_VAGUE * latent / spread) ** 2
+    if centred:
+        return FixedEffects(variance, mean).on(*columns)
+    # An intercept at zero is as uncertain as slopes make it there.
+    far = 1 + np.sum((mean / spread) ** 2)
+    return FixedEffects(variance * np.where(constant, far, 1.0)).on(*columns)
 
 
 def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:
