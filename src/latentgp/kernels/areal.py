@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from numpyro.distributions import Distribution, Weibull, constraints
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
+from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum, contains
 from latentgp.kernels.graphs import GraphMatrix, adjacency_matrix, intrinsic, normalised
 from latentgp.kernels.per_latent import LatentKernel
 from latentgp.parameters.base import parameter
@@ -244,5 +244,4 @@ def areas_alone(kernel: LatentKernel) -> int | None:
 
 def has_areas(kernel: LatentKernel) -> bool:
     """Whether a kernel, or a part of it, is of areas."""
-    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, Areal))
-    return any(isinstance(node, Areal) for node in nodes)
+    return contains(kernel, Areal)

@@ -272,3 +272,9 @@ class Constant(Kernel):
 
     def diagonal(self, X: Float[Array, "N D"]) -> Float[Array, "N"]:
         return jnp.broadcast_to(self.variance.astype(X.dtype), X.shape[:1])
+
+
+def contains(kernel: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Whether a kernel, or a part of it, is of one of some kinds."""
+    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, kinds))
+    return any(isinstance(node, kinds) for node in nodes)

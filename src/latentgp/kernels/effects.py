@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import Kernel
+from latentgp.kernels.base import Kernel, contains
 from latentgp.parameters.base import parameter
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, in_double_precision
@@ -162,9 +161,7 @@ class CorrelatedLinear(Kernel):
 
 def has_effects(kernel: Any) -> bool:
     """Whether a kernel, or a part of it, is of fixed effects or of groups."""
-    kinds = FixedEffects | CorrelatedLinear | SameGroup
-    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, kinds))
-    return any(isinstance(node, kinds) for node in nodes)
+    return contains(kernel, (FixedEffects, CorrelatedLinear, SameGroup))
 
 
 def with_ones(X: Float[Array, "N D"]) -> Float[Array, "N E"]:

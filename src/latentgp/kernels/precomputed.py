@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from latentgp.errors import InputError
-from latentgp.kernels.base import Kernel
+from latentgp.kernels.base import Kernel, contains
 from latentgp.rows.arrays import as_inputs
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array, in_double_precision
@@ -162,8 +162,7 @@ class Precomputed(Kernel):
 
 def is_tabulated(kernel: Any) -> bool:
     """Whether a kernel, or a part of it, is known at some points only."""
-    nodes = jax.tree.leaves(kernel, is_leaf=lambda node: isinstance(node, Precomputed))
-    return any(isinstance(node, Precomputed) for node in nodes)
+    return contains(kernel, Precomputed)
 
 
 def check_gram(matrix: Float[np.ndarray, "N N"]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -115,10 +117,7 @@ class AdditiveTerms:
         kernels += [self.kernel] if self.kernel is not None else []
         if not kernels:
             raise InputError("The model has no term; add a column, gp(...) or groups.")
-        total = kernels[0]
-        for kernel in kernels[1:]:
-            total = total + kernel
-        return total
+        return reduce(operator.add, kernels)
 
 
 def _fixed_effects(
