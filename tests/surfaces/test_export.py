@@ -555,6 +555,53 @@ def test_an_estimator_is_exported_with_its_labels(tmp_path):
     assert (found["label"] == classifier.predict(NEW)).all()
 
 
+FORMULA = (
+    "price ~ C(grade) * `rooms no.` + new + log(size) + gp(I(size / 10), day) "
+    "+ (1 + I(size - 50) | town/street)"
+)
+
+
+def of_formula():
+    rng = np.random.default_rng(3)
+    rows = 60
+    frame = pd.DataFrame(
+        {
+            "grade": rng.integers(9, 12, rows),
+            "rooms no.": [f"{v:,.1f}" for v in rng.uniform(900, 3000, rows)],
+            "new": rng.integers(0, 2, rows).astype(bool),
+            "size": rng.uniform(20, 80, rows),
+            "day": pd.date_range("2024-01-01", periods=rows, freq="D").astype(str),
+            "town": rng.choice(["York", "Leeds", "Hull"], rows),
+            "street": rng.integers(1, 4, rows),
+        }
+    )
+    frame["price"] = frame["size"] + 3 * frame["grade"] + rng.normal(size=rows)
+    return frame
+
+
+def test_a_formula_is_exported_with_its_columns(tmp_path):
+    with pytest.warns(UserWarning, match="ended early"):
+        model = lgp.TableModel.fit(of_formula(), formula=FORMULA, **SETTINGS)
+    exported = model.export(tmp_path, tolerance=1e-8)
+    predictor = loaded(exported.predictor)
+    odd = of_formula()[:6].drop(columns="price").astype(object)
+    odd.loc[1, ["town", "grade"]] = None
+    odd.loc[2, ["size", "street"]] = None
+    odd.loc[3, ["town", "grade", "street"]] = ["Hull", "10.0", 9]
+    for rows in (odd, odd.assign(size=-1.0), odd.drop(columns="street"), odd.assign(new="x")):
+        columns = {name: rows[name].tolist() for name in rows}
+        (own, told), (found, said) = both(model, predictor, columns)
+        assert told == said
+        assert type(own) is type(found)
+        if isinstance(own, str):
+            assert own == found
+            continue
+        for name in own:
+            close(found[name], own[name], 1e-8)
+    names = [name for column in predictor.ABOUT["encoder"] for name in [column["name"]]]
+    assert {"town", "town:street", "grade", "size"} <= set(names)
+
+
 def test_the_command_line_exports(table_model, tmp_path, capsys):
     from typer.testing import CliRunner
 

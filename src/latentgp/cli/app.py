@@ -170,7 +170,7 @@ def fit(
     from latentgp.cli.priors import priors_from
     from latentgp.persistence import save
     from latentgp.tables import read_table
-    from latentgp.tables.formula_encoder import target_of
+    from latentgp.tables.formula.encoder import target_of
     from latentgp.tables.model import TableModel
 
     check_writable(out)

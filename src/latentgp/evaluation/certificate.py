@@ -287,7 +287,9 @@ def _difference(fast: Any, draws: Float[np.ndarray, "C S *P"]) -> Difference:
         error = arviz.mcse(arviz.convert_to_dataset(draws), method="mean")["x"].values
     spread = np.std(draws, axis=(0, 1), ddof=1)
     mean = np.mean(draws, axis=(0, 1))
-    return Difference(np.asarray(fast, np.float64), mean, np.nan_to_num(error), spread)
+    # What no effective sample size is known of has one draw's error; of a constant that is none.
+    error = np.where(np.isfinite(error), error, spread)
+    return Difference(np.asarray(fast, np.float64), mean, error, spread)
 
 
 def _predicted(

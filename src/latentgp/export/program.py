@@ -42,6 +42,7 @@ import numpy as np
 # What the reading of tables takes over from the library as it is there.
 _TAKEN = {
     "latentgp.rows.csv": ("MISSING_MARKERS", "CODE", "Header", "header_of"),
+    "latentgp.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.tables.values": ("rows_listed", "listed"),
     "latentgp.tables.notation": (
         *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "_DATE", "NumberNotation", "DateNotation"),

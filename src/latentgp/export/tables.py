@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.export.front import Exported, Format, write
 from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
-from latentgp.tables.formula_encoder import FormulaEncoder
+from latentgp.tables.formula.coding import LevelColumn
+from latentgp.tables.formula.encoder import FormulaEncoder
+from latentgp.tables.formula.parser import parse
 from latentgp.tables.notation import NumberNotation
 from latentgp.tables.start import SIDES
 
@@ -41,15 +42,10 @@ def export_table_model(
         tolerance: as `export_predictor` takes it.
 
     Raises:
-        InputError: as `export_predictor` does; a model of a formula.
+        InputError: as `export_predictor` does.
     """
     import pandas as pd
 
-    if isinstance(model.encoder, FormulaEncoder):
-        raise InputError(
-            "a formula's columns are made by formulaic, which an exported file does not have: "
-            "export model.estimator, whose inputs are model.encoder.encode(table)"
-        )
     columns = test_columns(model)
     frame = pd.DataFrame(columns)
     answers = model.predict(frame, tell=_silent)
@@ -61,7 +57,8 @@ def export_table_model(
         "target": model.target,
         "classes": classes,
         "second_class": two and one_latent,
-        "encoder": [told(column) for column in model.encoder.columns],
+        "encoder": [told(column) for column in _columns(model)],
+        "formula": _formula(model),
         "read_as_text": model.encoder.read_as_text,
         "side_columns": {
             name: [column, SIDES[name].without] for name, column in model.side_columns.items()
@@ -89,37 +86,70 @@ def export_table_model(
     )
 
 
-def told(column: NumberColumn | CategoryColumn | SeriesColumn) -> dict[str, Any]:
+_Column = NumberColumn | CategoryColumn | SeriesColumn | LevelColumn
+_KINDS = {CategoryColumn: "category", SeriesColumn: "series", LevelColumn: "levels"}
+
+
+def _columns(model: TableModel) -> tuple[_Column, ...]:
+    encoder = model.encoder
+    if isinstance(encoder, FormulaEncoder):
+        return (*encoder.numbers, *encoder.levels, *encoder.groups)
+    return encoder.columns
+
+
+def _formula(model: TableModel) -> dict[str, Any] | None:
+    """What a formula's columns are products of, and its groups; None without a formula."""
+    encoder = model.encoder
+    if not isinstance(encoder, FormulaEncoder):
+        return None
+    grouped = [list(names) for names in parse(encoder.formula).grouped]
+    return {"columns": encoder.column_names, "products": encoder.products(), "groups": grouped}
+
+
+def told(column: _Column) -> dict[str, Any]:
     """Encoding of a column, of JSON's types."""
     if isinstance(column, NumberColumn):
         own, notation = asdict(column), column.notation
         kind = "number" if isinstance(notation, NumberNotation) else "date"
         values = None if notation is None else [kind, list(asdict(notation).values())]
         return own | {"kind": "number", "notation": values}
-    kind = "category" if isinstance(column, CategoryColumn) else "series"
-    return asdict(column) | {"kind": kind}
+    return asdict(column) | {"kind": _KINDS[type(column)]}
 
 
 def test_columns(model: TableModel) -> dict[str, list[Any]]:
     """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types."""
-    places = {name: i for i, name in enumerate(model.encoder.feature_names)}
+    places = model.encoder.feature_names
     columns: dict[str, list[Any]] = {}
-    for column in model.encoder.columns:
+    for column in _columns(model):
         if isinstance(column, NumberColumn):
-            spreads = model.spreads or (1.0,) * len(places)
-            columns[column.name] = _numbers(column, spreads[places[column.feature_names[0]]])
+            spreads = dict(zip(places, model.spreads or [1.0] * len(places), strict=True))
+            within = 0.1 * abs(column.median)  # an expression of a formula, such as a logarithm
+            columns[column.name] = _numbers(column, spreads.get(column.feature_names[0], within))
         elif isinstance(column, CategoryColumn):
             values = [*column.categories[:_ROWS], *column.others[:1], _NEVER_SEEN]
             columns[column.name] = [values[row % len(values)] for row in range(_ROWS)]
         else:
-            labels = [*column.labels[: _ROWS - 1], _NEVER_SEEN]
-            columns[column.name] = [labels[row % len(labels)] for row in range(_ROWS)]
+            labels = column.levels if isinstance(column, LevelColumn) else column.labels
+            for name, known in _by_column(model, column.name, labels).items():
+                own = [*known[: _ROWS - 1], _NEVER_SEEN]
+                columns.setdefault(name, [own[row % len(own)] for row in range(_ROWS)])
         if getattr(column, "marks_missing", False):
             columns[column.name][-1] = None
     for name in _ONE_A_ROW:
         if name in model.side_columns:
             columns[model.side_columns[name]] = [float(1 + row % 3) for row in range(_ROWS)]
     return columns
+
+
+def _by_column(model: TableModel, name: str, labels: Sequence[str]) -> dict[str, list[str]]:
+    """Labels by column: of combinations "a:b" of two columns each has its part."""
+    encoder = model.encoder
+    grouped = parse(encoder.formula).grouped if isinstance(encoder, FormulaEncoder) else ()
+    names = next((own for own in grouped if ":".join(own) == name), (name,))
+    if len(names) == 1:
+        return {name: list(labels)}
+    pairs = [label.split(":") for label in labels if label.count(":") == len(names) - 1]
+    return {own: [pair[place] for pair in pairs] for place, own in enumerate(names)}
 
 
 def _numbers(column: NumberColumn, spread: float) -> list[Any]:

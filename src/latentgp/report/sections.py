@@ -44,8 +44,8 @@ def what_it_is(model: TableModel) -> Section:
     blocks: list[Block] = [
         Text(
             f"The column {model.target!r} is predicted ({model.task}) from "
-            f"{_counted(len(model.encoder.columns), 'column')} through {functions}, a Gaussian "
-            "process: a law of functions whose values at similar inputs are similar."
+            f"{_counted(len(model.encoder.column_names), 'column')} through {functions}, a "
+            "Gaussian process: a law of functions whose values at similar inputs are similar."
         ),
         Table(
             ("what", "in words", "as fitted"),
@@ -213,7 +213,7 @@ def residuals(judged: Judged) -> Section:
         )
     order = np.argsort(np.where(np.isfinite(judged.log_density), judged.log_density, np.inf))
     worst = order[:_WORST]
-    names = [column.name for column in judged.model.encoder.columns][:8]
+    names = judged.model.encoder.column_names[:8]
     predicted = _predicted(judged)
     rows = [
         (

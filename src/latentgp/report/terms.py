@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
+import numpy as np
+
 from latentgp.report.blocks import Block, Section, Table, Text
-from latentgp.tables.formula_encoder import FormulaEncoder
+from latentgp.tables.formula.encoder import FormulaEncoder
 from latentgp.tables.model import TableModel
 
 _MOST_GROUPS = 40
@@ -19,7 +22,10 @@ def terms(model: TableModel) -> Section | None:
     blocks: list[Block] = []
     if encoder.terms().linear:
         table = _rows(model.coefficients().table())
-        caption = "On the scale of f; given the variances of groups, noise and kernel."
+        caption = (
+            "On the scale of f, whose latent functions are numbered where there are several; given "
+            "the variances of groups, noise and kernel."
+        )
         heads = ("fixed effect", "estimate", "standard error", "95 % from", "to")
         blocks.append(Table(heads, table, caption))
     known = {term.column for term in encoder.terms().groups}
@@ -28,9 +34,17 @@ def terms(model: TableModel) -> Section | None:
         if first + place not in known:
             continue
         for name, effects in model.group_effects(column.name).items():
-            rows = _rows(effects.table())[:_MOST_GROUPS]
+            table = effects.table()
+            size = np.abs(np.asarray(effects.estimate)).reshape(len(table), -1).max(axis=1)
+            shown = np.sort(np.argsort(-size, kind="stable")[:_MOST_GROUPS])
             caption = f"What each of {column.name!r} has more than others: {name}."
+            if len(shown) < len(table):
+                caption += (
+                    f" The {len(shown)} of {len(table)} groups with the largest effects; all are "
+                    f"given by latentgp coefficients MODEL --groups {shlex.quote(column.name)}."
+                )
             heads = (column.name, "estimate", "standard error", "95 % from", "to")
+            rows = _rows(table.iloc[shown])
             blocks.append(Table(heads, rows, caption, folded=len(rows) > 8))
     if not blocks:
         return None
@@ -38,8 +52,11 @@ def terms(model: TableModel) -> Section | None:
 
 
 def _rows(table: Any) -> list[tuple[str, ...]]:
-    columns = table.columns[:4]  # of the first latent function
+    """A row for each coefficient, or for each of every latent function."""
+    values = table.to_numpy().reshape(len(table), -1, 4)
+    latents = values.shape[1]
     return [
-        (str(name), *(f"{value:.4g}" for value in values))
-        for name, values in zip(table.index, table[columns].to_numpy(), strict=True)
+        (str(name) + (f" [{q}]" if latents > 1 else ""), *(f"{v:.4g}" for v in values[row, q]))
+        for q in range(latents)
+        for row, name in enumerate(table.index)
     ]

@@ -15,6 +15,7 @@ from latentgp.tables.values import (
     Tell,
     dates_in,
     doubt_of,
+    in_order,
     listed,
     numbers_in,
     rows_listed,
@@ -201,7 +202,7 @@ class SeriesColumn:
 
     Attributes:
         name: the column.
-        labels: of the series, sorted; those that training never saw have further numbers.
+        labels: of the series, in order; those that training never saw have further numbers.
         noun: what they are called.
     """
 
@@ -223,7 +224,7 @@ class SeriesColumn:
                 f"column {values.name!r} tells series apart but is missing in "
                 f"{rows_listed(values.index[missing])}: fill it, or leave these rows out"
             )
-        return cls(str(values.name), tuple(sorted(set(texts))))
+        return cls(str(values.name), tuple(in_order(set(texts))))
 
     @property
     def feature_names(self) -> list[str]:

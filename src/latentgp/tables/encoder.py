@@ -125,6 +125,11 @@ class TableEncoder:
         return cls(tuple(columns), left_out)
 
     @property
+    def column_names(self) -> list[str]:
+        """Columns of the table that are used."""
+        return [column.name for column in self.columns]
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         return [name for column in self.columns for name in column.feature_names]

@@ -30,7 +30,7 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.progress import INTERRUPTED
 from latentgp.runtime.x64 import double_precision
 from latentgp.tables import TableEncoder, once, split_target
-from latentgp.tables.formula_encoder import FormulaEncoder, target_of
+from latentgp.tables.formula.encoder import FormulaEncoder, target_of
 from latentgp.tables.notation import Notation, commas
 from latentgp.tables.rows import TableRows, sample_of
 from latentgp.tables.scores import classification_scores, regression_scores, uncensored
@@ -279,8 +279,7 @@ class TableModel:
             side = sides_of(split.inputs, sides)
             return Data(encoder.encode(split.inputs, tell), y, weights=row_weights, **side)
 
-        used = [c.name for c in encoder.columns]
-        used += [target, *([weights] if weights else []), *sides.values()]
+        used = [*encoder.column_names, target, *([weights] if weights else []), *sides.values()]
         estimator.continue_with(
             TableRows(files, convert, used, target=target, weights=weights),
             batch_size=batch_size,
@@ -398,9 +397,10 @@ class TableModel:
         """
         names = self.encoder.feature_names
         found = self.estimator.posterior_.coefficients(names)
-        if "Intercept" not in found.names:
+        ones = [not column.factors for column in getattr(self.encoder, "design", ())]
+        if not any(ones):
             return found
-        place = found.names.index("Intercept")
+        place = ones.index(True)
         level = self.estimator.posterior_.model.mean(np.zeros((1, len(names))))
         moved = found.estimate.copy()
         moved[place] += np.asarray(level)[0] if moved.ndim > 1 else float(np.asarray(level)[0, 0])
@@ -410,7 +410,7 @@ class TableModel:
         """Effects of the groups of a column by what they multiply, on the scale of f.
 
         Args:
-            column: of groups, in a formula.
+            column: of groups, in a formula; "a:b" of combinations of two.
 
         Raises:
             InputError: no such column of groups.
@@ -444,7 +444,7 @@ class TableModel:
             frame,
             self.estimator.posterior_,
             lambda rows: self.encoder.encode(rows, tell),
-            **{"columns": [c.name for c in self.encoder.columns], "outputs": outputs} | settings,
+            **{"columns": self.encoder.column_names, "outputs": outputs} | settings,
         )
 
     def save(self, path: str | Path) -> Path:

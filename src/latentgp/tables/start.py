@@ -21,7 +21,7 @@ from latentgp.estimators import (
 from latentgp.kernels import Matern52, White
 from latentgp.representations import Markov
 from latentgp.tables import TableEncoder, guess_task, split_target
-from latentgp.tables.formula_encoder import FormulaEncoder, rows_without_gaps
+from latentgp.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.tables.notation import Notation, Recognised, plain
 from latentgp.tables.targets import Task
 from latentgp.tables.values import listed, numbers_in, read_column, source_of, texts_in
@@ -189,6 +189,7 @@ def start(
     if time is not None:
         settings = settings | _of_series(X, settings)
     if isinstance(encoder, FormulaEncoder):
+        notes += encoder.doubts(X)
         settings = settings | {"kernel": encoder.terms()}
     estimator = ESTIMATORS[task](likelihood=likelihood, **settings)
     return Started(estimator, encoder, task, X, y, row_weights, side, tuple(notes), notation)

@@ -265,6 +265,22 @@ def rows_listed(rows: pd.Index) -> str:
     return f"{len(rows)} row{'s' if len(rows) > 1 else ''} (index {names})"
 
 
+def in_order(texts: Iterable[str]) -> list[str]:
+    """Categories by number if all are numbers, else by letter.
+
+    Example:
+        >>> in_order({"10", "9", "-1"})
+        ['-1', '9', '10']
+    """
+    import pandas as pd
+
+    by_letter = sorted(texts)
+    numbers = _parsed(pd.Series(by_letter, dtype=object))
+    if np.isnan(numbers).any():
+        return by_letter
+    return [by_letter[place] for place in np.argsort(numbers, kind="stable")]
+
+
 def listed(names: Iterable[str], at_most: int = 5, *, quoted: bool = True) -> str:
     """The first names of a list, for messages."""
     names = [f"{name!r}" if quoted else name for name in names]

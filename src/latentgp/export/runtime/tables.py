@@ -25,6 +25,7 @@ from latentgp.export.runtime.predictor import (
     self_test,
 )
 from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
+from latentgp.tables.formula.arithmetic import value_of
 from latentgp.tables.notation import DateNotation, NumberNotation
 from latentgp.tables.values import listed, rows_listed
 
@@ -179,16 +180,68 @@ def side_columns(columns):
 
 def encode(columns):
     """Columns as numbers, shape (N, D), as in training."""
-    known = ABOUT["encoder"]
-    absent = [column["name"] for column in known if column["name"] not in columns]
+    known, formula = ABOUT["encoder"], ABOUT["formula"]
+    names = [column["name"] for column in known] if formula is None else formula["columns"]
+    absent = [name for name in names if name not in columns]
     if absent:
         raise PredictorError(
-            f"the table lacks {len(absent)} column(s) that the model was trained on: "
-            f"add {listed(absent, at_most=20)}"
+            f"the table lacks {len(absent)} column(s) "
+            + ("that the model was trained on: " if formula is None else "of the formula: ")
+            + f"add {listed(absent, at_most=20)}"
         )
+    if formula is not None:
+        return encode_formula(known, formula, columns)
     encoders = {"number": encode_number, "category": encode_category, "series": encode_series}
     blocks = [encoders[column["kind"]](column, columns[column["name"]]) for column in known]
     return np.concatenate(blocks, axis=1, dtype=np.float64)
+
+
+def encode_formula(known, formula, columns):
+    """Products of columns that have fixed effects, what other terms are of, and groups."""
+    numbers = {}
+    for column in known:
+        if column["kind"] == "number":
+            numbers[column["name"],] = encode_number(column, columns[column["name"]])[:, 0]
+        elif column["kind"] == "levels":
+            found = encode_levels(column, columns[column["name"]])
+            for level in range(len(column["levels"])):
+                numbers[column["name"], level] = (found == level).astype(np.float64)
+    rows, found = len(next(iter(columns.values()))), []
+    for product in formula["products"]:
+        total = np.ones(rows)
+        for text, steps in product:
+            value = value_of(steps, lambda *which: numbers[which])
+            wrong = np.flatnonzero(~np.isfinite(value)).tolist()
+            if wrong:
+                raise PredictorError(
+                    f"{text!r} of the formula is not finite in {rows_listed(wrong)}"
+                )
+            total = total * value
+        found.append(total)
+    groups = [column for column in known if column["kind"] == "series"]
+    for column, names in zip(groups, formula["groups"]):  # noqa: B905
+        own = columns[names[0]] if len(names) == 1 else joined([columns[name] for name in names])
+        found.append(encode_series(column, own)[:, 0])
+    return np.stack(found, axis=1) if found else np.zeros((rows, 0))
+
+
+def joined(columns):
+    """Combinations of groups of several columns."""
+    rows = zip(*columns)  # noqa: B905
+    return [None if None in row else ":".join(map(text_of, row)) for row in rows]
+
+
+def encode_levels(column, values):
+    """Numbers of levels; what training never saw is the first."""
+    number_of = {text: number for number, text in enumerate(column["levels"])}
+    texts = [None if value is None else text_of(value) for value in values]
+    unseen = sorted({str(text) for text in texts if text not in number_of})
+    if unseen:
+        told(
+            f"column {column['name']!r} holds categories that training never saw: "
+            f"{listed(unseen)}; they are taken as {column['levels'][0]!r}"
+        )
+    return np.array([number_of.get(text, 0) for text in texts])
 
 
 def encode_number(column, values):
@@ -340,8 +393,8 @@ def encode_series(column, values):
     unseen = sorted({text for text in texts if text not in number_of})
     if unseen:
         told(
-            f"column {column['name']!r} holds series that training never saw: {listed(unseen)}; "
-            "what is said of them is the prior"
+            f"column {column['name']!r} holds {column['noun']} that training never saw: "
+            f"{listed(unseen)}; what is said of them is the prior"
         )
     number_of.update({label: len(number_of) + i for i, label in enumerate(unseen)})
     return np.array([number_of[text] for text in texts], dtype=np.float64)[:, None]

@@ -337,6 +337,7 @@ class FixedFeatures(InterDomain):
     """
 
     words: ClassVar[str]
+    fewer: ClassVar[str] = "give a smaller number"
 
     @abstractmethod
     def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> Basis:
@@ -370,8 +371,8 @@ class FixedFeatures(InterDomain):
         number = max(sum(map(_number, terms)) for terms in bases)
         if number > _MOST:
             raise InputError(
-                f"{self!r} makes {number} functions of this kernel, more than {_MOST}; give a "
-                "smaller number, or Inducing(number=...)."
+                f"{self!r} makes {number} functions of this kernel, more than {_MOST}; "
+                f"{self.fewer}, or give Inducing(number=...)."
             )
         chosen = np.linspace(0, len(real) - 1, min(_PLACES, len(real))).astype(int)
         return FixedFunctions(

@@ -53,6 +53,7 @@ class PerPart(FixedFeatures):
     """
 
     words = "parts of the kernel"
+    fewer = "every group has one function for each of its effects: leave out slopes, or groups"
     number: int = eqx.field(static=True, default=100)
 
     def __check_init__(self) -> None:

@@ -1,0 +1,1 @@
+"""Formulas of mixed models, such as y ~ x1 + gp(x2, x3) + (1 | clinic)."""

@@ -1,0 +1,82 @@
+"""What a formula says: its target, its fixed effects, smooth terms and effects of groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TermFactor:
+    """What a term multiplies.
+
+    Attributes:
+        text: as it is shown: the name of a column, or as it was written.
+        columns: of the table that it is of.
+        kind: a column as the table has it, the categories C(column), or arithmetic.
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    kind: Literal["column", "levels", "arithmetic"] = "column"
+
+
+@dataclass(frozen=True)
+class SmoothTerm:
+    """A term gp(x1, log(x2), kernel=matern52, by=group)."""
+
+    inputs: tuple[TermFactor, ...]
+    kernel: str = "rbf"
+    period: float | None = None
+    by: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class GroupTerm:
+    """A term (1 + x | group), or (1 + x || group) without correlation; of a:b every pair."""
+
+    columns: tuple[str, ...]
+    slopes: tuple[TermFactor, ...]
+    intercept: bool
+    correlated: bool
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula, read.
+
+    Attributes:
+        target: the column on the left.
+        fixed: terms with fixed effects, each the factors that it multiplies; of none, ones.
+        smooth: Gaussian processes.
+        groups: effects of groups.
+    """
+
+    target: str
+    fixed: tuple[tuple[TermFactor, ...], ...]
+    smooth: tuple[SmoothTerm, ...]
+    groups: tuple[GroupTerm, ...]
+
+    @property
+    def factors(self) -> tuple[TermFactor, ...]:
+        """Factors of the fixed effects, each once."""
+        return tuple(dict.fromkeys(factor for term in self.fixed for factor in term))
+
+    @property
+    def inputs(self) -> tuple[TermFactor, ...]:
+        """What Gaussian processes and slopes of groups are of, each once."""
+        smooth = [factor for term in self.smooth for factor in term.inputs]
+        slopes = [factor for term in self.groups for factor in term.slopes]
+        return tuple(dict.fromkeys(smooth + slopes))
+
+    @property
+    def grouped(self) -> tuple[tuple[str, ...], ...]:
+        """Columns, or combinations of columns, of groups, each once."""
+        by = [term.by for term in self.smooth if term.by is not None]
+        return tuple(dict.fromkeys([*(term.columns for term in self.groups), *by]))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the table right of the tilde, each once."""
+        names = [name for factor in (*self.factors, *self.inputs) for name in factor.columns]
+        return tuple(dict.fromkeys(names + [name for own in self.grouped for name in own]))
