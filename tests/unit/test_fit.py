@@ -639,6 +639,7 @@ print(fitted.diagnostics.evaluations, fitted.posterior.log_evidence.value.hex())
 """
 
 
+@pytest.mark.slow
 def test_a_fit_is_resumed_in_another_process(tmp_path):
     def run(checkpoint, evaluations, seed):
         done = subprocess.run(
@@ -774,6 +775,7 @@ def test_more_successes_than_trials_are_refused():
         lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Binomial()), data, key=KEY)
 
 
+@pytest.mark.slow
 def test_a_search_and_a_sampler_stay_where_the_prior_is():
     model = regression(lgp.RBF(6.0, 4.0))
     for method in (lgp.ExactGP(), lgp.NUTS(chains=1, warmup=30, draws=30)):

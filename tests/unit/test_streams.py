@@ -200,6 +200,7 @@ def test_batches_go_on_from_what_is_remembered():
     assert abs(float(stream.log_evidence) - float(whole.log_evidence)) < 2
 
 
+@pytest.mark.slow
 def test_points_so_far_are_candidates_however_many_rows_come():
     model, data = regression()
     left = data.select(np.flatnonzero(data.X[:, 0] < 0))
@@ -244,6 +245,7 @@ def test_negative_precisions_go_on_from_dense_posteriors():
             )
 
 
+@pytest.mark.slow
 def test_an_output_may_be_missing_from_a_part():
     X, f, rng = table(200)
     y = np.stack([f, f + 0.5], axis=1) + 0.1 * rng.normal(size=(200, 2))

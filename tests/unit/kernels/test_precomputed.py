@@ -92,6 +92,7 @@ def test_singular_matrices_are_taken():
     lgp.Precomputed((Z @ Z.T).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_draws_share_one_gram_matrix(grams):
     """Hyper-parameters differ from draw to draw, the matrix does not, and is kept once."""
     both = (lgp.Precomputed(grams), lgp.Precomputed(np.eye(23)))

@@ -71,6 +71,7 @@ def test_distribution_function_is_the_sum_over_numbers_of_amounts(
     assert law.cdf(jnp.array(-1.0), jnp.zeros(1), {}) == 0
 
 
+@pytest.mark.slow
 def test_any_latent_and_any_target_has_a_slope():
     for dtype in (jnp.float32, jnp.float64):
         with jax.enable_x64(dtype == jnp.float64):

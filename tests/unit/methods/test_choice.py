@@ -109,6 +109,7 @@ def test_a_search_by_neighbours_keeps_to_a_budget():
     assert 10_000 <= after.method.search.rows < 90_000
 
 
+@pytest.mark.slow
 def test_further_rows_after_a_fit_by_neighbours_are_learned_through_points(monkeypatch):
     monkeypatch.setattr(choice, "_DENSE_REGRESSION", 150)
     rng = np.random.default_rng(0)

@@ -58,6 +58,7 @@ def test_likelihoods_that_chains_cannot_follow_are_refused(method, likelihood, m
         lgp.fit(lgp.LatentGP(lgp.RBF(), likelihood), data, key=KEY, method=method)
 
 
+@pytest.mark.slow
 def test_a_warm_up_shows_progress_and_tunes_the_scales():
     X = np.linspace(0.0, 4.0, 30)
     y = np.random.default_rng(0).poisson(np.exp(np.sin(X)))

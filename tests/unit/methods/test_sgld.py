@@ -89,6 +89,7 @@ def test_its_law_is_the_posterior_of_more_rows():
     assert fit.diagnostics.summary.r_hat < 1.03
 
 
+@pytest.mark.slow
 def test_a_noisy_gradient_is_said_to_widen_the_posterior():
     method = dataclasses.replace(SHORT, solves=lgp.Solves(rank=0, probes=2), monitor=1e-9)
     diagnostics = lgp.fit(MODEL, DATA, method=method, key=KEY).diagnostics
@@ -121,6 +122,7 @@ def fit():
     return lgp.fit(MODEL, DATA, method=SHORT, key=KEY)
 
 
+@pytest.mark.slow
 def test_all_answers_of_its_posterior(fit, tmp_path):
     posterior = fit.posterior
     check_posterior(posterior, DATA.X[:5])

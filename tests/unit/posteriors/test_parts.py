@@ -94,6 +94,7 @@ def test_parts_are_those_of_direct_conditioning(method):
 COUNTS = GENERATOR.poisson(np.exp(0.5 * np.sin(X[:, 0])))
 
 
+@pytest.mark.slow
 def test_draws_have_the_parts_that_their_average_says():
     kernel = lgp.RBF(2.0).on(0) + 0.3 * lgp.RBF(1.0).on(1)
     chains = lgp.MCMC(chains=2, draws=400, warmup=100, thin=1)
@@ -108,6 +109,7 @@ def test_draws_have_the_parts_that_their_average_says():
     np.testing.assert_allclose(total.mean(axis=0), sampled.mean_f(NEW), atol=0.2)
 
 
+@pytest.mark.slow
 def test_hyper_parameters_that_are_integrated_over_and_mixtures():
     model = lgp.LatentGP(lgp.RBF(2.0).on(0) + lgp.Linear(0.3).on(1), lgp.Gaussian(0.05))
     fit = lgp.fit(

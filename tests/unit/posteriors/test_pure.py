@@ -140,6 +140,7 @@ class TestLogEvidence:
             jax.grad(evidence)(jnp.asarray(X))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_what_has_no_log_evidence_is_refused():
     data = lgp.Data(X, BINARY)

@@ -214,6 +214,7 @@ def test_densities_integrate_to_the_correlation(kernel):
         np.testing.assert_allclose(value, kernel.correlation(jnp.asarray(r**2)), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_bound_rises_with_the_number_and_tends_to_the_evidence():
     exact = multivariate_normal(
         np.zeros(len(X)), np.asarray(ADDITIVE.symmetric_gram(X)) + 0.1 * np.eye(len(X))

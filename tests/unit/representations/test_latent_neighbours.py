@@ -96,6 +96,7 @@ def test_every_rule_agrees_with_dense_where_all_rows_are_neighbours(method, like
     assert near.log_evidence.kind == "approximation"
 
 
+@pytest.mark.slow
 def test_the_evidence_comes_near_as_neighbours_are_added():
     exact = log_evidence(lgp.Dense(), KERNEL, X, SITES)
     found = [conditioned(ready(number=m)).log_evidence for m in (2, 6, 20)]

@@ -137,6 +137,7 @@ def test_series_apart_are_independent():
         compare(found(Markov(lanes=lanes), kernel, X, sites, new), dense, 1e-8)
 
 
+@pytest.mark.slow
 def test_single_precision_is_within_its_own_error():
     X, sites = rows(200)
     kernel, new = KERNELS["matern 5/2"], X[:9]

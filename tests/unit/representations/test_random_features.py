@@ -167,6 +167,7 @@ def test_paths_are_draws_of_the_weights(tmp_path):
     np.testing.assert_array_equal(again.mean_f(NEW), posterior.mean_f(NEW))
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned_as_by_all_rows():
     settings = {"learn_hyperparameters": True}
     exact = fitted(lgp.ExactGP(), **settings)

@@ -74,6 +74,7 @@ def test_points_at_all_places_are_as_dense_algebra(name):
     compare(found(SpaceTime(points=places), KERNELS[name], X, sites, new), theirs, 1e-8)
 
 
+@pytest.mark.slow
 def test_negative_precisions_are_as_dense_algebra():
     X, sites, new = rows(latents=2)
     sites = sites._replace(precision=sites.precision.at[10, 0].set(-0.02).at[20, 1].set(-0.05))
@@ -91,6 +92,7 @@ def test_fewer_points_are_as_inducing_points_at_every_time(power):
     compare(*(found(own, PRODUCT, X, sites, new) for own in configured), 1e-8)
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_known_have_a_step_each():
     X, sites, new = rows()
     ready = SpaceTime(points=STATIONS).initialise(X, None, PRODUCT, jax.random.key(0))

@@ -85,6 +85,7 @@ def test_four_devices_find_what_one_does(alone):
     same(four, one, {**LIMITS, "files": 1e-10})
 
 
+@pytest.mark.slow
 def test_three_devices_find_what_one_does(alone):
     _, one, _, three, _ = alone
     same(three, one, LIMITS)

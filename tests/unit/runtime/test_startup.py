@@ -67,6 +67,7 @@ def test_another_process_takes_compiled_programs_over(tmp_path):
     assert first[2] == second[2] == 1
 
 
+@pytest.mark.slow
 def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
     rows = np.random.default_rng(0).normal(size=(40, 2))
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="a,b", comments="")

@@ -284,6 +284,7 @@ def test_targets_of_density_zero_have_no_bound_for_batches():
         lgp.fit(model, data, key=jax.random.key(0), method=method)
 
 
+@pytest.mark.slow
 def test_rows_that_fill_a_batch_up_change_nothing(x64):
     inference, state, _, epoch = whole_and_batches(x64)
     filled = epoch[-1]

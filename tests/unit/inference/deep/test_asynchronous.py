@@ -204,6 +204,7 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
         fitted(workers=2)
 
 
+@pytest.mark.slow
 def test_stale_steps_end_where_prompt_ones_do(here):
     """Natural parameters move by convex combinations, whenever what they move to was read."""
     counts = lgp.Data(X, np.random.default_rng(1).poisson(np.exp(0.5 * X[:, 0])))
@@ -245,6 +246,7 @@ def stochastic(workers=0, **settings):
     return lgp.fit(model, lgp.Data(inputs, counts), key=KEY, method=method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learn_points", [False, *slow_parameters(True)])
 def test_inducing_variables_by_workers(here, learn_points):
     """White coordinates move with the prior between what a worker read and the step."""

@@ -163,6 +163,7 @@ def by_importance(model, x, y, new, number=50_000):
     return of_f, weights @ (own + mean**2) - of_f**2, 1 / np.sum(weights**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [False, *slow_parameters(True)])
 def test_slices_of_processes_agree_with_importance_sampling(skip):
     x, y, new = np.array([-1.2, 0.1, 1.1]), np.array([0.9, -0.6, 0.7]), np.array([-0.5, 0.6, 1.7])

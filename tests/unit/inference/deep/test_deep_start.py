@@ -22,6 +22,7 @@ def test_it_starts_at_what_the_last_layer_alone_learns():
     assert noise(start="given")[0] > 1.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "frozen", ["layers", ("layers[0]",), ("likelihood",), ("kernel", "layers")]
 )

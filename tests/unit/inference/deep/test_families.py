@@ -157,6 +157,7 @@ def test_the_bound_of_several_draws_rises_to_the_evidence():
     assert exact - many < 0.5 * (exact - one)
 
 
+@pytest.mark.slow
 def test_a_posterior_of_the_noise_is_that_of_the_integral():
     """One layer, features fixed: log p(y | noise) p(noise) on a grid."""
     model = lgp.LatentGP(lgp.RBF(1.5, 2.0), lgp.Gaussian(0.3))

@@ -519,6 +519,7 @@ print(jax.jit(jax.vmap(chain))(jnp.arange(2.0)))
 """
 
 
+@pytest.mark.slow
 def test_factors_of_several_matrices_in_several_chains_do_not_wait_for_each_other():
     """Batched LAPACK calls in two chains hung for ever on a machine of two cores."""
     command = [sys.executable, "-c", FACTORS_IN_CHAINS]

@@ -33,6 +33,7 @@ def test_belief_in_settings_follows_the_trials(x64):
     assert mean[100] > mean[240] > mean[3]
 
 
+@pytest.mark.slow
 def test_trajectories_tuned_by_jumps_go_far_and_are_accepted():
     X = np.linspace(0.0, 4.0, 20)
     y = np.random.default_rng(0).poisson(np.exp(np.sin(X))).astype(float)

@@ -47,12 +47,8 @@ def expected():
     return moments
 
 
-SLOW = {"manifold, sites", "manifold, centred", "manifold, surrogate", "variances, sites"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in METHODS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS)
 def test_hyperparameters_have_their_posterior(name, expected):
     model = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(NOISE))
     method = dataclasses.replace(METHODS[name], draws=3000, warmup=500)

@@ -24,6 +24,7 @@ def test_a_diagonal_mean_is_that_of_the_exact_posterior_though_values_are_correl
     assert fit.diagnostics.converged
 
 
+@pytest.mark.slow
 def test_components_in_mirrored_modes_are_draws_of_both():
     """A network with no mean of its weights does not know the sign of function and weights."""
     likelihood = lgp.GPRegressionNetwork([[0.0], [0.0]], noise_variance=0.05)

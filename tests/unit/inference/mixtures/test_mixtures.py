@@ -290,6 +290,7 @@ def test_great_counts_do_not_lead_astray():
         np.testing.assert_allclose(ours.predict_f(X).mean, theirs.predict_f(X).mean, atol=0.02)
 
 
+@pytest.mark.slow
 def test_draws_and_batches_end_near_quadrature():
     random = np.random.default_rng(2)
     inputs = random.uniform(0, 5, 80)

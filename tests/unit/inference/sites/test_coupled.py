@@ -295,6 +295,7 @@ def test_predictions_are_of_joint_marginals(x64, name):
     assert expected == pytest.approx(float(np.mean(log_prob)), abs=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "likelihood",
     [
@@ -320,6 +321,7 @@ def test_noise_that_is_correlated_with_the_function(x64, likelihood):
     np.testing.assert_allclose(found, expected, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_outputs_of_correlated_latents(x64):
     """Moments of products in closed form."""
     likelihood = CASES["network"][0]
