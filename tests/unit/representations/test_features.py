@@ -19,6 +19,7 @@ from latentgp.representations.features.operators import (
     DiagonalPlusLowRank,
     Kronecker,
 )
+from latentgp.representations.features.splines import Splines
 from slow import slow_parameters
 
 KEY = jax.random.key(0)
@@ -72,7 +73,8 @@ def test_covariances_are_inner_products_by_quadrature(p, features):
     own = features.initialise(X[:, :1], None, kernel, KEY)
     basis = own.bases[0][0][0]
     nodes, weights = np.polynomial.legendre.leggauss(12)
-    edges = np.linspace(basis.lower, basis.upper, 6 * getattr(basis, "cells", 20) + 1)
+    ends = basis.knots if hasattr(basis, "knots") else np.linspace(basis.lower, basis.upper, 21)
+    edges = np.interp(np.arange(6 * len(ends) - 5) / 6, np.arange(len(ends)), ends)
     half = 0.5 * np.diff(edges)[:, None]
     t = (edges[:-1, None] + half * (nodes + 1)).ravel()
     w = (half * weights).ravel()
@@ -104,7 +106,7 @@ def test_covariances_are_inner_products_by_quadrature(p, features):
     def of(s):
         return own.bases[0][0][0].fixed(s[None, None])[:, 0]
 
-    functions, start = jets(of, t), jets(of, [basis.lower + 1e-12])
+    functions, start = jets(of, t), jets(of, [ends[0] + 1e-12])
     covariance = np.asarray(own.covariance(kernel))[0]
     expected = inner(functions, functions, start, start)
     np.testing.assert_allclose(covariance, expected, rtol=1e-5, atol=1e-5 * np.max(covariance))
@@ -114,7 +116,7 @@ def test_covariances_are_inner_products_by_quadrature(p, features):
     def section(s):
         return kernel(s[None], jnp.asarray([centre]))[None]
 
-    sections, at = jets(section, t), jets(section, [basis.lower + 1e-12])
+    sections, at = jets(section, t), jets(section, [ends[0] + 1e-12])
     cross = np.asarray(own.cross_covariance(kernel, jnp.asarray([[centre]])))[0]
     np.testing.assert_allclose(inner(functions, sections, start, at), cross, atol=1e-6)
     assert rate_of(kernel, p) > 0
@@ -135,6 +137,23 @@ def test_structured_operators_are_their_matrices():
         np.testing.assert_allclose(own.log_determinant(), np.linalg.slogdet(matrix)[1])
         np.testing.assert_allclose(own.solved_trace(P), np.trace(np.linalg.solve(matrix, P)))
         np.testing.assert_allclose(own.over(jnp.asarray(2.0)).matrix(), matrix / 2)
+
+
+@pytest.mark.parametrize("kernel", [lgp.Matern12(0.5), lgp.Matern32(0.5), lgp.Matern52(0.5)])
+def test_knots_are_where_they_leave_least_open(kernel):
+    column = np.random.default_rng(0).exponential(size=(2_000, 1))
+    own = lgp.BSplines(24).initialise(column, None, kernel, KEY).bases[0][0][0]
+    even = Splines(tuple(np.linspace(*own.domain, own.cells + 1)), own.degree, own.smoothness)
+
+    def left_open(basis):
+        A = np.asarray(basis.values(kernel, jnp.asarray(column)))
+        explained = np.sum(A * np.linalg.solve(basis.operator(kernel).matrix(), A), axis=0)
+        return np.mean(1 - explained)
+
+    assert 0 < left_open(own) < 0.6 * left_open(even)
+    uniform = np.linspace(0, 1, 2_000)[:, None]
+    steps = np.diff(lgp.BSplines(24).initialise(uniform, None, kernel, KEY).bases[0][0][0].knots)
+    np.testing.assert_allclose(steps, steps.mean(), rtol=0.02)
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,17 @@ from latentgp.representations.features.matern import (
 from latentgp.representations.features.operators import Banded
 from latentgp.typing import Array
 
+_SPARSEST = 0.01  # density of values, of an even one, that knots are made for at least
+
 
 class BSplines(FixedFeatures):
     """Projections on B-splines, for Matérn kernels of single columns.
 
-    Inducing variables are inner products of the latent function with B-splines on even knots over
-    the column's range, in the RKHS of the kernel there: K_uu is banded, and a row touches
-    degree + 1 functions a column, so that sums over rows cost O(N degree^2). Sums of kernels have
-    blocks, products Kronecker products.
+    Inducing variables are inner products of the latent function with B-splines over the column's
+    range, in the RKHS of the kernel there: K_uu is banded, and a row touches degree + 1 functions a
+    column, so that sums over rows cost O(N degree^2). Sums of kernels have blocks, products
+    Kronecker products. Knots are closer where there are more values, such that they leave least
+    open in all.
 
     Args:
         number: of splines a column.
@@ -71,21 +74,25 @@ class BSplines(FixedFeatures):
                 f"{type(part.kernel).__name__} needs BSplines of a degree from {p + 1} and of a "
                 f"greater number than the degree, got degree={degree} and number={self.number}."
             )
-        return Splines(*range_of(columns[:, 0]), self.number, degree, p)
+        return Splines(_knots(columns[:, 0], self.number - degree, p), degree, p)
 
 
 class Splines(Basis):
-    """B-splines of a degree on even knots, those that are not zero in an interval."""
+    """B-splines of a degree, those that are not zero in an interval.
 
-    lower: float = eqx.field(static=True)
-    upper: float = eqx.field(static=True)
-    count: int = eqx.field(static=True)
+    Attributes:
+        knots: ends of the cells, ascending; beyond the interval they go on in its last widths.
+        degree: of the splines.
+        smoothness: derivatives that functions of the kernel have.
+    """
+
+    knots: tuple[float, ...] = eqx.field(static=True)
     degree: int = eqx.field(static=True)
     smoothness: int = eqx.field(static=True)
 
     @property
     def number(self) -> int:
-        return self.count
+        return self.cells + self.degree
 
     @property
     def bandwidth(self) -> int:
@@ -93,23 +100,20 @@ class Splines(Basis):
 
     @property
     def domain(self) -> tuple[float, float]:
-        return self.lower, self.upper
+        return self.knots[0], self.knots[-1]
 
     @property
     def cells(self) -> int:
         """Number of intervals between knots."""
-        return self.number - self.degree
-
-    @property
-    def width(self) -> float:
-        """Of a cell."""
-        return (self.upper - self.lower) / self.cells
+        return len(self.knots) - 1
 
     def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]]:
-        place = (x[:, 0] - self.lower) / self.width
-        cell = jnp.clip(jnp.floor(place), 0, self.cells - 1).astype(int)
-        powers = (place - cell)[:, None] ** jnp.arange(self.degree + 1)
-        return cell[:, None] + jnp.arange(self.degree + 1), powers @ _pieces(self.degree).T
+        knots = jnp.asarray(self.knots)
+        cell = jnp.searchsorted(knots[1:-1], x[:, 0], side="right")
+        place = (x[:, 0] - knots[cell]) / jnp.diff(knots)[cell]
+        powers = place[:, None] ** jnp.arange(self.degree + 1)
+        values = jnp.einsum("nwk,nk->nw", jnp.asarray(_pieces(self))[cell], powers)
+        return cell[:, None] + jnp.arange(self.degree + 1), values
 
     def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
         numbers, values = self.local(x)
@@ -138,26 +142,59 @@ class Splines(Basis):
         return Banded(bands + jnp.stack(first))
 
 
-@cache
-def _pieces(degree: int) -> Float[np.ndarray, "W K"]:
-    """Coefficients of the pieces of the cardinal B-spline in powers of the place in a cell.
+def _knots(column: Float[np.ndarray, "N"], cells: int, p: int) -> tuple[float, ...]:
+    """Ends of cells that leave least open at the values of a column.
 
-    Row r is that of the r-th spline which is not zero in a cell, in the order of splines.
+    A cell of width h leaves h^(2p + 1) of the variance open at each of its values, so that the best
+    density of knots is the power 1 / (2p + 2) of that of the values (de Boor 1978, XII).
     """
-    from scipy.interpolate import BSpline, PPoly  # takes long to import
+    lower, upper = range_of(column)
+    bins = np.linspace(lower, upper, cells + 1)
+    share = np.histogram(column, bins)[0] * cells / len(column)
+    density = np.maximum(share, _SPARSEST) ** (1 / (2 * p + 2))
+    mass = np.append(0.0, np.cumsum(density / density.sum()))
+    return tuple(np.interp(np.linspace(0.0, 1.0, cells + 1), mass, bins).tolist())
 
-    whole = PPoly.from_spline(BSpline.basis_element(np.arange(degree + 2.0)))
-    # The knots before and after the support are there `degree` times.
-    pieces = [whole.c[:, np.flatnonzero(whole.x[:-1] == piece)[-1]] for piece in range(degree + 1)]
-    return np.stack(pieces[::-1])[:, ::-1]
+
+@cache
+def _pieces(basis: Splines) -> Float[np.ndarray, "C W K"]:
+    """Coefficients of the splines that are not zero in a cell, in powers of the place in it.
+
+    By the recursion of Cox and de Boor; row r is that of the r-th such spline, in their order.
+    """
+    degree, knots = basis.degree, np.asarray(basis.knots)
+    widths = np.diff(knots)
+    further = np.arange(1, degree + 1)
+    knots = np.concatenate(
+        [knots[0] - widths[0] * further[::-1], knots, knots[-1] + widths[-1] * further]
+    )
+    cell = np.arange(basis.cells) + degree
+    found = np.zeros((basis.cells, degree + 1, degree + 1))
+    found[:, 0, 0] = 1.0
+    for d in range(1, degree + 1):
+        lower, found = found, np.zeros_like(found)
+        for r in range(d + 1):
+            spline = cell - d + r
+            if r > 0:  # the one before, rising
+                reach = knots[spline + d] - knots[spline]
+                start = (knots[cell] - knots[spline]) / reach
+                found[:, r] += start[:, None] * lower[:, r - 1]
+                found[:, r, 1:] += (widths / reach)[:, None] * lower[:, r - 1, :-1]
+            if r < d:  # the one after, falling
+                reach = knots[spline + d + 1] - knots[spline + 1]
+                start = (knots[spline + d + 1] - knots[cell]) / reach
+                found[:, r] += start[:, None] * lower[:, r]
+                found[:, r, 1:] -= (widths / reach)[:, None] * lower[:, r, :-1]
+    return found
 
 
-def _derivatives(degree: int, order: int) -> Float[np.ndarray, "W K"]:
-    """The same of a derivative, in units of cells."""
-    pieces = _pieces(degree)
+def _derivatives(basis: Splines, order: int) -> Float[np.ndarray, "C W K"]:
+    """Coefficients of a derivative likewise."""
+    pieces, degree = _pieces(basis), basis.degree
     for _ in range(order):
-        pieces = pieces[:, 1:] * np.arange(1, pieces.shape[1])
-    return np.pad(pieces, ((0, 0), (0, degree + 1 - pieces.shape[1])))
+        pieces = pieces[..., 1:] * np.arange(1, pieces.shape[-1])
+    pieces = pieces / np.diff(basis.knots)[:, None, None] ** order
+    return np.pad(pieces, ((0, 0), (0, 0), (0, degree + 1 - pieces.shape[-1])))
 
 
 @cache
@@ -166,12 +203,13 @@ def _bands(basis: Splines) -> Float[np.ndarray, "K K W M"]:
     orders, degree = basis.smoothness + 2, basis.degree
     nodes, weights = np.polynomial.legendre.leggauss(degree + 1)
     powers = (0.5 * (nodes + 1))[:, None] ** np.arange(degree + 1)
+    weights = 0.5 * weights * np.diff(basis.knots)[:, None]
     bands = np.zeros((orders, orders, degree + 1, basis.number))
-    each = [powers @ _derivatives(degree, i).T / basis.width**i for i in range(orders)]
+    each = [np.einsum("cwk,qk->cwq", _derivatives(basis, i), powers) for i in range(orders)]
     for i in range(orders):
         for j in range(orders):
-            cell = 0.5 * basis.width * each[i].T @ (weights[:, None] * each[j])
-            cell = 0.5 * (cell + cell.T)
+            cell = np.einsum("cwq,cvq,cq->wvc", each[i], each[j], weights)
+            cell = 0.5 * (cell + cell.swapaxes(0, 1))
             for shift in range(degree + 1):
                 for r in range(degree + 1 - shift):
                     bands[i, j, shift, r : r + basis.cells] += cell[r + shift, r]
@@ -184,7 +222,7 @@ def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M R"], Float[np.ndarray, "
     orders, degree = basis.smoothness + 1, basis.degree
     left, right = np.zeros((2, basis.number, orders))
     for order in range(orders):
-        pieces = _derivatives(degree, order) / basis.width**order
-        left[: degree + 1, order] = pieces[:, 0]
-        right[basis.cells - 1 :, order] = pieces.sum(axis=1)
+        pieces = _derivatives(basis, order)
+        left[: degree + 1, order] = pieces[0, :, 0]
+        right[basis.cells - 1 :, order] = pieces[-1].sum(axis=1)
     return left, right

@@ -182,8 +182,10 @@ def summarise(
         lower, upper = data.X.min(axis=0), data.X.max(axis=0)
     else:
         lower, upper = _ranges(source)
-    ends = np.concatenate([sample.X, lower[None], upper[None]])
-    found = features.initialise(ends, None, model.kernel, key)
+    seen = sample.X
+    if np.any(lower < seen.min(axis=0)) or np.any(upper > seen.max(axis=0)):
+        seen = np.concatenate([seen, lower[None], upper[None]])
+    found = features.initialise(seen, None, model.kernel, key)
     if not (isinstance(found, FixedFunctions) and found.are_fixed):
         raise InputError(
             f"{features!r} depends on hyper-parameters, so that rows have no sums once for all; "
