@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,15 +13,18 @@ from jaxtyping import Bool, Float, Int
 from latentgp.kernels.state_space import Columns
 from latentgp.typing import Array
 
-_ROWS_A_LANE, _MOST_LANES = 256, 4_096
+_FEWEST_ROWS, _ROWS_A_LANE, _MOST_LANES = 2_048, 256, 4_096
 
 
 def usual_lanes(rows: int) -> int:
     """Number of lanes for so many rows: one where a loop over all takes no longer.
 
-    More than a few thousand take longer to join, one after another, than they save.
+    As many as a lane has rows, since a step of all lanes takes about as long as joining one; more
+    where there are so many rows that it takes longer. A few thousand are the most that pay.
     """
-    return max(1, min(_MOST_LANES, rows // _ROWS_A_LANE)) if rows >= 8 * _ROWS_A_LANE else 1
+    if rows < _FEWEST_ROWS:
+        return 1
+    return min(_MOST_LANES, max(rows // _ROWS_A_LANE, isqrt(rows)))
 
 
 class RowOrder(NamedTuple):
