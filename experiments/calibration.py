@@ -8,6 +8,9 @@ are over replications, of which a sampler has fewer.
 
 Besides picture and JSON file this writes `calibration.md`, the tables of the guide. A pair whose
 ranks are in the folder already is not run again: remove them to start afresh.
+
+`--kernels` runs kernels of structured inputs in place of likelihoods, with counts (Poisson): a mixed
+model of six groups, 30 places on the globe, a map of 30 areas.
 """
 
 import sys
@@ -21,7 +24,7 @@ from common import COLORS, Report, figure, parser
 from latentgp.testing.calibration import LEVELS, Calibration, simulate_calibration
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-from simulated import INPUTS, LIKELIHOODS, model_of
+from simulated import INPUTS, KERNELS, LIKELIHOODS, model_of
 
 METHODS = {
     "exact": lgp.ExactGP(),
@@ -42,23 +45,27 @@ BINS = 10
 def main():
     options = parser(__doc__, real_data=False)
     options.add_argument("--only", nargs="+", choices=METHODS, default=list(METHODS))
+    options.add_argument("--kernels", action="store_true", help="in place of likelihoods")
     arguments = options.parse_args()
     report = Report("calibration", arguments)
-    found = {}
+    cases = KERNELS if arguments.kernels else LIKELIHOODS
+    names, found = list(cases), {}
     for label in arguments.only:
         method = METHODS[label]
         number = FEWER.get(label, 200)
-        for name in LIKELIHOODS:
+        for name in names:
             ranks = arguments.out / "calibration" / f"{name}-{label}.npz"
             result = calibrated(name, method, 10 if arguments.quick else number, ranks)
             if result is not None:
                 found[name, label] = result
                 print(name, label, *cells(result), flush=True)
     heads = ["likelihood", "method", *(f"{level:.0%}" for level in LEVELS), "is"]
-    rows = [[*pair, *cells(result)] for pair, result in sorted(found.items(), key=place)]
+    order = [(name, label) for name in names for label in METHODS if (name, label) in found]
+    rows = [[*pair, *cells(found[pair])] for pair in order]
     report.table("coverage of true latents by central intervals, in %", heads, rows)
-    (arguments.out / "calibration.md").write_text(overview(found) + "\n" + markdown(heads, rows))
-    report.save(picture(found))
+    tables = overview(found, names) + "\n" + markdown(heads, rows)
+    (arguments.out / "calibration.md").write_text(tables)
+    report.save(picture(found, names))
 
 
 def calibrated(name, method, replications, file):
@@ -66,14 +73,15 @@ def calibrated(name, method, replications, file):
     if file.exists():
         with np.load(file) as kept:
             return Calibration(kept["below"], kept["converged"])
-    likelihood, side = LIKELIHOODS[name]
-    model = model_of(likelihood)
+    likelihood, side = LIKELIHOODS.get(name, (lgp.Poisson(), {}))
+    kernel, inputs = KERNELS.get(name, (model_of(likelihood).kernel, INPUTS))
+    model = lgp.LatentGP(kernel, likelihood)
     if not is_usable(method, model):
         return None
     result = simulate_calibration(
         method,
         model,
-        INPUTS,
+        inputs,
         key=jax.random.key(1),
         replications=replications,
         side_information=side,
@@ -93,12 +101,6 @@ def is_usable(method, model):
     except lgp.InputError:
         return False
     return True
-
-
-def place(item):
-    """Likelihoods in their order, methods in theirs."""
-    (name, label), _ = item
-    return list(LIKELIHOODS).index(name), list(METHODS).index(label)
 
 
 def cells(result):
@@ -125,10 +127,10 @@ def says(result):
     return ", ".join(words)
 
 
-def overview(found):
-    """Coverage of 90 % intervals, a row a likelihood and a column a method."""
+def overview(found, names):
+    """Coverage of 90 % intervals, a row a likelihood or kernel and a column a method."""
     rows = []
-    for name in LIKELIHOODS:
+    for name in names:
         row = [name]
         for label in METHODS:
             result = found.get((name, label))
@@ -148,12 +150,12 @@ def markdown(heads, rows):
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def picture(found):
+def picture(found, names):
     """Rank histograms; the band is what uniform ranks would keep to within two standard errors."""
-    drawn = figure(1.3 * len(METHODS) + 1.6, 0.62 * len(LIKELIHOODS) + 0.5)
-    axes = drawn.subplots(len(LIKELIHOODS), len(METHODS), sharex=True, sharey=True)
+    drawn = figure(1.3 * len(METHODS) + 1.6, 0.62 * len(names) + 0.5)
+    axes = drawn.subplots(len(names), len(METHODS), sharex=True, sharey=True)
     edges = np.linspace(0, 1, BINS + 1)
-    for row, name in zip(axes, LIKELIHOODS, strict=True):
+    for row, name in zip(axes, names, strict=True):
         row[0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
         for ax, label in zip(row, METHODS, strict=True):
             ax.set(xticks=[], yticks=[], ylim=(0, 2.2))

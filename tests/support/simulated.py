@@ -19,3 +19,34 @@ for likelihood, *_, side in [*COMPLETE, *OF_OUTPUTS, (lgp.HeavisideMulticlass(3)
 def model_of(likelihood):
     """The likelihood's latents with a fixed prior."""
     return lgp.LatentGP(lgp.RBF(LENGTHSCALE, VARIANCE), likelihood)
+
+
+def _kernels():
+    """Kernels of structured inputs by name, each with 30 rows."""
+    generator = np.random.default_rng(0)
+    group, x = np.arange(30.0) % 6, generator.normal(size=30)
+    mixed = np.stack([np.ones(30), x, group, generator.uniform(0, 6, 30)], axis=1)
+    effects = lgp.CorrelatedLinear([1.0, 0.5], [0.3]).on(1) * lgp.SameGroup().on(2)
+    east, north = (
+        generator.uniform(-180, 180, 30),
+        np.degrees(np.arcsin(generator.uniform(-1, 1, 30))),
+    )
+    cells = np.arange(30).reshape(5, 6)
+    pairs = [*zip(cells[:-1].ravel(), cells[1:].ravel(), strict=True)]
+    pairs += [*zip(cells[:, :-1].ravel(), cells[:, 1:].ravel(), strict=True)]
+    areas = np.arange(30.0)[:, None]
+    return {
+        "mixed model": (
+            lgp.FixedEffects([1.0, 1.0]).on(0, 1) + effects + lgp.RBF(LENGTHSCALE).on(3),
+            mixed,
+        ),
+        "OnSphere": (
+            lgp.OnSphere(lgp.Matern32(lengthscale=3000.0, variance=VARIANCE)),
+            np.stack([east, north], axis=1),
+        ),
+        "CAR": (lgp.CAR(pairs, variance=VARIANCE, alpha=0.9, areas=30), areas),
+        "BYM2": (lgp.BYM2(pairs, variance=VARIANCE, rho=0.7, areas=30), areas),
+    }
+
+
+KERNELS = _kernels()
