@@ -9,8 +9,8 @@ are over replications, of which a sampler has fewer.
 Besides picture and JSON file this writes `calibration.md`, the tables of the guide. A pair whose
 ranks are in the folder already is not run again: remove them to start afresh.
 
-`--kernels` runs kernels of structured inputs in place of likelihoods, with counts (Poisson): a mixed
-model of six groups, 30 places on the globe, a map of 30 areas.
+`--kernels` runs kernels of structured inputs in place of likelihoods, with counts (Poisson): a
+mixed model of six groups, 30 places on the globe, a map of 30 areas.
 """
 
 import sys
