@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from latentgp._version import __version__
 from latentgp.runtime.run_log import current_log, log_runs
-from latentgp.runtime.switch import RunProgress, Switch, obeying
+from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -23,8 +23,8 @@ class BackgroundRun(Generic[Result]):
     """A call that runs in a thread of its own.
 
     What it fits, predicts or compares can be paused and aborted at the end of every step: an
-    evaluation of a search, a round of batches, 50 draws of each chain. A process that ends aborts
-    it and waits for that.
+    evaluation of a search, a round of batches, 50 draws of each chain, at most 4,096 rows of a
+    prediction. A process that ends aborts it and waits for that.
 
     Args:
         call: what is run. Contexts of the calling thread, such as JAX's default device, do not
@@ -160,7 +160,7 @@ def supervised(function: Callable[Parameters, Result]) -> Supervised[Parameters,
     """Give a function that fits what its arguments `blocking` and `log` promise."""
 
     def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
-        with log_runs(log):
+        with log_runs(log), within_a_fit():
             return _told(call)
 
     @wraps(function)

@@ -68,17 +68,6 @@ def test_a_few_mutated_files(tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *KINDS[:-1],
-        pytest.param(
-            "chains",
-            marks=pytest.mark.xfail(
-                strict=True, reason="draws of other shapes, with a right checksum, are read"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_mutated_files(tmp_path, kind):
     check(kind, tmp_path / kind, MANY)

@@ -1,5 +1,6 @@
 """The command line: tables in, predictions out, and one sentence for every wrong input."""
 
+import json
 import os
 import socket
 import subprocess
@@ -66,6 +67,7 @@ def house(tmp_path_factory):
     for task, ending in (("regression", "csv"), ("classification", "parquet")):
         data = write(table(task), folder / f"{task}.{ending}")
         arguments = ["fit", data, "--target", "price", "--out", folder / f"{task}.latentgp"]
+        arguments += ["--log", folder / f"{task}.jsonl"]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "argv", ["latentgp", *map(str, arguments)])
             with pytest.raises(SystemExit) as stopped:
@@ -453,6 +455,7 @@ def test_wrong_input_is_answered_in_one_sentence(run, house, name):
         ("fit {}/regression.csv --target price --out {}", "is a folder: name a file to write"),
         ("fit {}/regression.csv --target price --out {}/regression.csv", "is the table itself"),
         ("fit {}/regression.csv --target price --out /dev/null", "is no regular file"),
+        ("fit {}/regression.csv --target price --out {}/m --log {}/none/l", "cannot be written"),
         ("predict {}/regression.latentgp {}/regression.csv --out {}/p.xlsx", "not end in .csv"),
         ("predict {}/regression.latentgp {}/regression.csv --out /proc/p.csv", "cannot be written"),
         ("predict {}/regression.latentgp {}/regression.csv --out {}/regression.csv", "among the"),
@@ -541,6 +544,18 @@ def test_priors_frozen_parameters_and_limits_reach_the_estimator(run, house, tmp
     assert estimator.max_seconds == 100
     assert float(estimator.priors["kernel.lengthscale"].loc) == 1.0
     np.testing.assert_allclose(estimator.model_.kernel.lengthscale, np.e, rtol=0.1)
+
+
+def test_a_log_has_a_line_about_every_step_of_a_fit(house):
+    lines = [json.loads(line) for line in (house / "regression.jsonl").read_text().splitlines()]
+    estimator = latentgp.load(house / "regression.latentgp").estimator
+    first, last = lines[0], lines[-1]
+    assert (first["event"], first["latentgp"]) == ("begin", latentgp.__version__)
+    steps = [line for line in lines if line["event"] == "step"]
+    assert len(steps) == len(estimator.history_.bound)
+    assert steps[-1]["values"]["bound"] == estimator.history_.bound[-1]
+    assert (last["event"], last["converged"]) == ("end", True)
+    assert last["log_evidence"] == [*estimator.posterior_.log_evidence]
 
 
 def test_predictions_that_are_stopped_say_so(run, house, tmp_path, monkeypatch):

@@ -336,6 +336,8 @@ def test_special_functions_are_those_of_scipy():
         (special.lgamma(positive), known.gammaln(positive)),
         (special.digamma(positive + 2), known.digamma(positive + 2)),
         (special.digamma(-positive - 0.3), known.digamma(-positive - 0.3)),
+        (special.zeta(1.5 + a, positive), known.zeta(1.5 + a, positive)),
+        (special.polygamma([[0], [1], [4]], b), known.polygamma([[0], [1], [4]], b)),
         (special.igamma(a, positive), known.gammainc(a, positive)),
         (special.igammac(a, positive), known.gammaincc(a, positive)),
         (special.igammac(a, 0 * a), np.ones(300)),

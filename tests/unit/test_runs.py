@@ -199,6 +199,16 @@ def test_what_makes_many_fits_is_aborted_as_a_whole(monkeypatch):
         lgp.cross_validate(regression(), DATA, key=KEY, folds=2, learn_hyperparameters=False)
 
 
+def test_a_prediction_of_many_rows_is_aborted(whole):
+    switch = Switch()
+    switch.abort()
+    with (
+        obeying(switch),
+        pytest.raises(lgp.RunAborted, match="after 512 of 1,100 rows of a prediction, so there"),
+    ):
+        whole.posterior.predict(np.resize(X, (1_100, X.shape[1])))
+
+
 class TestLogs:
     def test_every_step_is_a_line(self, tmp_path):
         file = tmp_path / "run.jsonl"

@@ -44,8 +44,7 @@ _TEMPLATES = {
         f"a{name}": f"np.arc{name}({{0}})" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
     },
     **{name: f"{name}({{0}})" for name in ("erf", "erfc", "erf_inv", "lgamma", "digamma")},
-    "igamma": "igamma({0}, {1})",
-    "igammac": "igammac({0}, {1})",
+    **{name: f"{name}({{0}}, {{1}})" for name in ("igamma", "igammac", "polygamma", "zeta")},
     "regularized_incomplete_beta": "betainc({0}, {1}, {2})",
     "real": "np.real({0})",
     "imag": "np.imag({0})",

@@ -42,6 +42,7 @@ from latentgp.posteriors.sampled import posterior_of_chains
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
 from latentgp.runtime.threads import on_all_cores
+from latentgp.typing import Array
 
 _PIECE = 20  # draws of each chain in a compiled call
 
@@ -216,11 +217,17 @@ class SGLD(Method):
             after, vectors, told = join_chains(found)
             if index < cold:
                 return after, None, told
-            nothing = jnp.zeros((self.chains, number, 0, 1))
-            return after, Draw(vectors, jnp.swapaxes(nothing, 2, 3), nothing), told
+            return after, _without_latents(vectors), told
+
+        def drawn() -> tuple[Draw, dict[str, Any]]:
+            keys = jax.random.split(key_start, self.chains)
+            vectors, told = jax.vmap(
+                lambda state, key: langevin_piece(sampler, state, key, (number, self.thin))[1:]
+            )(begun(), keys)
+            return _without_latents(vectors), told
 
         control = problem.control_with(self, self, evidence.space)
-        sampled = collect(piece, begun, cold + warm, number * self.thin, control)
+        sampled = collect(piece, begun, drawn, (cold, warm), number * self.thin, control)
         columns, statistics = sampled.joined(self.draws)
         return Chains(
             *columns,
@@ -279,6 +286,12 @@ def site_method(representation: Representation) -> SiteMethod:
     """The method by the likelihood's own sites."""
     dense = representation.one_coefficient_a_row
     return ExactGP(representation) if dense else CollapsedVI(representation)
+
+
+def _without_latents(vectors: Float[Array, "C S P"]) -> Draw:
+    """Draws of hyper-parameters alone."""
+    nothing = jnp.zeros((*vectors.shape[:2], 0, 1))
+    return Draw(vectors, jnp.swapaxes(nothing, 2, 3), nothing)
 
 
 def _algorithm(model: LatentGP, representation: Representation) -> SiteInference:

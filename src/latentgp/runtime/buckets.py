@@ -12,6 +12,7 @@ from jaxtyping import PyTree
 
 from latentgp.runtime.mesh import gather, number_of_shards, shard_rows
 from latentgp.runtime.programs import Program
+from latentgp.runtime.switch import predicted
 from latentgp.runtime.x64 import fresh
 
 _BUCKETS = (64, 512, 4096)
@@ -61,17 +62,29 @@ class Buckets:
     def map(self, function: Callable[..., Any], *arguments: Any, columns: int = 1) -> "Buckets":
         """`function(*arguments, rows)` of every piece; compiled once for each size.
 
+        At most two pieces are under way, so that an interrupt, or an abort of the run, soon ends
+        the work. Of several processes none ends it alone.
+
         Args:
             function: gives outputs one a row; the same object from call to call.
             arguments: what does not depend on the row.
             columns: numbers needed a row; a piece is worked off in parts where they are many.
+
+        Raises:
+            RunAborted: the run is aborted between two pieces.
         """
         width = jax.tree.leaves(self.pieces[0])[0].shape[0]
         part = width
         while part % 2 == 0 and part * columns > _PIECE_SIZE and part > _BUCKETS[0]:
             part //= 2
-        arguments = fresh(arguments)
-        return Buckets([_mapped(function, part, arguments, p) for p in self.pieces], self.size)
+        arguments, found = fresh(arguments), []
+        for piece in self.pieces:
+            if len(found) > 1:
+                jax.block_until_ready(found[-2])
+            if found and jax.process_count() == 1:
+                predicted(len(found) * width, self.size)
+            found.append(_mapped(function, part, arguments, piece))
+        return Buckets(found, self.size)
 
     def to_numpy(self) -> Any:
         """The real rows of all pieces."""

@@ -51,7 +51,10 @@ class Program:
             if "No such compile option" not in str(error):
                 raise
             Program._xla_knows_options = False
-            return self._usual(*arguments)
+        except ValueError as error:
+            if "only be passed to top-level" not in str(error):
+                raise  # else it is inside another program, which traces no argument of this one
+        return self._usual(*arguments)
 
 
 def _are_few_and_known(arguments: tuple[Any, ...]) -> bool:

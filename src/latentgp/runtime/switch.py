@@ -132,6 +132,7 @@ class Switch:
 
 
 _OF_THIS_THREAD: ContextVar[Switch | None] = ContextVar("switch", default=None)
+_WITHIN_A_FIT: ContextVar[bool] = ContextVar("within a fit", default=False)
 
 
 def current_switch() -> Switch | None:
@@ -147,3 +148,30 @@ def obeying(switch: Switch) -> Iterator[None]:
         yield
     finally:
         _OF_THIS_THREAD.reset(token)
+
+
+@contextmanager
+def within_a_fit() -> Iterator[None]:
+    """Context in which no prediction is aborted: a fit ends with what there is, and asks it."""
+    token = _WITHIN_A_FIT.set(True)
+    try:
+        yield
+    finally:
+        _WITHIN_A_FIT.reset(token)
+
+
+def predicted(rows: int, total: int) -> None:
+    """Some rows of a prediction are made; wait here while the run is paused.
+
+    Raises:
+        RunAborted: the run is aborted, and the prediction is not a fit's.
+    """
+    switch = current_switch()
+    if switch is None or _WITHIN_A_FIT.get():
+        return
+    switch.wait()
+    if switch.aborted:
+        raise RunAborted(
+            f"The run was aborted after {rows:,} of {total:,} rows of a prediction, so there is no "
+            "result; start it again."
+        )

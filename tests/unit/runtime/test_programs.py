@@ -55,6 +55,12 @@ def test_a_program_inside_another_one_takes_its_options():
     assert jax.grad(lambda x: jnp.sum(program(x)))(jnp.ones(3)).tolist() == [2.0, 2.0, 2.0]
 
 
+def test_a_program_of_constants_inside_another_one_takes_its_options(compiled_with):
+    program, rows = Program(twice), np.ones(3)
+    np.testing.assert_array_equal(jax.jit(lambda x: program(rows) + x)(rows), 3 * rows)
+    assert jax.eval_shape(lambda: program(rows)).shape == (3,)
+
+
 def test_a_compiler_that_does_not_know_the_options_is_not_asked_again(monkeypatch, compiled_with):
     monkeypatch.setattr(programs, "QUICK_TO_COMPILE", {"xla_cpu_of_another_time": False})
     monkeypatch.setattr(Program, "_xla_knows_options", True)

@@ -68,6 +68,25 @@ def digamma(x):
     return np.where(x < 0.5, found - np.pi / np.tan(np.pi * x), found)
 
 
+def zeta(s, x):
+    """Hurwitz's zeta function, s > 1 and x > 0: ten terms, then the Euler-Maclaurin formula."""
+    s, x = np.asarray(s, np.float64), np.asarray(x, np.float64)
+    z = x + 10
+    found = sum((x + k) ** -s for k in range(10)) + z ** (1 - s) / (s - 1) + z**-s / 2
+    slope = s * z ** (-s - 1)
+    for j, bernoulli in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6), 1):
+        found = found + bernoulli / math.factorial(2 * j) * slope
+        slope = slope * (s + 2 * j - 1) * (s + 2 * j) / z**2
+    return found
+
+
+def polygamma(n, x):
+    """Derivatives of digamma, of whole orders n, at x > 0."""
+    n = np.asarray(n, np.float64)
+    higher = -((-1.0) ** n) * np.exp(lgamma(n + 1)) * zeta(np.maximum(n, 1) + 1, x)
+    return np.where(n == 0, digamma(x), higher)
+
+
 def igamma(a, x):
     """Regularised lower incomplete gamma function."""
     return incomplete_gamma(a, x)[0]

@@ -365,7 +365,15 @@ def run_gibbs(
             {"acceptance_rate": np.concatenate(acceptance)},
         )
 
-    sampled = collect(piece, lambda: (states, slow, moments), cold + warm, number * thin, control)
+    def drawn() -> tuple[Draw, dict[str, Any]]:
+        _, draw, acceptance, _ = _piece(
+            algorithm, data, copies, sampler, states, watched, 0.0, keys, slow, (number, thin)
+        )
+        return draw, {"acceptance_rate": acceptance}
+
+    sampled = collect(
+        piece, lambda: (states, slow, moments), drawn, (cold, warm), number * thin, control
+    )
     columns, statistics = sampled.joined(draws)
     last = _sampler_at(algorithm, sampled.state[0].vector[0], data, sampler)
     return Chains(

@@ -113,7 +113,8 @@ def _joined(pieces: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
 def collect(
     piece: Callable[[Any, int], tuple[Any, Draw | None, dict[str, Any]]],
     start: Callable[[], Any],
-    pieces: int,
+    drawn: Callable[[], tuple[Draw, dict[str, Any]]],
+    pieces: tuple[int, int],
     piece_size: int,
     control: RunControl,
 ) -> Sampled:
@@ -123,16 +124,19 @@ def collect(
         piece: makes `piece_size` sweeps of all chains from a state, with what is random by its
             number; gives the new state, draws (None in the warm-up) and statistics of each.
         start: gives the state where the chains start.
-        pieces: how many.
+        drawn: makes the draws and statistics of a piece; traced for their shapes, where draws are
+            read from a checkpoint, and never run.
+        pieces: how many, those of the warm-up and those after it.
         piece_size: sweeps a piece.
         control: callback, limit, progress line, checkpoint.
     """
     run = Run(control)
     run.begins("sampling")
-    sampled = _recalled(control.checkpoint, start) or Sampled(start(), 0, (), ())
+    recalled = _recalled(control.checkpoint, start, drawn, pieces)
+    sampled, total = recalled or Sampled(start(), 0, (), ()), sum(pieces)
     reason = None
     try:
-        for index in range(sampled.pieces, pieces):
+        for index in range(sampled.pieces, total):
             if run.aborted and not sampled.draws:
                 raise RunAborted(_NO_DRAWS)
             state, new, told = piece(sampled.state, index)
@@ -142,7 +146,7 @@ def collect(
                 statistics = *statistics, {name: np.asarray(told[name]) for name in told}
             sampled = Sampled(state, index + 1, draws, statistics)
             progress = ChainProgress(
-                (index + 1) * piece_size, pieces * piece_size, run.seconds, draws
+                (index + 1) * piece_size, total * piece_size, run.seconds, draws
             )
             step = Step(
                 "sampling",
@@ -161,7 +165,7 @@ def collect(
     finally:
         run.close()
         _save(control.checkpoint, sampled)
-    return sampled._replace(reason=reason if sampled.pieces < pieces else None)
+    return sampled._replace(reason=reason if sampled.pieces < total else None)
 
 
 def _r_hat(draws: Sequence[Draw]) -> float:
@@ -197,19 +201,42 @@ def _save(checkpoint: Checkpoint, sampled: Sampled) -> None:
     checkpoint.write(tensors)
 
 
-def _recalled(checkpoint: Checkpoint, start: Callable[[], Any]) -> Sampled | None:
-    """Contents of the checkpoint, None without one; `start` gives the shapes of the state."""
+def _recalled(
+    checkpoint: Checkpoint,
+    start: Callable[[], Any],
+    drawn: Callable[[], tuple[Draw, dict[str, Any]]],
+    pieces: tuple[int, int],
+) -> Sampled | None:
+    """Contents of the checkpoint, None without one; the functions give the shapes of `collect`."""
 
     def understand(stored: dict[str, np.ndarray]) -> Sampled:
-        draws, statistics = (), ()
-        if "draws.f" in stored:
-            draws = (Draw(*(stored[f"draws.{name}"] for name in Draw._fields)),)
-            own = {n.partition(".")[2]: n for n in stored if n.startswith("statistics.")}
-            statistics = ({name: stored[entry] for name, entry in own.items()},)
-        pieces = int(stored["pieces"][0])
-        return Sampled(state_in(stored, jax.eval_shape(start)), pieces, draws, statistics)
+        made, (cold, warm) = int(stored["pieces"][0]), pieces
+        if not 0 <= made <= cold + warm:
+            raise ValueError(f"it says that {made:,} of {cold + warm:,} pieces were made")
+        state = state_in(stored, jax.eval_shape(start))
+        if made <= cold:
+            return Sampled(state, made, (), ())
+
+        draw, told = jax.eval_shape(drawn)
+        read = partial(_of_pieces, stored, made - cold)
+        draws = Draw(*(read(f"draws.{name}", one) for name, one in draw._asdict().items()))
+        statistics = {name: read(f"statistics.{name}", one) for name, one in told.items()}
+        return Sampled(state, made, (draws,), (statistics,))
 
     return checkpoint.read(understand)
+
+
+def _of_pieces(
+    stored: dict[str, np.ndarray], number: int, name: str, one: jax.ShapeDtypeStruct
+) -> np.ndarray:
+    """An array of so many pieces, or ValueError if it is not as that of one piece says."""
+    array, (chains, draws, *rest) = stored[name], one.shape
+    shape = chains, number * draws, *rest
+    if (array.shape, array.dtype) != (shape, one.dtype):
+        raise ValueError(
+            f"{name} has shape {array.shape} and type {array.dtype}, not {shape} and {one.dtype}"
+        )
+    return array
 
 
 class Sampler(eqx.Module):
@@ -315,7 +342,11 @@ def run_chains(
         return after, kept, told
 
     start = partial(_start, sampler, keys)
-    sampled = collect(piece, start, cold + warm, number * thin, control)
+
+    def drawn() -> tuple[Draw, dict[str, Any]]:
+        return _piece(sampler, start(), watched, keys, (number, thin))[1:]
+
+    sampled = collect(piece, start, drawn, (cold, warm), number * thin, control)
     columns, statistics = sampled.joined(draws)
     last = jax.tree.map(lambda leaf: leaf[0], sampled.state)
     coefficients = _coefficients(sampler, last)
