@@ -300,7 +300,6 @@ class Representation(Module):
     def condition(self, kernel: LatentKernel, X: Any, sites: Any) -> LatentPosterior:
         """Prior times sites: the posterior of g. X are the rows' inputs, or what `kept` gives."""
 
-    @abstractmethod
     def update_sites(
         self,
         posterior: Any,
@@ -323,6 +322,12 @@ class Representation(Module):
         Returns:
             New sites as functions of f, the posterior given them, and the other of all rows.
         """
+        sites, other = update(rows, self.marginals_at_rows(posterior, X), sites, offset)
+        return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
+
+    def marginals_at_rows(self, posterior: Any, X: Any) -> Marginals:
+        """Means and variances of f at the rows that the posterior is given."""
+        return posterior.marginals(X)
 
     @abstractmethod
     def pull_back(self, posterior: Any, X: Float[Array, "N D"], sites: Any) -> Pullback:

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.state_space import Truncation, time_columns
 from latentgp.likelihoods.base import Marginals
-from latentgp.representations.base import Pullback, Representation, SiteUpdate
+from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.representations.markov.beliefs import Filter
 from latentgp.representations.markov.filtering import filtered, smoothed
@@ -31,7 +31,7 @@ from latentgp.representations.markov.remembered import RememberedRows
 from latentgp.representations.markov.root import MarkovSampler, MarkovWhitening
 from latentgp.representations.markov.series import RowOrder, Series, order_of, usual_lanes
 from latentgp.rows.data import Data
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 _MOST_STATES_IN_LANES = 12
@@ -221,17 +221,8 @@ class Markov(Representation):
     def finished(self, posterior: MarkovPosterior, rows: Data | None = None) -> MarkovPosterior:
         return dataclasses.replace(posterior, rows=rows)
 
-    def update_sites(
-        self,
-        posterior: MarkovPosterior,
-        X: Float[Array, "N D"],
-        rows: Rows,
-        sites: GaussianSites,
-        offset: Float[Array, "N Q"],
-        update: SiteUpdate,
-    ) -> tuple[GaussianSites, MarkovPosterior, PyTree]:
-        sites, other = update(rows, posterior.at_rows, sites, offset)
-        return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
+    def marginals_at_rows(self, posterior: MarkovPosterior, X: Float[Array, "N D"]) -> Marginals:
+        return posterior.at_rows
 
     def pull_back(
         self, posterior: MarkovPosterior, X: Float[Array, "N D"], sites: GaussianSites

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key, PyTree, UInt32
+from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, OwnKernels
@@ -19,7 +19,7 @@ from latentgp.kernels.precomputed import is_tabulated
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.solvers.log_determinant import Estimate
 from latentgp.numerics.solvers.structured import Grid, find_grid
-from latentgp.representations.base import Pullback, Representation, SiteUpdate
+from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.latent_axis import distinct_kernels, split_linear
 from latentgp.representations.matrix_free.posterior import MatrixFreePosterior, Report
 from latentgp.representations.matrix_free.solves import (
@@ -30,7 +30,7 @@ from latentgp.representations.matrix_free.solves import (
     SolverName,
 )
 from latentgp.representations.whitening import Whitening
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 
@@ -144,22 +144,13 @@ class MatrixFree(Representation):
     ) -> MatrixFreePosterior:
         return _condition(self, kernel, X, sites)
 
-    def update_sites(
-        self,
-        posterior: MatrixFreePosterior,
-        X: Float[Array, "N D"],
-        rows: Rows,
-        sites: GaussianSites,
-        offset: Float[Array, "N Q"],
-        update: SiteUpdate,
-    ) -> tuple[GaussianSites, MatrixFreePosterior, PyTree]:
-        """As of any representation; N solves for the variances unless only means are asked for."""
+    def marginals_at_rows(
+        self, posterior: MatrixFreePosterior, X: Float[Array, "N D"]
+    ) -> Marginals:
+        """By N solves for the variances, unless only means are asked for."""
         if self.means_only:
-            marginals = Marginals(posterior.mean_at_rows.T, posterior.variance_at_rows().T)
-        else:
-            marginals = posterior.marginals(X)
-        sites, other = update(rows, marginals, sites, offset)
-        return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
+            return Marginals(posterior.mean_at_rows.T, posterior.variance_at_rows().T)
+        return posterior.marginals(X)
 
     def pull_back(
         self, posterior: MatrixFreePosterior, X: Float[Array, "N D"], sites: GaussianSites

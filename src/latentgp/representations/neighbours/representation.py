@@ -9,12 +9,12 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key, PyTree
+from jaxtyping import Float, Int, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel, OwnKernels
 from latentgp.likelihoods.base import Marginals
-from latentgp.representations.base import Pullback, SiteUpdate
+from latentgp.representations.base import Pullback
 from latentgp.representations.inducing.representation import Inducing
 from latentgp.representations.neighbours import full_scale
 from latentgp.representations.neighbours.base import NearestRows
@@ -28,7 +28,7 @@ from latentgp.representations.neighbours.full_scale import features_of, law_of
 from latentgp.representations.neighbours.latent import LatentNeighbours
 from latentgp.representations.neighbours.posterior import NeighboursPosterior
 from latentgp.representations.neighbours.search import SearchBy
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 _MORE_PREDICTED = 5
@@ -162,18 +162,6 @@ class Neighbours(NearestRows):
             number=number,
             low_rank=low_rank,
         )
-
-    def update_sites(
-        self,
-        posterior: NeighboursPosterior,
-        X: Float[Array, "N D"],
-        rows: Rows,
-        sites: GaussianSites,
-        offset: Float[Array, "N Q"],
-        update: SiteUpdate,
-    ) -> tuple[GaussianSites, NeighboursPosterior, PyTree]:
-        sites, other = update(rows, posterior.marginals(X), sites, offset)
-        return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
 
     def pull_back(
         self, posterior: NeighboursPosterior, X: Float[Array, "N D"], sites: GaussianSites

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Float, Key, PyTree
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.separable import separable_terms
 from latentgp.kernels.state_space import Truncation, state_space
-from latentgp.representations.base import Pullback, Representation, SiteUpdate
+from latentgp.representations.base import Pullback, Representation
 from latentgp.representations.inducing.projected import Projected
 from latentgp.representations.inducing.selection import select_points
 from latentgp.representations.latent_axis import distinct_kernels, over_sharing
@@ -23,7 +23,7 @@ from latentgp.representations.space_time.posterior import Prepared, SpaceTimePos
 from latentgp.representations.space_time.prior import SpaceTimePrior, StatePrior, latent_groups
 from latentgp.representations.space_time.slots import Slots
 from latentgp.representations.whitening import Whitening
-from latentgp.sites.gaussian import GaussianSites, Rows
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 
@@ -145,17 +145,8 @@ class SpaceTime(Representation):
         settings = {"signed": self.signed, "power": self.power}
         return SpaceTimePosterior.given(kernel, self.prior, self._slots(X), sites, **settings)
 
-    def update_sites(
-        self,
-        posterior: SpaceTimePosterior,
-        X: Float[Array, "N D"],
-        rows: Rows,
-        sites: GaussianSites,
-        offset: Float[Array, "N Q"],
-        update: SiteUpdate,
-    ) -> tuple[GaussianSites, SpaceTimePosterior, PyTree]:
-        sites, other = update(rows, posterior.at_rows, sites, offset)
-        return sites, self.condition(posterior.kernel, X, sites.about(offset)), other
+    def marginals_at_rows(self, posterior: SpaceTimePosterior, X: Float[Array, "N D"]) -> Marginals:
+        return posterior.at_rows
 
     def pull_back(
         self, posterior: SpaceTimePosterior, X: Float[Array, "N D"], sites: GaussianSites
