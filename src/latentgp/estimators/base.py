@@ -35,7 +35,7 @@ from latentgp.inference.setup.additive import AdditiveTerms
 from latentgp.inference.setup.initial_model import as_series, deepened, starting_model
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
-from latentgp.means import ConstantMean, ZeroMean, constant_first
+from latentgp.means import ZeroMean, constant_first
 from latentgp.methods.base import Method
 from latentgp.methods.choice import (
     Choice,
@@ -47,7 +47,7 @@ from latentgp.methods.choice import (
 from latentgp.methods.registry import method_from_name, names_in_words
 from latentgp.methods.result import Fit
 from latentgp.methods.stochastic import Stochastic
-from latentgp.models import LatentGP
+from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.coefficients import Coefficients, GroupEffects
@@ -216,7 +216,7 @@ class GPEstimator(BaseEstimator):
         remembered = posterior.remembered()
         own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
-        model, centre = self._centred_model()
+        model, centre = without_constant(self.model_)
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
@@ -268,7 +268,7 @@ class GPEstimator(BaseEstimator):
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
             batches = Stochastic.of(method, batch_size=batch_size or 1000, epochs=epochs or 20)
-        model, centre = self._centred_model()
+        model, centre = without_constant(self.model_)
         result = self._run(
             model,
             CentredRows(rows, centre) if centre else rows,
@@ -297,13 +297,6 @@ class GPEstimator(BaseEstimator):
             "input_names": self._names(),
         }
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
-
-    def _centred_model(self) -> tuple[LatentGP, float]:
-        """The model without its constant prior mean, and what it is, where y can be less that."""
-        model = self.model_
-        if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
-            return dataclasses.replace(model, mean=ZeroMean()), float(model.mean.value)
-        return model, 0.0
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.
@@ -349,6 +342,7 @@ class GPEstimator(BaseEstimator):
         of_inputs = lengthscales(self.model_.of_inputs, self.posterior_.latent_inputs())
         self.lengthscales_ = of_inputs * np.asarray(self.posterior_.components.units)
         self.history_ = result.history
+        self.priors_ = dict(result.priors or {})
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason
         if verbose:

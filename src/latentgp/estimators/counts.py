@@ -85,6 +85,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         side_information_: which of "exposure" and "trials" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
 
     Example:

@@ -11,7 +11,12 @@ import numpy as np
 from jaxtyping import Float, Key
 from scipy.special import logsumexp
 
-from latentgp.evaluation.row_scores import RowScores, has_order, where_defined
+from latentgp.evaluation.row_scores import (
+    RowScores,
+    has_order,
+    limits_of_classes,
+    where_defined,
+)
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
 from latentgp.parameters.base import replace_unchecked
 from latentgp.posteriors.chains import import_arviz
@@ -93,18 +98,20 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
         return where_defined(lambda: _asked(question, drawn, y, side))
 
     log_density = np.asarray(_at_draws(_log_prob, drawn.own, likelihood, drawn.f, y, dict(side)))
-    below = up_to = moments = None
+    below = up_to = moments = classes = None
+    if likelihood.targets == "class":
+        classes = probabilities_at_draws(drawn, side)
     if has_order(likelihood):
         moments = ask(_moments)
-        if likelihood.targets == "class":
-            below, up_to = ask(_classes) or (None, None)
+        if classes is not None:
+            below, up_to = limits_of_classes(classes, np.asarray(y))
         else:
             below = up_to = ask(_cdf)
         if up_to is not None and likelihood.targets == "count":
             before = _asked(_cdf, drawn, np.maximum(y - 1, 0), side)
             below = np.where(y > 0, before, 0.0)
     mean, variance = moments or (None, None)
-    return RowScores(log_density, below, up_to, mean, variance)
+    return RowScores(log_density, below, up_to, mean, variance, classes)
 
 
 @double_precision
@@ -143,13 +150,6 @@ def _cdf(likelihood: Likelihood, f: Any, y: Any, side: Any) -> Array:
 
 def _moments(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, Array]:
     return likelihood.conditional_moments(f, side)
-
-
-def _classes(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, Array]:
-    probabilities = likelihood.class_probabilities(f, side)
-    chosen = jnp.asarray(y).astype(int)
-    upto = jnp.cumsum(probabilities)[chosen]
-    return upto - probabilities[chosen], jnp.minimum(upto, 1.0)
 
 
 def smoothed(

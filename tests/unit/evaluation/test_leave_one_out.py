@@ -118,6 +118,31 @@ def test_sites_are_near_refits(likelihood, data, method, tolerance):
     assert 0 < loo.parameters < 15
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "method", "tolerance"),
+    [
+        (lgp.Softmax(3), lgp.Laplace(coupled=True), 0.03),
+        (lgp.Ordinal([-1.0, 1.0]), lgp.ExpectationPropagation(), 0.03),
+        pytest.param(
+            *(lgp.Softmax(3), lgp.NUTS(chains=2, warmup=300, draws=1500), 0.06),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=repr,
+)
+def test_classes_have_probabilities_without_the_row(likelihood, method, tolerance):
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), likelihood)
+    loo = held(model, CLASSES, method).leave_one_out()
+    assert loo.probabilities.shape == (30, 3)
+    np.testing.assert_allclose(loo.probabilities.sum(axis=1), 1, atol=1e-6)
+    own = np.take_along_axis(loo.probabilities, CLASSES.y.astype(int)[:, None], axis=1)[:, 0]
+    np.testing.assert_allclose(np.log(own), loo.log_density, atol=1e-6)
+    for row, (_, predictive) in zip(SOME, refitted(model, CLASSES, method), strict=True):
+        np.testing.assert_allclose(
+            loo.probabilities[row], predictive.probabilities[0], atol=tolerance
+        )
+
+
 def test_equal_rows_are_rows_of_their_own():
     twice = lgp.Data(np.append(X, X[5]), np.append(REAL.y, REAL.y[5]))
     weights = np.ones(30)
