@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -63,6 +64,7 @@ from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.progress import Callback
 
 if TYPE_CHECKING:
+    from latentgp.evaluation.leave_one_out import LeaveOneOut
     from latentgp.export import Exported
 
 # For messages about what belongs to a row.
@@ -435,6 +437,40 @@ class GPEstimator(BaseEstimator):
         posterior, X = self._asked(X)
         return posterior.parts(X, names)
 
+    def leave_one_out(
+        self, X: Any, y: Any, sample_weight: Any = None, **side_information: Any
+    ) -> LeaveOneOut:
+        """Predict every row from all others, without refits, as `latentgp.leave_one_out`.
+
+        The rows are not in the estimator, and nor are the sites that stand for them: where these
+        are not the likelihood itself, they are those of a variational fit with the posterior's
+        marginals. `latentgp.fit(...).leave_one_out()` has the fit's own.
+
+        Args:
+            X: inputs of the rows that were fitted, shape (N, D).
+            y: their targets or labels.
+            sample_weight: their weights, if the fit had any.
+            side_information: what belonged to each row, such as `exposure`.
+
+        Raises:
+            InputError: rows that do not fit the model; side information of the fit that is missing.
+
+        Example:
+            >>> import numpy as np, latentgp as lgp
+            >>> X = np.linspace(0, 6, 40)[:, None]
+            >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+            >>> found = lgp.GPRegressor(random_state=0).fit(X, y).leave_one_out(X, y)
+            >>> bool(np.mean(np.abs(y - found.mean) < 1.96 * found.std) > 0.9)
+            True
+        """
+        from latentgp.evaluation.leave_one_out import leave_one_out
+
+        check_is_fitted(self)
+        self._need_inputs("leave_one_out")
+        side = given(**side_information)
+        self._check_sides(side, "leave_one_out")
+        return leave_one_out(self.posterior_, self._rows(X, y, sample_weight, side, reset=False))
+
     def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
 
@@ -472,6 +508,19 @@ class GPEstimator(BaseEstimator):
         self._need_inputs("export")
         classes = getattr(self, "classes_", None)
         return export_predictor(self.posterior_, folder, classes=classes, **settings)
+
+    @abstractmethod
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        """The rows as the likelihood takes them, checked."""
+
+    def _check_sides(self, side: dict[str, Any], asked: str) -> None:
+        """Raise InputError where side information that the fit had is missing."""
+        for name in getattr(self, "side_information_", ()):
+            if name not in side:
+                raise InputError(
+                    f"The fit had {name}, without which targets mean something else; give "
+                    f"{asked}(..., {name}=...){ROUTED}."
+                )
 
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""
