@@ -19,7 +19,7 @@ from latentgp.evaluation.row_scores import (
 )
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
 from latentgp.parameters.base import replace_unchecked
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
@@ -163,11 +163,8 @@ def smoothed(
         log_ratios: log importance ratios, in nats.
         efficiency: effective sample size over the number of draws.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found, k = import_arviz().psislw(np.ascontiguousarray(log_ratios.T), efficiency)
-    found = np.asarray(found).T
-    return found - logsumexp(found, axis=0), np.atleast_1d(np.asarray(k))
+    found, k = smoothed_log_weights(log_ratios.T, efficiency)
+    return found.T - logsumexp(found.T, axis=0), np.atleast_1d(k)
 
 
 def efficiency_of(posterior: SampledPosterior) -> float:
