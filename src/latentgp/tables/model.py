@@ -418,6 +418,7 @@ class TableModel:
             own = taken_out(inputs, weights, "weights", WEIGHTS)[1]
         return self.estimator.leave_one_out(X, y, own, **side)
 
+    @double_precision
     def coefficients(self) -> Coefficients:
         """Fixed effects of a formula with their standard errors, on the scale of f.
 
