@@ -16,7 +16,7 @@ import numpy as np
 import harness
 from data import binary, regression
 from harness import OURS, Contestant
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
 
 COLUMNS = (
     "ess_min_per_s",

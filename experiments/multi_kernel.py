@@ -26,7 +26,7 @@ from numpyro.distributions import Gamma
 import latentgp as lgp
 from common import Report, at_once, figure, folds, load, parser
 from latentgp import metrics, plots
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
 
 PARTS = "recovery", "schemes", "digits"
 CLASSES = 3

@@ -67,7 +67,7 @@ from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.runtime.blas_threads import one_blas_thread
 
 MOST_UPDATES = 50

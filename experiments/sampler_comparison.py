@@ -60,7 +60,8 @@ from latentgp.methods.mcmc import COUPLINGS, LATENTS
 from latentgp.numerics.cholesky import jittered_cholesky, lower_cholesky
 from latentgp.numerics.triangular import solve_lower
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains, import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.posteriors.chains import Chains
 from latentgp.runtime.blas_threads import one_blas_thread
 from latentgp.runtime.progress import RunControl
 

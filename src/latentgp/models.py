@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
-from latentgp.means import Mean, ZeroMean
+from latentgp.means import ConstantMean, Mean, ZeroMean
 from latentgp.modules import Module
 from latentgp.parameters.base import OwnParts
 
@@ -174,3 +175,10 @@ class DeepGP(LatentGP):
         place = int(path[len("layers[") :].partition("]")[0]) if hidden else len(self.layers)
         seen = np.ones(self.columns(len(inputs))[place])
         return seen, np.ones(1) if hidden else latent
+
+
+def without_constant(model: LatentGP) -> tuple[LatentGP, float]:
+    """The model without its constant prior mean, and what it is, where y can be less that."""
+    if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
+        return dataclasses.replace(model, mean=ZeroMean()), float(model.mean.value)
+    return model, 0.0

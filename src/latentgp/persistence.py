@@ -121,6 +121,7 @@ _INTERNAL = {
     "latentgp.tables.formula.encoder": "FormulaEncoder",
     "latentgp.tables.formula.terms": "TermFactor",
     "latentgp.inference.setup.additive": "AdditiveTerms Groups Smooth",
+    "latentgp.inference.setup.shared_log_normal": "SharedLogNormal",
     "latentgp.tables.notation": "DateNotation NumberNotation",
 }
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
@@ -281,8 +282,15 @@ def _fields(value: Any) -> dict[str, Any] | None:
     if isinstance(value, Distribution):
         return {name: np.asarray(getattr(value, name)) for name in value.arg_constraints}
     if _is_estimator(type(value)):
-        return vars(value) | {"callback": None}  # a function is for the session that has it
+        own = vars(value) | {"callback": None}  # a function is for the session that has it
+        return own | ({"priors_": _savable(own["priors_"])} if "priors_" in own else {})
     return None
+
+
+def _savable(priors: dict[str, Any]) -> dict[str, Any]:
+    """Those that a file can hold; None of others, which are for pictures alone."""
+    return {path: law if getattr(law, "arg_constraints", {}) else None
+            for path, law in priors.items()}  # fmt: skip
 
 
 def _encode_array(array: np.ndarray, tensors: dict[str, np.ndarray], where: str) -> Any:

@@ -277,6 +277,54 @@ class TestClassifier:
         assert set(np.unique(classifier.sample_y(X[:3], 20))) <= set(labels)
 
 
+class TestLeaveOneOut:
+    def test_a_row_is_predicted_as_by_a_fit_without_it(self, regressor):
+        X = inputs()
+        y = targets(X)
+        found = regressor.leave_one_out(X, y)
+        kernel, likelihood = regressor.model_.kernel, regressor.model_.likelihood
+        others = np.arange(ROWS) != 7
+        model = lgp.LatentGP(kernel, likelihood, lgp.ConstantMean(y.mean()))
+        rows = lgp.Data(X, y).select(others)
+        held = {"key": jax.random.key(0), "learn_hyperparameters": False}
+        without = lgp.fit(model, rows, **held).posterior.predict(X[[7]])
+        assert found.mean[7] == pytest.approx(without.mean[0], abs=1e-8)
+        assert found.log_density[7] == pytest.approx(without.log_prob(y[[7]])[0], abs=1e-8)
+
+    def test_labels_have_probabilities(self, classifier):
+        X = inputs()
+        found = classifier.leave_one_out(X, labels(X))
+        own = found.probabilities[np.arange(ROWS), classifier.numbered(labels(X)).astype(int)]
+        np.testing.assert_allclose(np.log(own), found.log_density, rtol=1e-8)
+        seen = classifier.log_predictive_density(X, labels(X))
+        assert np.mean(found.log_density) < np.mean(seen)
+
+    def test_a_table_with_exposure_and_weights(self):
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame({"speed": rng.uniform(size=40), "days": rng.uniform(1, 9, 40)})
+        frame["n"] = rng.poisson(frame["days"] * np.exp(np.sin(5 * frame["speed"])))
+        frame["w"] = np.where(np.arange(40) < 3, 2.0, 1.0)
+        sides = {"exposure": "days"}
+        model = lgp.TableModel.fit(
+            frame, "n", task="count", side_columns=sides, weights="w", random_state=0
+        )
+        found = model.leave_one_out(frame, weights="w")
+        assert found.weights[:4].tolist() == [2, 2, 2, 1]
+        gaps = model.estimator.log_predictive_density(
+            frame[["speed"]].to_numpy(), frame["n"], exposure=frame["days"]
+        )
+        assert np.all(found.log_density < gaps + 1e-6)
+        with pytest.raises(InputError, match="The fit had exposure"):
+            model.estimator.leave_one_out(frame[["speed"]].to_numpy(), frame["n"])
+
+    def test_a_gram_matrix_is_refused(self):
+        X = inputs()
+        gram = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2))
+        regressor = GPRegressor("precomputed", random_state=0).fit(gram, targets(X))
+        with pytest.raises(InputError, match="leave_one_out needs covariances"):
+            regressor.leave_one_out(gram, targets(X))
+
+
 class TestCounts:
     @pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
     def test_exposure_scales_the_count(self, name):

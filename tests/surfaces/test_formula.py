@@ -1,6 +1,7 @@
 """Formulas: what is read, what is refused, and what a table becomes by one."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -278,6 +279,19 @@ def test_a_formula_on_the_command_line_gives_effects_with_errors(fitted):
 def test_what_does_not_go_together_is_refused(settings, sentence):
     with pytest.raises(lgp.InputError, match=sentence):
         lgp.TableModel.fit(TABLE, **settings)
+
+
+def test_terms_of_several_classes_are_named_by_them():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=30)})
+    frame["y"] = np.array(["a", "b", "c"])[np.digitize(frame["x"], [-0.4, 0.4])]
+    settings = {"method": "laplace", "learn_hyperparameters": False}
+    model = lgp.TableModel.fit(frame, formula="y ~ x", random_state=0, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # on precision that is lost
+        _, table = terms(model).blocks
+    assert [row[0] for row in table.rows][:3] == ["Intercept [a]", "x [a]", "Intercept [b]"]
+    assert "differences between classes" in table.caption
 
 
 def test_the_terms_are_in_the_report(fitted):

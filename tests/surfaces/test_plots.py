@@ -87,6 +87,9 @@ EVERY_PLOT = {
     "hyperparameter": lambda ax: plots.hyperparameter(
         ax, lgp.HyperparameterMarginal.of(np.linspace(0.5, 2.0, 50), positive=True)
     ),
+    "hyperparameter_prior": lambda ax: plots.hyperparameter_prior(
+        ax, lgp.HyperparameterMarginal.of(np.geomspace(0.1, 9.0, 50), positive=True), 0.3
+    ),
 }
 
 

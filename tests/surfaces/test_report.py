@@ -76,6 +76,9 @@ def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):
     assert "the rows are new to the model" in new
     assert "learned from: 0 %" in new
     assert "ahead of a linear model" in seen
+    assert "Prior and posterior of kernel.lengthscale[1]: 95 % from" in seen
+    assert "Prior of kernel.lengthscale[1], and the fitted value" in new
+    assert "these rows are new to the model" in new
 
 
 def test_later_rows_are_known_too():

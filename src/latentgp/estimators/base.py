@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -35,7 +36,7 @@ from latentgp.inference.setup.additive import AdditiveTerms
 from latentgp.inference.setup.initial_model import as_series, deepened, starting_model
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
-from latentgp.means import ConstantMean, ZeroMean, constant_first
+from latentgp.means import ZeroMean, constant_first
 from latentgp.methods.base import Method
 from latentgp.methods.choice import (
     Choice,
@@ -47,7 +48,7 @@ from latentgp.methods.choice import (
 from latentgp.methods.registry import method_from_name, names_in_words
 from latentgp.methods.result import Fit
 from latentgp.methods.stochastic import Stochastic
-from latentgp.models import LatentGP
+from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
 from latentgp.parameters.summary import lengthscales
 from latentgp.posteriors.coefficients import Coefficients, GroupEffects
@@ -63,6 +64,7 @@ from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.progress import Callback
 
 if TYPE_CHECKING:
+    from latentgp.evaluation.leave_one_out import LeaveOneOut
     from latentgp.export import Exported
 
 # For messages about what belongs to a row.
@@ -216,7 +218,7 @@ class GPEstimator(BaseEstimator):
         remembered = posterior.remembered()
         own: Any = dataclasses.replace(plain.representation, remembered=remembered)
         method = dataclasses.replace(plain, representation=own)
-        model, centre = self._centred_model()
+        model, centre = without_constant(self.model_)
         result = self._run(
             model, centred(data, centre), method, learn_hyperparameters=learn_hyperparameters
         )
@@ -268,7 +270,7 @@ class GPEstimator(BaseEstimator):
                 number, usual = self._number_of_points(), usual_number_of_points(self.model_)
                 method = method.through_points(None, number, usual, selection="k-means++")
             batches = Stochastic.of(method, batch_size=batch_size or 1000, epochs=epochs or 20)
-        model, centre = self._centred_model()
+        model, centre = without_constant(self.model_)
         result = self._run(
             model,
             CentredRows(rows, centre) if centre else rows,
@@ -297,13 +299,6 @@ class GPEstimator(BaseEstimator):
             "input_names": self._names(),
         }
         return fit(model, data, key=jax.random.key(self._seed()), method=method, **own | settings)
-
-    def _centred_model(self) -> tuple[LatentGP, float]:
-        """The model without its constant prior mean, and what it is, where y can be less that."""
-        model = self.model_
-        if model.likelihood.is_location and isinstance(model.mean, ConstantMean):
-            return dataclasses.replace(model, mean=ZeroMean()), float(model.mean.value)
-        return model, 0.0
 
     def _number_of_points(self) -> int | None:
         """`n_inducing`, which may be written as a whole float.
@@ -349,6 +344,7 @@ class GPEstimator(BaseEstimator):
         of_inputs = lengthscales(self.model_.of_inputs, self.posterior_.latent_inputs())
         self.lengthscales_ = of_inputs * np.asarray(self.posterior_.components.units)
         self.history_ = result.history
+        self.priors_ = dict(result.priors or {})
         self.diagnostics_ = dataclasses.replace(result.diagnostics, method=method, reason=reason)
         self.method_, self.method_reason_ = method, reason
         if verbose:
@@ -441,6 +437,40 @@ class GPEstimator(BaseEstimator):
         posterior, X = self._asked(X)
         return posterior.parts(X, names)
 
+    def leave_one_out(
+        self, X: Any, y: Any, sample_weight: Any = None, **side_information: Any
+    ) -> LeaveOneOut:
+        """Predict every row from all others, without refits, as `latentgp.leave_one_out`.
+
+        The rows are not in the estimator, and nor are the sites that stand for them: where these
+        are not the likelihood itself, they are those of a variational fit with the posterior's
+        marginals. `latentgp.fit(...).leave_one_out()` has the fit's own.
+
+        Args:
+            X: inputs of the rows that were fitted, shape (N, D).
+            y: their targets or labels.
+            sample_weight: their weights, if the fit had any.
+            side_information: what belonged to each row, such as `exposure`.
+
+        Raises:
+            InputError: rows that do not fit the model; side information of the fit that is missing.
+
+        Example:
+            >>> import numpy as np, latentgp as lgp
+            >>> X = np.linspace(0, 6, 40)[:, None]
+            >>> y = np.sin(X[:, 0]) + 0.1 * np.cos(40 * X[:, 0])
+            >>> found = lgp.GPRegressor(random_state=0).fit(X, y).leave_one_out(X, y)
+            >>> bool(np.mean(np.abs(y - found.mean) < 1.96 * found.std) > 0.9)
+            True
+        """
+        from latentgp.evaluation.leave_one_out import leave_one_out
+
+        check_is_fitted(self)
+        self._need_inputs("leave_one_out")
+        side = given(**side_information)
+        self._check_sides(side, "leave_one_out")
+        return leave_one_out(self.posterior_, self._rows(X, y, sample_weight, side, reset=False))
+
     def report(self, X: Any, y: Any, path: str | Path, **side_information: Any) -> Path:
         """Write a page about the fitted model: what it is, whether to trust it, what inputs do.
 
@@ -478,6 +508,19 @@ class GPEstimator(BaseEstimator):
         self._need_inputs("export")
         classes = getattr(self, "classes_", None)
         return export_predictor(self.posterior_, folder, classes=classes, **settings)
+
+    @abstractmethod
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        """The rows as the likelihood takes them, checked."""
+
+    def _check_sides(self, side: dict[str, Any], asked: str) -> None:
+        """Raise InputError where side information that the fit had is missing."""
+        for name in getattr(self, "side_information_", ()):
+            if name not in side:
+                raise InputError(
+                    f"The fit had {name}, without which targets mean something else; give "
+                    f"{asked}(..., {name}=...){ROUTED}."
+                )
 
     def _need_inputs(self, what: str) -> None:
         """Raise InputError where rows are known by covariances with those of the fit alone."""

@@ -90,19 +90,24 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         """
         if not hasattr(self, "posterior_"):
             return self._fit_labels(X, y, sample_weight, classes)
-        X, y = self._validated(X, y, reset=False)
-        check_known(y)
         if classes is not None:
             self.numbered(classes)
-        data = self._rows(X, y, row_weights(sample_weight, X))
+        data = self._rows(X, y, sample_weight, {}, reset=False)
         return self._update_model(data, learn_hyperparameters)
 
-    def _rows(self, X: Any, y: Any, weights: Float[np.ndarray, "N"] | None) -> Data:
+    def _rows(self, X: Any, y: Any, weights: Any, side: dict[str, Any], *, reset: bool) -> Data:
+        X, y = self._validated(X, y, reset=reset)
+        check_known(y)
+        return self._numbered_rows(X, y, row_weights(weights, X), **side)
+
+    def _numbered_rows(
+        self, X: Any, y: Any, weights: Float[np.ndarray, "N"] | None, **side: Any
+    ) -> Data:
         """With the labels' numbers; any will do for rows of weight zero."""
         y = np.asarray(y)
         self.numbered(y if weights is None else y[weights > 0])
         target = self._numbered(np.where(np.isin(y, self.classes_), y, self.classes_[0]))
-        return Data.with_checked_inputs(X, target, weights)
+        return Data.with_checked_inputs(X, target, weights, **side)
 
     def _fit_labels(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         dtype = getattr(y, "dtype", None)
@@ -123,7 +128,7 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
                 f"The targets hold {len(self.classes_)} classes in {len(present)} rows, too many "
                 "to learn any; use GPRegressor if they are numbers, or merge rare classes."
             )
-        data = self._rows(X, y, weights)
+        data = self._numbered_rows(X, y, weights)
         rows = data.merged_rows()
         likelihood = self._class_likelihood(rows.merged)
         check_data(likelihood, data)
@@ -222,6 +227,7 @@ class GPClassifier(LabelEstimator):
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
 
     Example:

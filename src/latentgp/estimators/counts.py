@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
-from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
+from latentgp.estimators.base import GPEstimator, given, row_weights
 from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
     BetaBinomial,
@@ -85,6 +85,7 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         side_information_: which of "exposure" and "trials" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
 
     Example:
@@ -215,14 +216,6 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
     ) -> Float[np.ndarray, "N S"]:
         """Draws of counts: joint over rows through the latent function, shape (N, n_samples)."""
         return self._draws(X, n_samples, random_state, **given(exposure=exposure, trials=trials))
-
-    def _check_sides(self, side: dict[str, Any], asked: str) -> None:
-        for name in self.side_information_:
-            if name not in side:
-                raise InputError(
-                    f"The fit had {name}, without which counts mean something else; give "
-                    f"{asked}(..., {name}=...){ROUTED}."
-                )
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
         posterior, X = self._asked(X)

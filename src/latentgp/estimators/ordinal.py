@@ -60,6 +60,7 @@ class GPOrdinalClassifier(LabelEstimator):
         posterior_: the posterior.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
 
     Example:

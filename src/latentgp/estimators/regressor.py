@@ -140,6 +140,7 @@ class GPRegressor(RegressorMixin, GPEstimator):
         side_information_: which of "noise_variance", "censored" and "upper" it was fitted with.
         diagnostics_: what happened; `diagnostics_.verdict` in words.
         history_: the search.
+        priors_: of the learned hyper-parameters, by path; None of one without.
         method_: the method used, and `method_reason_` why.
 
     Example:

@@ -23,7 +23,8 @@ from latentgp.methods.base import Method
 from latentgp.methods.choice import Choice, choose_method, treating
 from latentgp.methods.result import Fit
 from latentgp.parameters.base import parameters
-from latentgp.posteriors.chains import ChainSummary, import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.posteriors.chains import ChainSummary
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.representations import Dense
 from latentgp.rows.data import Data

@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from latentgp.errors import InputError
-from latentgp.posteriors.chains import FEWEST_DRAWS, import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz
+from latentgp.posteriors.chains import FEWEST_DRAWS
 
 __all__ = ["Ranking", "r_hat_at", "rank_samplers"]
 

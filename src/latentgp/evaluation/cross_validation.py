@@ -114,6 +114,7 @@ def cross_validate(
         mean=scores.mean,
         std=None if scores.variance is None else np.sqrt(scores.variance),
         weights=weights,
+        probabilities=scores.probabilities,
         fold=fold,
         how=how + (", refitted" if refit else ", hyper-parameters of all rows"),
     )

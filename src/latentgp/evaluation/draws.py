@@ -11,10 +11,15 @@ import numpy as np
 from jaxtyping import Float, Key
 from scipy.special import logsumexp
 
-from latentgp.evaluation.row_scores import RowScores, has_order, where_defined
+from latentgp.evaluation.row_scores import (
+    RowScores,
+    has_order,
+    limits_of_classes,
+    where_defined,
+)
 from latentgp.likelihoods.base import JointMarginals, Likelihood, SideInformation
 from latentgp.parameters.base import replace_unchecked
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import import_arviz, smoothed_log_weights
 from latentgp.posteriors.components import Components, Law, covariances_of
 from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
@@ -93,18 +98,20 @@ def scores_of_draws(drawn: Drawn, y: Float[np.ndarray, "N *P"], side: SideInform
         return where_defined(lambda: _asked(question, drawn, y, side))
 
     log_density = np.asarray(_at_draws(_log_prob, drawn.own, likelihood, drawn.f, y, dict(side)))
-    below = up_to = moments = None
+    below = up_to = moments = classes = None
+    if likelihood.targets == "class":
+        classes = probabilities_at_draws(drawn, side)
     if has_order(likelihood):
         moments = ask(_moments)
-        if likelihood.targets == "class":
-            below, up_to = ask(_classes) or (None, None)
+        if classes is not None:
+            below, up_to = limits_of_classes(classes, np.asarray(y))
         else:
             below = up_to = ask(_cdf)
         if up_to is not None and likelihood.targets == "count":
             before = _asked(_cdf, drawn, np.maximum(y - 1, 0), side)
             below = np.where(y > 0, before, 0.0)
     mean, variance = moments or (None, None)
-    return RowScores(log_density, below, up_to, mean, variance)
+    return RowScores(log_density, below, up_to, mean, variance, classes)
 
 
 @double_precision
@@ -145,13 +152,6 @@ def _moments(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, 
     return likelihood.conditional_moments(f, side)
 
 
-def _classes(likelihood: Likelihood, f: Any, y: Any, side: Any) -> tuple[Array, Array]:
-    probabilities = likelihood.class_probabilities(f, side)
-    chosen = jnp.asarray(y).astype(int)
-    upto = jnp.cumsum(probabilities)[chosen]
-    return upto - probabilities[chosen], jnp.minimum(upto, 1.0)
-
-
 def smoothed(
     log_ratios: Float[np.ndarray, "S N"], efficiency: float = 1.0
 ) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, "N"]]:
@@ -163,11 +163,8 @@ def smoothed(
         log_ratios: log importance ratios, in nats.
         efficiency: effective sample size over the number of draws.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found, k = import_arviz().psislw(np.ascontiguousarray(log_ratios.T), efficiency)
-    found = np.asarray(found).T
-    return found - logsumexp(found, axis=0), np.atleast_1d(np.asarray(k))
+    found, k = smoothed_log_weights(log_ratios.T, efficiency)
+    return found.T - logsumexp(found.T, axis=0), np.atleast_1d(k)
 
 
 def efficiency_of(posterior: SampledPosterior) -> float:

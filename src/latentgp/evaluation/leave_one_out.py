@@ -221,6 +221,7 @@ class _Found(NamedTuple):
             weights=weights,
             how=self.how,
             warnings=told,
+            probabilities=scores.probabilities,
         )
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "cost_front",
     "dependence",
     "hyperparameter",
+    "hyperparameter_prior",
     "interval_calibration",
     "kernel_weights",
     "learning_curve",
@@ -617,6 +618,7 @@ def hyperparameter(
     *,
     x_label: str = "hyper-parameter",
     level: float = 0.95,
+    fitted: float | None = None,
 ) -> Axes:
     """Draw the marginal posterior of a hyper-parameter over its prior, with its central interval.
 
@@ -625,6 +627,7 @@ def hyperparameter(
         marginal: one of `posterior.hyperparameter_marginals`.
         x_label: its name and unit, for instance "length-scale [m]".
         level: of the interval that is shaded.
+        fitted: the most probable value, marked in place of the mean.
 
     Example:
         >>> import numpy as np, latentgp as lgp
@@ -647,11 +650,64 @@ def hyperparameter(
     if marginal.prior is not None:
         style: dict[str, Any] = {"color": GREY, "linestyle": "--", "linewidth": 1.2}
         ax.plot(x, marginal.prior.pdf(x), label="prior", zorder=2, **style)
-    ax.axvline(marginal.mean, color=ORANGE, linewidth=1.2, label="posterior mean", zorder=2)
+    middle, name = (marginal.mean, "posterior mean") if fitted is None else (fitted, "fitted")
+    ax.axvline(middle, color=ORANGE, linewidth=1.2, label=name, zorder=2)
+    told = np.array([lower, middle, upper])
+    ax.plot(told, marginal.pdf(told), "o", color=BLUE, markersize=4, zorder=4)
     ax.set_ylim(bottom=0.0, top=1.08 * density.max())
     ax.margins(x=0.0)
     ax.legend(**legend_style())
     return tidy(ax, x_label, "density")
+
+
+def hyperparameter_prior(
+    ax: Axes | None,
+    prior: HyperparameterMarginal,
+    fitted: float,
+    *,
+    x_label: str = "hyper-parameter",
+    level: float = 0.95,
+) -> Axes:
+    """Draw the prior of a hyper-parameter with the value that was fitted.
+
+    Of one that is positive on a logarithmic axis, its density a factor of ten.
+
+    Args:
+        ax: axes to draw on, None for a new figure.
+        prior: its marginal, as `HyperparameterMarginal.prior`.
+        fitted: the value.
+        x_label: its name and unit, for instance "length-scale [m]".
+        level: of the central interval that is shaded.
+
+    Example:
+        >>> import numpy as np, latentgp as lgp
+        >>> draws = np.exp(np.random.default_rng(0).normal(size=1000))
+        >>> prior = lgp.HyperparameterMarginal.of(draws, positive=True)
+        >>> hyperparameter_prior(None, prior, 0.3, x_label="length-scale [m]").get_xscale()
+        'log'
+    """
+    low, high = prior.quantiles([0.005, 0.995])
+    low, high = min(low, fitted), max(high, fitted)
+    x = np.geomspace(low, high, 401) if prior.positive else np.linspace(low, high, 401)
+
+    def density(x: NDArray) -> NDArray:
+        return prior.pdf(x) * (np.log(10) * x if prior.positive else 1.0)
+
+    ax = _axes(ax, (6.4, 3.8))
+    lower, upper = prior.interval(level)
+    inside = (x >= lower) & (x <= upper)
+    shade = {"color": GREY, "alpha": 0.18, "linewidth": 0}
+    label = f"{100 * level:g} % interval of the prior"
+    ax.fill_between(x[inside], density(x[inside]), label=label, **shade)
+    ax.plot(x, density(x), color=GREY, linestyle="--", linewidth=1.2, label="prior")
+    ax.axvline(fitted, color=ORANGE, linewidth=1.2, label="fitted")
+    told = np.array([lower, fitted, upper])
+    ax.plot(told, density(told), "o", color=GREY, markersize=4, zorder=3)
+    ax.set_xscale("log" if prior.positive else "linear")
+    ax.set_ylim(bottom=0.0, top=1.08 * density(x).max())
+    ax.margins(x=0.0)
+    ax.legend(**legend_style())
+    return tidy(ax, x_label, "density a factor of ten" if prior.positive else "density")
 
 
 def kernel_weights(

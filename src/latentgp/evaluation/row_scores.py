@@ -22,6 +22,7 @@ class RowScores(NamedTuple):
         up_to: probability of a target of at most this one, likewise. Of real targets both are one.
         mean: of the prediction; None of classes, or where the likelihood does not tell it.
         variance: of the prediction, noise included; likewise.
+        probabilities: of the classes, shape (N, K); None of what is no class.
     """
 
     log_density: Float[np.ndarray, "N"]
@@ -29,6 +30,7 @@ class RowScores(NamedTuple):
     up_to: Float[np.ndarray, "N *P"] | None
     mean: Float[np.ndarray, "N *P"] | None
     variance: Float[np.ndarray, "N *P"] | None
+    probabilities: Float[np.ndarray, "N K"] | None = None
 
 
 class RowPredictions(eqx.Module):
@@ -42,6 +44,7 @@ class RowPredictions(eqx.Module):
         mean: of the prediction of y_n, likewise; None where there is none.
         std: standard deviation of the prediction, noise included; likewise.
         weights: how often each row counts in the sums, shape (N,).
+        probabilities: of the classes given other rows, shape (N, K); None of what is no class.
     """
 
     log_density: Float[np.ndarray, "N"]
@@ -50,6 +53,7 @@ class RowPredictions(eqx.Module):
     mean: Float[np.ndarray, "N *P"] | None
     std: Float[np.ndarray, "N *P"] | None
     weights: Float[np.ndarray, "N"]
+    probabilities: Float[np.ndarray, "N K"] | None = eqx.field(default=None, kw_only=True)
 
     @property
     def pit(self) -> Float[np.ndarray, "N *P"] | None:
@@ -88,26 +92,29 @@ def where_defined(question: Callable[[], Any]) -> Any:
 def scores_of(predictive: Any, y: Float[np.ndarray, "N *P"]) -> RowScores:
     """Scores of a `Predictive` at targets."""
     likelihood = predictive.likelihood
+    classes = predictive.probabilities if likelihood.targets == "class" else None
     if not has_order(likelihood):
-        return RowScores(predictive.log_prob(y), None, None, None, None)
+        return RowScores(predictive.log_prob(y), None, None, None, None, classes)
     moments = where_defined(lambda: (predictive.mean, predictive.variance))
     mean, variance = (None, None) if moments is None else moments
-    if likelihood.targets == "class":
-        below, up_to = _of_classes(predictive.probabilities, y)
+    if classes is not None:
+        below, up_to = limits_of_classes(classes, y)
     else:
         up_to = where_defined(lambda: predictive.cdf(y))
         below = up_to
         if up_to is not None and likelihood.targets == "count":
             below = np.where(y > 0, predictive.cdf(np.maximum(y - 1, 0)), 0.0)
-    return RowScores(predictive.log_prob(y), below, up_to, mean, variance)
+    return RowScores(predictive.log_prob(y), below, up_to, mean, variance, classes)
 
 
-def _of_classes(
-    probabilities: Float[np.ndarray, "N K"], y: Float[np.ndarray, "N"]
-) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    chosen = y.astype(int)[:, None]
-    upto = np.take_along_axis(np.cumsum(probabilities, axis=1), chosen, axis=1)[:, 0]
-    return upto - np.take_along_axis(probabilities, chosen, axis=1)[:, 0], np.minimum(upto, 1.0)
+def limits_of_classes(
+    probabilities: Float[np.ndarray, "*S K"], y: Float[np.ndarray, "N"]
+) -> tuple[Float[np.ndarray, "*S"], Float[np.ndarray, "*S"]]:
+    """Probabilities of a class before that of the row, and of one up to it; N is last but one."""
+    chosen = np.broadcast_to(y.astype(int), probabilities.shape[:-1])[..., None]
+    upto = np.take_along_axis(np.cumsum(probabilities, axis=-1), chosen, axis=-1)[..., 0]
+    own = np.take_along_axis(probabilities, chosen, axis=-1)[..., 0]
+    return upto - own, np.minimum(upto, 1.0)
 
 
 def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores:
@@ -131,7 +138,8 @@ def mixed(scores: RowScores, log_weights: Float[np.ndarray, "S N"]) -> RowScores
         mean = average(scores.mean)
         variance = average(scores.variance + (scores.mean - mean) ** 2)
     nothing = np.full(log_weights.shape[1], np.nan)
-    return RowScores(nothing, average(scores.below), average(scores.up_to), mean, variance)
+    below, up_to = average(scores.below), average(scores.up_to)
+    return RowScores(nothing, below, up_to, mean, variance, average(scores.probabilities))
 
 
 def total(values: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"]) -> float:

@@ -30,7 +30,8 @@ from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains, import_arviz
+from latentgp.posteriors.arviz_versions import smoothed_log_weights
+from latentgp.posteriors.chains import Chains
 from latentgp.representations import Dense, Representation
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
@@ -270,7 +271,7 @@ def _pareto_shape(
         return float("inf")
     if log_weights.std() < _EXACT:
         return 0.0
-    return float(import_arviz().psislw(log_weights)[1])
+    return float(smoothed_log_weights(log_weights)[1])
 
 
 def _told(

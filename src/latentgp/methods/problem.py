@@ -156,7 +156,9 @@ class Problem:
         table = summary(result.model, space, given=priors)
         rows = self.rows if isinstance(given, Data | MergedRows) else None
         asked = Asked(self.learn_hyperparameters, self.priors, self.frozen)
-        return dataclasses.replace(result, summary=table, rows=rows, asked=asked)
+        return dataclasses.replace(
+            result, summary=table, rows=rows, asked=asked, priors=space.prior_of
+        )
 
     def control_with(
         self, method: Any, settings_of: Any, space: ParameterSpace, **settings: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Float, Key
 
 from latentgp.diagnostics import ChainDiagnostics, Diagnostics
+from latentgp.errors import InputError
 from latentgp.models import LatentGP
+from latentgp.posteriors.hyperparameters import HyperparameterMarginal
 from latentgp.posteriors.posterior import Posterior
 from latentgp.rows.data import Data, MergedRows
 from latentgp.typing import Array
@@ -65,6 +67,7 @@ class Fit:
         rows: that were fitted; None of rows that came from files or as sums. They stay in memory:
             `save` leaves them out.
         asked: how hyper-parameters were to be learned; likewise.
+        priors: of each hyper-parameter that was learned, by path; None of one without; likewise.
     """
 
     model: LatentGP
@@ -75,6 +78,9 @@ class Fit:
     sites: Any = dataclasses.field(default=None, repr=False)
     rows: MergedRows | None = dataclasses.field(default=None, repr=False, metadata={"saved": False})
     asked: Asked = dataclasses.field(default=Asked(), repr=False, metadata={"saved": False})
+    priors: Mapping[str, Any] | None = dataclasses.field(
+        default=None, repr=False, metadata={"saved": False}
+    )
 
     def leave_one_out(self, data: Data | None = None) -> "LeaveOneOut":
         """Predictions of every row given the others, see `latentgp.leave_one_out`.
@@ -85,6 +91,38 @@ class Fit:
         from latentgp.evaluation.leave_one_out import leave_one_out  # it knows all posteriors
 
         return leave_one_out(self, data)
+
+    def hyperparameter_marginals(self) -> dict[str, HyperparameterMarginal]:
+        """Posterior of every learned hyper-parameter, with its prior, by path.
+
+        Of chains and of `Integrated` those of the posterior; of the most probable hyper-parameters
+        their normal law by Laplace's approximation, in unconstrained coordinates, such as
+        logarithms (`marginals_at_optimum`).
+
+        Raises:
+            InputError: hyper-parameters that were not learned, or by a method without a log
+                evidence; rows that are not in memory, as of a fit that was saved; a search that
+                ended away from the optimum.
+
+        Example:
+            >>> import jax, latentgp as lgp, numpy as np
+            >>> data = lgp.Data(np.arange(20.0), np.sin(np.arange(20.0)))
+            >>> fit = lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), data, key=jax.random.key(0))
+            >>> lower, upper = fit.hyperparameter_marginals()["kernel.lengthscale"].interval(0.9)
+            >>> bool(lower < fit.model.kernel.lengthscale < upper)
+            True
+        """
+        from latentgp.methods.at_optimum import marginals_at_optimum  # it knows all methods
+
+        own = getattr(self.posterior, "hyperparameter_marginals", None)
+        if own is not None:
+            return own
+        if self.rows is None:
+            raise InputError(
+                "The rows of this fit are not in memory (files, sums, or a saved model); fit again."
+            )
+        method: Any = self.diagnostics.method
+        return marginals_at_optimum(self.posterior, method, self.rows, self.priors or {})
 
     def certify(
         self, seconds: float = 60.0, *, key: Key[Array, ""] | None = None, **settings: Any

@@ -92,6 +92,11 @@ class ParameterSpace(eqx.Module):
         return tuple(prior.distribution for prior in self._priors)
 
     @property
+    def prior_of(self) -> dict[str, Distribution | None]:
+        """The prior of each free parameter by path, None of one without."""
+        return dict.fromkeys(self.paths) | dict(zip(self.prior_paths, self.priors, strict=True))
+
+    @property
     def supports(self) -> dict[str, constraints.Constraint]:
         """Support of each free parameter, its prior considered, by path."""
         known = parameters(self.model)

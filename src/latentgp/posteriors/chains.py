@@ -10,12 +10,14 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from latentgp.posteriors.arviz_versions import import_arviz
 from latentgp.representations.variables import Centres
 
 _WATCHED_ROWS, _WATCHED_NUMBERS = 200, 1 << 23
 
 
 _SUMMARISED_ROWS, _FEW_ROWS = 200, 8
+_TAILS = 0.05, 0.95  # version 1 of ArviZ has others unless told
 FEWEST_DRAWS = 4  # of a chain that R-hat can split
 
 
@@ -101,7 +103,7 @@ def summarise(chains: Chains) -> ChainSummary:
     return ChainSummary(
         largest_r_hat(chains.vector, f),
         _worst(arviz.ess, np.min, chains.vector, f, method="bulk"),
-        _worst(arviz.ess, np.min, chains.vector, f, method="tail"),
+        _worst(arviz.ess, np.min, chains.vector, f, method="tail", prob=_TAILS),
     )
 
 
@@ -132,11 +134,3 @@ def _worst(
         warnings.simplefilter("ignore")
         values = function(import_arviz().convert_to_dataset(series), **settings)
     return float(choose([choose(values[name].values) for name in series]))
-
-
-def import_arviz() -> Any:
-    """ArviZ, without the notice that its next version will be another one."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-    return arviz

@@ -1,8 +1,7 @@
-"""Draws of f at rows as ArviZ's InferenceData: log densities, replicates, groups, coordinates."""
+"""Draws of f at rows as ArviZ keeps them: log densities, replicates, groups, coordinates."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from jaxtyping import Float, Int, Key, Shaped
 from latentgp.likelihoods.base import Likelihood
 from latentgp.models import LatentGP
 from latentgp.parameters.base import replace_unchecked
-from latentgp.posteriors.chains import import_arviz
+from latentgp.posteriors.arviz_versions import from_groups, with_coordinates
 from latentgp.rows.data import Data
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
@@ -32,7 +31,7 @@ def inference_data(
     statistics: Mapping[str, Shaped[np.ndarray, "C S"]] | None = None,
     prior: Mapping[str, Float[np.ndarray, "1 R *P"]] | None = None,
 ) -> Any:
-    """ArviZ's InferenceData of draws at rows.
+    """ArviZ's InferenceData, or DataTree, of draws at rows.
 
     Args:
         rows: the data of these rows.
@@ -44,28 +43,27 @@ def inference_data(
         statistics: of the sampler, by ArviZ's names.
         prior: draws of the hyper-parameters before the data, in one chain.
     """
-    arviz = import_arviz()
     dims = {"f": ["row", "latent"], "y": ["row"], "X": ["row", "input"]}
     if rows.y.ndim == 2:
         dims["y"] = ["row", "output"]
     coords = {"row": places, "latent": np.arange(f.shape[-1])}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of chains that are longer than there are draws
-        data = arviz.from_dict(
-            posterior={**hyperparameters, "f": f},
-            posterior_predictive={"y": y},
-            log_likelihood={"y": log_likelihood},
-            sample_stats=statistics,
-            prior=prior,
-            observed_data={"y": rows.y},
-            constant_data={"X": rows.X},
-            coords=coords,
-            dims=dims,
-        )
-        names = ["X"] if rows.X.shape[1] == 1 else [f"X{d}" for d in range(rows.X.shape[1])]
-        inputs = {name: ("row", x) for name, x in zip(names, rows.X.T, strict=True)}
-        of_rows = ["posterior", "posterior_predictive", "log_likelihood", "observed_data"]
-        return data.assign_coords(inputs, groups=of_rows)
+    data = from_groups(
+        {
+            "posterior": {**hyperparameters, "f": f},
+            "posterior_predictive": {"y": y},
+            "log_likelihood": {"y": log_likelihood},
+            "sample_stats": statistics,
+            "prior": prior,
+            "observed_data": {"y": rows.y},
+            "constant_data": {"X": rows.X},
+        },
+        coords=coords,
+        dims=dims,
+    )
+    names = ["X"] if rows.X.shape[1] == 1 else [f"X{d}" for d in range(rows.X.shape[1])]
+    inputs = {name: ("row", x) for name, x in zip(names, rows.X.T, strict=True)}
+    of_rows = ["posterior", "posterior_predictive", "log_likelihood", "observed_data"]
+    return with_coordinates(data, inputs, of_rows)
 
 
 def log_likelihoods(

@@ -495,6 +495,8 @@ class Posterior(eqx.Module):
     ) -> Any:
         """Draws of the posterior as ArviZ's InferenceData, in one chain of independent draws.
 
+        From version 1 of ArviZ it is a DataTree of the same groups.
+
         Groups: `posterior` (`f` at the rows, hyper-parameters where there are several sets of
         them), `posterior_predictive`, `log_likelihood` (times the row's weight), `observed_data`
         and `constant_data` (inputs `X`). The coordinate `row` is the place of a row in the data. Of

@@ -17,7 +17,8 @@ from latentgp.kernels.graphs import GraphMatrix
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
-from latentgp.posteriors.chains import Chains, ChainSummary, import_arviz, summarise
+from latentgp.posteriors.arviz_versions import from_groups
+from latentgp.posteriors.chains import Chains, ChainSummary, summarise
 from latentgp.posteriors.components import DrawnComponents, Draws, Gaussians
 from latentgp.posteriors.conditioned_draws import conditioned_draws
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
@@ -123,6 +124,8 @@ class SampledPosterior(Posterior):
     ) -> Any:
         """The chains as ArviZ's InferenceData, for `az.summary`, `az.loo`, `az.plot_ppc`.
 
+        From version 1 of ArviZ it is a DataTree of the same groups.
+
         Groups: `posterior` (hyper-parameters by path, `f` at the watched rows), `prior`
         (hyper-parameters by path, draws before the data, in one chain),
         `posterior_predictive` (`y` drawn anew at these rows), `log_likelihood` (of `y`),
@@ -148,8 +151,12 @@ class SampledPosterior(Posterior):
         if not len(self.watched):
             if data is not None:
                 return super().to_arviz(data, key=key, draws=draws)
-            return import_arviz().from_dict(
-                posterior=self.hyperparameters, sample_stats=self.statistics, prior=before
+            return from_groups(
+                {
+                    "posterior": self.hyperparameters,
+                    "sample_stats": self.statistics,
+                    "prior": before,
+                }
             )
         key = jax.random.key(0) if key is None else key
         return inference_data(

@@ -12,6 +12,7 @@ import numpy as np
 
 from latentgp.estimators.base import GPEstimator
 from latentgp.report import sections
+from latentgp.report.hyperparameters import hyperparameters
 from latentgp.report.judged import judged
 from latentgp.report.page import page_of
 from latentgp.report.terms import terms
@@ -74,7 +75,7 @@ def write_report(
         sections.residuals(rows),
         of_effects,
         terms(model),
-        sections.hyperparameters(model),
+        hyperparameters(rows),
         sections.search(model),
         sections.columns(model) if model.notes else None,
         sections.reproduction(model, digest, command, seconds),

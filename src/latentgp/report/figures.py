@@ -38,6 +38,11 @@ def new_axes(height: float = 3.3) -> "Axes":
     return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
 
 
+def bars_height(number: int) -> float:
+    """Height of a figure of so many bars."""
+    return 1.0 + 0.27 * max(number, 2)
+
+
 def svg_of(drawn: "Axes", name: str, alt: str) -> str:
     """The figure of the axes as an element of a page.
 

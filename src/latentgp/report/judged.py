@@ -41,9 +41,9 @@ class Judged:
         std: their standard deviations, noise included.
         below: probability of a smaller target, shape (N,); None of classes.
         up_to: probability of a target of at most y.
-        probabilities: of the classes, shape (N, K); None of what is no class, or where they are not
-            known without the row.
+        probabilities: of the classes, shape (N, K); None of what is no class.
         uncensored: rows whose target was seen, shape (N,).
+        data: all this as numbers, as the model takes it.
         warnings: on what is not reliable.
     """
 
@@ -62,6 +62,7 @@ class Judged:
     up_to: Float[np.ndarray, "N"] | None
     probabilities: Float[np.ndarray, "N K"] | None
     uncensored: Bool[np.ndarray, "N"]
+    data: Data
     warnings: tuple[str, ...] = ()
 
     @property
@@ -98,13 +99,14 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
     known = getattr(estimator, "row_sketch_", None)
     seen = None if known is None else share_known(fingerprints(X, numbers), known)
     plain: dict[str, Any] = {"model": model, "frame": frame, "X": X, "y": y, "classes": classes}
-    plain |= {"seen": seen, "uncensored": uncensored(side, len(y))}
+    data = Data(X, numbers, **side)
+    plain |= {"seen": seen, "uncensored": uncensored(side, len(y)), "data": data}
     told: tuple[str, ...] = ()
     if seen is None or seen > _MOSTLY:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                left = leave_one_out(posterior, Data(X, numbers, **side))
+                left = leave_one_out(posterior, data)
         except InputError as error:
             told = (f"Rows cannot be left out of this posterior: {error}",)
         else:
@@ -117,7 +119,7 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
                 std=_of_numbers(left.std, classes),
                 below=_of_numbers(left.below, classes),
                 up_to=_of_numbers(left.up_to, classes),
-                probabilities=_of_two(classes, numbers, left.log_density),
+                probabilities=left.probabilities,
                 warnings=left.warnings,
             )
     predictive = posterior.predict(X, **side)
@@ -145,13 +147,3 @@ def judged(model: TableModel, frame: "pd.DataFrame") -> Judged:
 def _of_numbers(values: np.ndarray | None, classes: np.ndarray | None) -> np.ndarray | None:
     """Of one output that is a number."""
     return None if values is None or classes is not None or values.ndim > 1 else values
-
-
-def _of_two(
-    classes: np.ndarray | None, numbers: np.ndarray, density: np.ndarray
-) -> np.ndarray | None:
-    """Probabilities of two classes from that of the one seen."""
-    if classes is None or len(classes) != 2:
-        return None
-    second = np.where(numbers == 1, np.exp(density), -np.expm1(density))
-    return np.stack([1 - second, second], axis=1)

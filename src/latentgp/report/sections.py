@@ -16,12 +16,10 @@ from latentgp.evaluation.effects import Dependence, Effects, VarianceShares, eve
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
-from latentgp.parameters.base import parameters
-from latentgp.posteriors.hyperparameters import IntegratedPosterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.report.baselines import Baseline, baselines
 from latentgp.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
-from latentgp.report.figures import new_axes, svg_of
+from latentgp.report.figures import bars_height, new_axes, svg_of
 from latentgp.report.judged import Judged
 from latentgp.runtime.progress import stepwise
 from latentgp.tables.model import TableModel
@@ -30,7 +28,7 @@ _DRAWN = 800  # rows in a picture
 _WORST = 8
 _MOST_COLUMNS = 40  # that variance shares are asked of
 _CURVES = 6
-_MARGINALS = 8
+_TRACED = 4
 _CALIBRATED = 200  # sets of labels that show what chance does
 
 
@@ -149,6 +147,11 @@ def calibration(judged: Judged) -> Section | None:
         classes = judged.classes
         given = judged.probabilities
         shown = given[:, 1] if given.shape[1] == 2 else given
+        judged_by = (
+            "Of rows with a predicted probability, the share in which it happened;"
+            if shown.ndim == 1
+            else "Of rows whose most probable class has a probability, the share that are of it;"
+        )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
         axes = plots.reliability_diagram(new_axes(4.4), judged.y, shown, bins, classes=classes)
         off, chance = _gaps(judged.y, shown, classes, bins)
@@ -158,8 +161,7 @@ def calibration(judged: Judged) -> Section | None:
             _calibrated(off <= max(chance, 0.02), said, usual),
             Figure(
                 svg_of(axes, "reliability", f"Reliability diagram. {said}."),
-                "Of rows with a predicted probability, the share in which it happened; bars are "
-                "95 % of chance.",
+                f"{judged_by} bars are 95 % of chance.",
             ),
         ]
     transform = judged.transform
@@ -240,7 +242,7 @@ def effects(judged: Judged, asked: Effects, verbose: int = 0) -> Section:
     if 1 < len(names) <= _MOST_COLUMNS:
         shares = asked.variance_shares()
         order = np.argsort(-shares.total.mean(axis=1), kind="stable")
-        axes = plots.variance_shares(new_axes(_bars(len(names))), shares)
+        axes = plots.variance_shares(new_axes(bars_height(len(names))), shares)
         words = f"Variance shares; {names[order[0]]} has the largest."
         blocks += [
             Figure(
@@ -276,53 +278,6 @@ def effects(judged: Judged, asked: Effects, verbose: int = 0) -> Section:
         )
     )
     return Section("effects", "Which columns matter, and how?", blocks)
-
-
-def hyperparameters(model: TableModel) -> Section:
-    """What was learned about the hyper-parameters, beside the prior."""
-    estimator, posterior = model.estimator, model.estimator.posterior_
-    blocks: list[Block] = []
-    if isinstance(posterior, SampledPosterior | IntegratedPosterior):
-        marginals = posterior.hyperparameter_marginals
-        rows = [
-            (path, *(f"{v:.4g}" for v in (m.mean, m.std, *m.interval())))
-            for path, m in marginals.items()
-        ]
-        heads = ("hyper-parameter", "mean", "sd", "95 % from", "to")
-        blocks.append(Table(heads, rows, "Posterior of the hyper-parameters."))
-        for number, (path, marginal) in enumerate(list(marginals.items())[:_MARGINALS]):
-            axes = plots.hyperparameter(new_axes(2.8), marginal, x_label=path)
-            words = f"Prior and posterior of {path}"
-            blocks.append(Figure(svg_of(axes, f"marginal-{number}", f"{words}."), f"{words}."))
-    else:
-        rows = [
-            (info.path, _numbers(info.value), "yes" if info.path in estimator.frozen else "")
-            for info in parameters(estimator.model_).values()
-        ]
-        caption = (
-            "The most probable values under the priors; fit with --hyperparameters integrate for "
-            "their uncertainty."
-        )
-        blocks.append(Table(("hyper-parameter", "value", "frozen"), rows, caption))
-        lengthscales = np.asarray(estimator.lengthscales_)
-        spreads = np.asarray(model.spreads or np.ones(len(lengthscales)))
-        if len(lengthscales) > 1 and len(spreads) == len(lengthscales):
-            with np.errstate(divide="ignore"):
-                relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
-            axes = plots.relevance(
-                new_axes(_bars(min(len(relative), 25))),
-                relative,
-                model.encoder.feature_names,
-                x_label="relevance: spread / length-scale",
-            )
-            words = "Relevance of the inputs: their spread in length-scales"
-            blocks.append(
-                Figure(
-                    svg_of(axes, "relevance", f"{words}."),
-                    f"{words}. Long bars are inputs along which the function bends.",
-                )
-            )
-    return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
 
 
 def search(model: TableModel) -> Section | None:
@@ -460,22 +415,11 @@ def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
         for path, values in draws.items()
         for place in np.ndindex(values.shape[2:])
     ]
-    return found[: _MARGINALS // 2]
-
-
-def _bars(number: int) -> float:
-    """Height of a figure of bars."""
-    return 1.0 + 0.27 * max(number, 2)
+    return found[:_TRACED]
 
 
 def _cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
-
-
-def _numbers(value: Any) -> str:
-    flat = np.ravel(np.asarray(value, dtype=float))
-    shown = ", ".join(f"{v:.4g}" for v in flat[:6])
-    return shown if len(flat) <= 6 else f"{shown}, ... ({len(flat)})"
 
 
 def all_of(sections: Sequence[Section | None]) -> list[Section]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from latentgp.likelihoods import Softmax
 from latentgp.report.blocks import Block, Section, Table, Text
 from latentgp.tables.formula.encoder import FormulaEncoder
 from latentgp.tables.model import TableModel
@@ -20,12 +21,15 @@ def terms(model: TableModel) -> Section | None:
     if not isinstance(encoder, FormulaEncoder):
         return None
     blocks: list[Block] = []
+    latents = _latents(model)
     if encoder.terms().linear:
-        table = _rows(model.coefficients().table())
-        caption = (
-            "On the scale of f, whose latent functions are numbered where there are several; given "
-            "the variances of groups, noise and kernel."
-        )
+        table = _rows(model.coefficients().table(), latents)
+        caption = "On the scale of f, given the variances of groups, noise and kernel."
+        if isinstance(model.estimator.model_.likelihood, Softmax):
+            caption += (
+                " One f a class: what is added to all of them changes no probability, so that rows "
+                "tell of differences between classes, and standard errors of one class are wide."
+            )
         heads = ("fixed effect", "estimate", "standard error", "95 % from", "to")
         blocks.append(Table(heads, table, caption))
     known = {term.column for term in encoder.terms().groups}
@@ -44,19 +48,26 @@ def terms(model: TableModel) -> Section | None:
                     f"given by latentgp coefficients MODEL --groups {shlex.quote(column.name)}."
                 )
             heads = (column.name, "estimate", "standard error", "95 % from", "to")
-            rows = _rows(table.iloc[shown])
+            rows = _rows(table.iloc[shown], latents)
             blocks.append(Table(heads, rows, caption, folded=len(rows) > 8))
     if not blocks:
         return None
     return Section("terms", "What do the terms say?", [Text(f"{encoder.formula}"), *blocks])
 
 
-def _rows(table: Any) -> list[tuple[str, ...]]:
+def _latents(model: TableModel) -> list[str]:
+    """Names of the latent functions: the classes where each has one, numbers elsewhere."""
+    size = model.estimator.model_.likelihood.latent_size
+    classes = getattr(model.estimator, "classes_", ())
+    return [str(name) for name in (classes if len(classes) == size else range(size))]
+
+
+def _rows(table: Any, latents: list[str]) -> list[tuple[str, ...]]:
     """A row for each coefficient, or for each of every latent function."""
     values = table.to_numpy().reshape(len(table), -1, 4)
-    latents = values.shape[1]
+    several = values.shape[1] > 1
     return [
-        (str(name) + (f" [{q}]" if latents > 1 else ""), *(f"{v:.4g}" for v in values[row, q]))
-        for q in range(latents)
+        (f"{name} [{latents[q]}]" if several else str(name), *(f"{v:.4g}" for v in values[row, q]))
+        for q in range(values.shape[1])
         for row, name in enumerate(table.index)
     ]

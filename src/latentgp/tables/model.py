@@ -52,6 +52,7 @@ from latentgp.typing import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+    from latentgp.evaluation.leave_one_out import LeaveOneOut
     from latentgp.export import Exported
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
@@ -389,6 +390,35 @@ class TableModel:
         side = sides_of(split.inputs, self.side_columns)
         return X, targets_of(split.target, self.task, self.notation), side
 
+    def leave_one_out(
+        self, frame: "pd.DataFrame", *, weights: str | None = None, tell: Tell = warn
+    ) -> LeaveOneOut:
+        """Predict every row whose target is known from all others, as `GPRegressor.leave_one_out`.
+
+        Args:
+            frame: the rows that were fitted.
+            weights: the column of row weights, if the fit had one.
+            tell: as in `predict`.
+
+        Raises:
+            InputError: a column of the fit that is missing.
+
+        Example:
+            >>> import numpy as np, pandas as pd, latentgp as lgp
+            >>> days = pd.DataFrame({"day": np.arange(40.0)})
+            >>> days["sold"] = 9 + np.sin(days["day"] / 4) + 0.1 * np.cos(9 * days["day"])
+            >>> model = lgp.TableModel.fit(days, "sold", random_state=0)
+            >>> model.leave_one_out(days).mean.shape
+            (40,)
+        """
+        X, y, side = self.encoded(frame, tell)
+        own = None
+        if weights is not None:
+            inputs = split_target(frame, self.target).inputs
+            own = taken_out(inputs, weights, "weights", WEIGHTS)[1]
+        return self.estimator.leave_one_out(X, y, own, **side)
+
+    @double_precision
     def coefficients(self) -> Coefficients:
         """Fixed effects of a formula with their standard errors, on the scale of f.
 

@@ -1,11 +1,11 @@
 """Draws of every kind of posterior in ArviZ."""
 
-import arviz as az
 import jax
 import numpy as np
 import pytest
 
 import latentgp as lgp
+from arviz_figures import groups_of, loo_of
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -19,7 +19,7 @@ def test_gaussian_posteriors():
     data = lgp.Data(X, np.sin(X) + 0.3 * RNG.normal(size=20))
     fit = lgp.fit(model, data, key=KEY, learn_hyperparameters=False)
     found = fit.posterior.to_arviz(data, draws=4000)
-    assert list(found.groups()) == GROUPS
+    assert groups_of(found) == GROUPS
     f = found.posterior["f"]
     assert f.dims == ("chain", "draw", "row", "latent")
     assert f.shape == (1, 4000, 20, 1)
@@ -30,9 +30,8 @@ def test_gaussian_posteriors():
     np.testing.assert_allclose(replicates, predictive.variance, rtol=0.15)
     np.testing.assert_allclose(found.posterior["X"], X)
     # Noise is Gaussian, and the posterior exact: so is what ArviZ makes of its draws.
-    loo = az.loo(found, pointwise=True)
     exact = fit.leave_one_out()
-    np.testing.assert_allclose(loo.loo_i, exact.log_density, atol=0.15)
+    np.testing.assert_allclose(loo_of(found).pointwise, exact.log_density, atol=0.15)
     with pytest.raises(lgp.InputError, match=r"to_arviz\(data\)"):
         fit.posterior.to_arviz()
 

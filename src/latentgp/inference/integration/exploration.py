@@ -123,7 +123,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
         asked.extend(found)
         return found
 
-    axes, flat = _axes(at, mode)
+    axes, flat = axes_at_mode(at, mode)
     frame, probes = _framed(at, mode, axes)
     planned = design(mode.vector.size)
     at_points = [mode, *at(frame.vectors(frame.split(planned.points[1:])))]
@@ -161,7 +161,7 @@ def explore(evaluate: Evaluate, mode: Evaluated, goes_on: Callable[[], bool]) ->
     )
 
 
-def _axes(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "P P"], int]:
+def axes_at_mode(at: Evaluate, mode: Evaluated) -> tuple[Float[np.ndarray, "P P"], int]:
     """Principal axes of the curvature at the mode, one deviation long, and how many are flat.
 
     Coordinates are scaled by their own curvatures before they are rotated, so that the axes do
