@@ -558,7 +558,7 @@ def test_an_estimator_is_exported_with_its_labels(tmp_path):
 
 
 FORMULA = (
-    "price ~ C(grade) * `rooms no.` + new + log(size) + gp(I(size / 10), day) "
+    "price ~ C(grade) * `rooms no.` + new + area + log(area) + gp(I(size / 10), day) "
     "+ (1 + I(size - 50) | town/street)"
 )
 
@@ -572,8 +572,9 @@ def of_formula():
             "rooms no.": [f"{v:,.1f}" for v in rng.uniform(900, 3000, rows)],
             "new": rng.integers(0, 2, rows).astype(bool),
             "size": rng.uniform(20, 80, rows),
+            "area": rng.lognormal(3, 1, rows),
             "day": pd.date_range("2024-01-01", periods=rows, freq="D").astype(str),
-            "town": rng.choice(["York", "Leeds", "Hull"], rows),
+            "town": rng.choice(["York", "Le:eds", "Hull"], rows),
             "street": rng.integers(1, 4, rows),
         }
     )
@@ -590,7 +591,7 @@ def test_a_formula_is_exported_with_its_columns(tmp_path):
     odd.loc[1, ["town", "grade"]] = None
     odd.loc[2, ["size", "street"]] = None
     odd.loc[3, ["town", "grade", "street"]] = ["Hull", "10.0", 9]
-    for rows in (odd, odd.assign(size=-1.0), odd.drop(columns="street"), odd.assign(new="x")):
+    for rows in (odd, odd.assign(area=-1.0), odd.drop(columns="street"), odd.assign(new="x")):
         columns = {name: rows[name].tolist() for name in rows}
         (own, told), (found, said) = both(model, predictor, columns)
         assert told == said

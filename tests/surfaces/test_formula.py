@@ -16,6 +16,7 @@ from latentgp.tables.formula.arithmetic import FUNCTIONS, columns_in, steps_of, 
 from latentgp.tables.formula.encoder import FormulaEncoder, rows_without_gaps
 from latentgp.tables.formula.parser import parse
 from latentgp.tables.formula.terms import GroupTerm, SmoothTerm, TermFactor
+from slow import slow_parameters
 
 FORMULA = "y ~ `my dose` * sex + log(age) + gp(east, kernel=matern52) + (1 + `my dose` | clinic)"
 GENERATOR = np.random.default_rng(0)
@@ -85,6 +86,18 @@ def test_quoted_columns_may_have_any_name():
     assert parse("y ~ 0 + `1`").factors == (column("1"),)
 
 
+def test_words_that_python_has_no_names_for():
+    assert texts("y ~ body.weight + log(größe) + class + ﬁt") == [
+        (),
+        ("body.weight",),
+        ("log(`größe`)",),
+        ("class",),
+        ("ﬁt",),
+    ]
+    read = parse("y ~ gp(class, log(body.weight), by=in_town) + (1 | body.weight)")
+    assert read.columns == ("class", "body.weight", "in_town")
+
+
 def test_columns_taken_as_numbers_and_as_categories():
     table = TABLE.assign(grade=[f"{10 * (n % 3) + 1}" for n in range(ROWS)])
     encoder = FormulaEncoder.fit(table, "y ~ C(grade) + grade + I(grade**2) + `my dose`:sex - 1")
@@ -123,9 +136,18 @@ def test_arithmetic_in_smooth_terms_and_slopes_and_nested_groups():
     (smooth,), of_groups = encoder.terms().smooth, encoder.terms().groups
     assert smooth.columns == (1,)
     assert [(term.column, term.slopes) for term in of_groups] == [(3, (2,)), (4, (2,))]
+    days = TABLE.assign(day=pd.date_range("2024-01-01", periods=ROWS), n="a:b", m="c")
+    encoder = FormulaEncoder.fit(days, "y ~ day + (1 | day) + (1 | n:m)")
+    assert encoder.feature_names[1] == "day [days]"
+    of_text = encoder.encode(days.assign(day=days["day"].dt.date.astype(str)))
+    np.testing.assert_array_equal(of_text, encoder.encode(days))
+    other = days.assign(n="a", m="b:c")
+    with pytest.warns(UserWarning, match="groups that training never saw"):
+        assert not np.any(encoder.encode(other)[:, -1] == encoder.encode(days)[:, -1])
     years = TABLE.assign(year=2000 + DOSE)
     far = FormulaEncoder.fit(years, "y ~ (1 + year | clinic)")
     assert far.doubts(far.encode(years))[0].startswith("intercepts of groups are at year = 0, far")
+    assert far.doubts(far.encode(years))[0].endswith("write I(year - 2000) for its slopes")
     near = FormulaEncoder.fit(years, "y ~ (1 + I(year - 2000) | clinic)")
     assert near.doubts(near.encode(years)) == []
 
@@ -157,7 +179,10 @@ def test_arithmetic_in_smooth_terms_and_slopes_and_nested_groups():
         ("y ~ gp(x, kernel=periodic, period=1e400)", "a period must be a positive number"),
         ("y ~ gp(x, size=3)", "the settings kernel, period and by, each once"),
         ("y ~ open(x)", "more than arithmetic"),
-        ("y ~ I(x.y)", "more than arithmetic"),
+        ("y ~ I(x > 0)", "more than arithmetic"),
+        ("y ~ 0", "it has no term"),
+        ("y ~ x + log(y)", "the target 'y' is on the right side too"),
+        ("y ~ (1 | a:b) + (1 | b:a)", "has an intercept twice"),
         ("y ~ I(2)", "has no column in it"),
         ("y ~ __import__('os').system('true')", "cannot be read"),
         ("y ~ [x for x in y]", "cannot be read"),
@@ -233,6 +258,31 @@ def test_a_table_becomes_the_columns_of_the_terms():
 def test_numbers_as_categories():
     encoder = FormulaEncoder.fit(TABLE.assign(grade=CLINIC % 3), "y ~ C(grade) - 1")
     assert encoder.feature_names == ["C(grade)[0]", "C(grade)[1]", "C(grade)[2]"]
+
+
+def test_many_columns_of_fixed_effects_are_refused():
+    many = pd.DataFrame({name: np.arange(60) % 12 for name in "abcdefgh"}).assign(y=0.0)
+    with pytest.raises(lgp.InputError, match="up to 429981697 columns"):
+        FormulaEncoder.fit(many, "y ~ " + ":".join(f"C({name})" for name in "abcdefgh"))
+
+
+LOGARITHMS = {
+    "poisson": lambda mean: GENERATOR.poisson(mean),
+    "gamma": lambda mean: GENERATOR.gamma(2.0, mean / 2),
+    "log-noise": lambda mean: np.log(mean) + 0.1 * GENERATOR.normal(size=ROWS),
+    "stochastic-volatility": lambda mean: mean * GENERATOR.normal(size=ROWS),
+    "tweedie": lambda mean: GENERATOR.gamma(2.0, mean / 2),
+}
+
+
+@pytest.mark.parametrize("name", ["poisson", *slow_parameters(*list(LOGARITHMS)[1:])])
+def test_a_vague_prior_of_logarithms_is_no_bad_start(name):
+    target = LOGARITHMS[name](np.exp(1 + 0.5 * DOSE))
+    table = pd.DataFrame({"dose": DOSE, "target": target})
+    model = lgp.TableModel.fit(table, formula="target ~ dose", likelihood=name, random_state=0)
+    found = model.coefficients()
+    estimate = found.estimate.reshape(2, -1)[1, 0]
+    assert abs(estimate - 0.5) < 4 * found.standard_error.reshape(2, -1)[1, 0]
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ import numpy as np
 _TAKEN = {
     "latentgp.rows.csv": ("MISSING_MARKERS", "CODE", "Header", "header_of"),
     "latentgp.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
-    "latentgp.tables.values": ("rows_listed", "listed"),
+    "latentgp.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
     "latentgp.tables.notation": (
         *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "_DATE", "NumberNotation", "DateNotation"),
         *("_Number", "_number_pattern", "_NUMBERS", "_read_number"),

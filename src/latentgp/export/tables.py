@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from latentgp.errors import InputError
 from latentgp.estimators.classifier import LabelEstimator
 from latentgp.export.front import Exported, Format, write
 from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
@@ -17,8 +18,11 @@ from latentgp.tables.formula.encoder import FormulaEncoder
 from latentgp.tables.formula.parser import parse
 from latentgp.tables.notation import NumberNotation
 from latentgp.tables.start import SIDES
+from latentgp.tables.values import parts_of_label
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from latentgp.tables.model import TableModel
 
 _ROWS = 8
@@ -48,6 +52,11 @@ def export_table_model(
 
     columns = test_columns(model)
     frame = pd.DataFrame(columns)
+    for reach in (0.3, 0.1, 0.03, 0.0):  # a formula may have the logarithm of a column
+        if _can_be_encoded(model, frame):
+            break
+        columns = test_columns(model, reach)
+        frame = pd.DataFrame(columns)
     answers = model.predict(frame, tell=_silent)
     estimator = model.estimator
     classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
@@ -116,15 +125,29 @@ def told(column: _Column) -> dict[str, Any]:
     return asdict(column) | {"kind": _KINDS[type(column)]}
 
 
-def test_columns(model: TableModel) -> dict[str, list[Any]]:
-    """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types."""
+def _can_be_encoded(model: TableModel, frame: pd.DataFrame) -> bool:
+    try:
+        model.encoder.encode(frame, _silent)
+    except InputError:
+        return False
+    return True
+
+
+def test_columns(model: TableModel, reach: float = 1.0) -> dict[str, list[Any]]:
+    """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types.
+
+    Args:
+        model: fitted.
+        reach: share of the usual spread that numbers have around their medians.
+    """
     places = model.encoder.feature_names
     columns: dict[str, list[Any]] = {}
     for column in _columns(model):
         if isinstance(column, NumberColumn):
             spreads = dict(zip(places, model.spreads or [1.0] * len(places), strict=True))
-            within = 0.1 * abs(column.median)  # an expression of a formula, such as a logarithm
-            columns[column.name] = _numbers(column, spreads.get(column.feature_names[0], within))
+            within = 0.1 * abs(column.median)  # of what is in expressions alone
+            spread = spreads.get(column.feature_names[0], within)
+            columns[column.name] = _numbers(column, reach * spread)
         elif isinstance(column, CategoryColumn):
             values = [*column.categories[:_ROWS], *column.others[:1], _NEVER_SEEN]
             columns[column.name] = [values[row % len(values)] for row in range(_ROWS)]
@@ -148,7 +171,7 @@ def _by_column(model: TableModel, name: str, labels: Sequence[str]) -> dict[str,
     names = next((own for own in grouped if ":".join(own) == name), (name,))
     if len(names) == 1:
         return {name: list(labels)}
-    pairs = [label.split(":") for label in labels if label.count(":") == len(names) - 1]
+    pairs = [parts_of_label(label) for label in labels]
     return {own: [pair[place] for pair in pairs] for place, own in enumerate(names)}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.likelihoods.base import AnyMarginals, Likelihood, Marginals
@@ -165,9 +166,15 @@ class SiteRule(eqx.Module):
         return 1
 
     def start(self, likelihood: Likelihood, rows: Rows, prior: Marginals) -> Marginals:
-        """Marginals for the first sites: the prior around likely latents unless overridden."""
+        """Marginals for the first sites: the prior around likely latents unless overridden.
+
+        Latents without a unit, such as logarithms, are spread over their typical size at most:
+        under a vaguer prior, as of fixed effects, the mean of exp(f) says nothing.
+        """
         likely = likelihood.latent_start(rows.y, rows.side)
-        return prior if likely is None else prior._replace(mean=prior.mean.at[:, 0].set(likely))
+        mean = prior.mean if likely is None else prior.mean.at[:, 0].set(likely)
+        sizes = np.asarray(likelihood.latent_scale(np.inf), mean.dtype)  # infinite in units of y
+        return Marginals(mean, jnp.minimum(prior.variance, sizes**2))
 
     def first(self, sites: Sites, marginals: Marginals) -> Sites:
         """First sites after adjustment, before there is a posterior; unchanged unless overridden.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 import warnings
@@ -250,13 +251,35 @@ def texts_in(values: pd.Series) -> pd.Series:
     """Give each category as text, None where missing; 3 and 3.0 are one category."""
     import pandas as pd
 
-    def text(value: Any) -> str:
-        whole = isinstance(value, float | np.floating) and float(value).is_integer()
-        return str(int(value)) if whole else str(value).strip()
-
     gaps = values.isna()
-    texts = [None if gap else text(value) for value, gap in zip(values, gaps, strict=True)]
+    texts = [None if gap else text_of(value) for value, gap in zip(values, gaps, strict=True)]
     return pd.Series(texts, index=values.index, dtype=object)
+
+
+def text_of(value: Any) -> str:
+    """A category as text: 3 and 3.0 are one, and a day is one as text, date and time."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        return str(value).removesuffix(" 00:00:00")
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def label_of(parts: Iterable[str]) -> str:
+    """A combination "a:b" of categories, those that hold a colon told apart."""
+    return ":".join(part.replace("\\", "\\\\").replace(":", "\\:") for part in parts)
+
+
+def parts_of_label(label: str) -> list[str]:
+    """Categories of which `label_of` makes a combination.
+
+    Example:
+        >>> parts_of_label(label_of(["8:30", "york"]))
+        ['8:30', 'york']
+    """
+    parts = re.split(r"(?<!\\)((?:\\\\)*):", label)
+    whole = [a + b for a, b in zip(parts[::2], [*parts[1::2], ""], strict=True)]
+    return [re.sub(r"\\(.)", r"\1", part) for part in whole]
 
 
 def rows_listed(rows: pd.Index) -> str:

@@ -73,7 +73,9 @@ def test_covariances_are_inner_products_by_quadrature(p, features):
     own = features.initialise(X[:, :1], None, kernel, KEY)
     basis = own.bases[0][0][0]
     nodes, weights = np.polynomial.legendre.leggauss(12)
-    ends = basis.knots if hasattr(basis, "knots") else np.linspace(basis.lower, basis.upper, 21)
+    ends = np.linspace(*basis.domain, 21)
+    if hasattr(basis, "knots"):
+        ends = basis.lower + np.array(basis.knots)
     edges = np.interp(np.arange(6 * len(ends) - 5) / 6, np.arange(len(ends)), ends)
     half = 0.5 * np.diff(edges)[:, None]
     t = (edges[:-1, None] + half * (nodes + 1)).ravel()
@@ -143,7 +145,8 @@ def test_structured_operators_are_their_matrices():
 def test_knots_are_where_they_leave_least_open(kernel):
     column = np.random.default_rng(0).exponential(size=(2_000, 1))
     own = lgp.BSplines(24).initialise(column, None, kernel, KEY).bases[0][0][0]
-    even = Splines(tuple(np.linspace(*own.domain, own.cells + 1)), own.degree, own.smoothness)
+    steps = tuple(np.linspace(0.0, own.knots[-1], own.cells + 1))
+    even = Splines(own.lower, steps, own.degree, own.smoothness)
 
     def left_open(basis):
         A = np.asarray(basis.values(kernel, jnp.asarray(column)))
@@ -154,6 +157,12 @@ def test_knots_are_where_they_leave_least_open(kernel):
     uniform = np.linspace(0, 1, 2_000)[:, None]
     steps = np.diff(lgp.BSplines(24).initialise(uniform, None, kernel, KEY).bases[0][0][0].knots)
     np.testing.assert_allclose(steps, steps.mean(), rtol=0.02)
+    values, counts = np.arange(5.0)[:, None], np.array([2000.0, 2000.0, 10.0, 10.0, 10.0])
+    of_rows = lgp.BSplines(24).initialise(
+        np.repeat(values, counts.astype(int), axis=0), None, kernel, KEY
+    )
+    weighted = lgp.BSplines(24).initialise(values, counts, kernel, KEY)
+    assert weighted.bases == of_rows.bases
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from latentgp.export.runtime.predictor import (
 from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
 from latentgp.tables.formula.arithmetic import value_of
 from latentgp.tables.notation import DateNotation, NumberNotation
-from latentgp.tables.values import listed, rows_listed
+from latentgp.tables.values import label_of, listed, rows_listed, text_of
 
 # Copied from here.
 
@@ -228,7 +228,7 @@ def encode_formula(known, formula, columns):
 def joined(columns):
     """Combinations of groups of several columns."""
     rows = zip(*columns)  # noqa: B905
-    return [None if None in row else ":".join(map(text_of, row)) for row in rows]
+    return [None if None in row else label_of(map(text_of, row)) for row in rows]
 
 
 def encode_levels(column, values):
@@ -348,12 +348,6 @@ def zone_seconds(zone):
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
     return (-1 if zone[0] == "-" else 1) * (int(digits[:2]) * 3600 + int(digits[2:]) * 60)
-
-
-def text_of(value):
-    """A category as text: 3 and 3.0 are one."""
-    whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
-    return str(int(value)) if whole else str(value).strip()
 
 
 def encode_category(column, values):

@@ -340,13 +340,20 @@ class FixedFeatures(InterDomain):
     fewer: ClassVar[str] = "give a smaller number"
 
     @abstractmethod
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> Basis:
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> Basis:
         """Functions for one part of a kernel.
 
         Args:
             part: the part, at the values that a search starts from.
             columns: what it sees of the rows.
             share: number of parts that it is multiplied with, itself included.
+            weights: of the rows; None for ones.
 
         Raises:
             InputError: the kind has none for it.
@@ -360,14 +367,16 @@ class FixedFeatures(InterDomain):
         key: Key[Array, ""],
     ) -> FixedFunctions:
         X = np.asarray(X)
-        real = X if weights is None else X[np.asarray(weights) > 0]
+        counts = None if weights is None else np.asarray(weights)
+        real = X if counts is None else X[counts > 0]
+        counts = None if counts is None else counts[counts > 0]
         bases = []
         latents = 1 if isinstance(kernel, Kernel) else len(kernel.each)
         for group in kernel_groups(kernel, latents):
             # Kernels of one structure have one basis: that of the shortest length-scales.
             one = jax.tree.map(lambda leaf: np.min(leaf, axis=0), group.kernels)
             terms = terms_of(one, tuple(range(X.shape[1])))
-            bases.append(tuple(self._of_term(term, real) for term in terms))
+            bases.append(tuple(self._of_term(term, real, counts) for term in terms))
         number = max(sum(map(_number, terms)) for terms in bases)
         if number > _MOST:
             raise InputError(
@@ -379,7 +388,9 @@ class FixedFeatures(InterDomain):
             sample=real[chosen], bases=tuple(bases), number=number, words=self.words
         )
 
-    def _of_term(self, term: Term, X: Float[np.ndarray, "N D"]) -> tuple[Basis, ...]:
+    def _of_term(
+        self, term: Term, X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+    ) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
         if len(set(seen)) < len(seen):
             raise InputError(
@@ -387,7 +398,9 @@ class FixedFeatures(InterDomain):
                 f"kernels of the columns {seen} are multiplied; use RandomFeatures(...) or "
                 "Inducing(number=...)."
             )
-        return tuple(self.basis(part, X[:, part.columns], len(term.parts)) for part in term.parts)
+        return tuple(
+            self.basis(part, X[:, part.columns], len(term.parts), weights) for part in term.parts
+        )
 
 
 def range_of(column: Float[np.ndarray, "N"]) -> tuple[float, float]:

@@ -58,7 +58,13 @@ class FourierFeatures(FixedFeatures):
     def __check_init__(self) -> None:
         check_number(self, 3)
 
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> "Waves":
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> "Waves":
         p = smoothness_of(part, type(self).__name__)
         lower, upper = range_of(columns[:, 0])
         lengthscale = float(np.reshape(np.asarray(part.kernel.lengthscale), ()))  # pyright: ignore

@@ -55,7 +55,13 @@ class SphericalHarmonics(FixedFeatures):
     def __check_init__(self) -> None:
         check_number(self, 1)
 
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> "Harmonics":
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> "Harmonics":
         dimension = columns.shape[1] + 1
         if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or share > 1:
             kinds = f"ArcCosine of up to {_MOST_COLUMNS} columns, not multiplied with others"

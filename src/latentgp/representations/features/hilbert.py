@@ -72,7 +72,13 @@ class HilbertSpace(FixedFeatures):
     def evidence_is_bound(self) -> bool:
         return False
 
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> "Eigenfunctions":
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> "Eigenfunctions":
         dimension = columns.shape[1]
         if not has_density(part.kernel) or dimension * share > _MOST_DIMENSIONS:
             kinds = "RBF, Matern kernels and RationalQuadratic of up to 4 columns"

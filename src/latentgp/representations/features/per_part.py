@@ -59,11 +59,19 @@ class PerPart(FixedFeatures):
     def __check_init__(self) -> None:
         check_number(self, 1)
 
-    def _of_term(self, term: Term, X: Float[np.ndarray, "N D"]) -> tuple[Basis, ...]:
+    def _of_term(
+        self, term: Term, X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+    ) -> tuple[Basis, ...]:
         smooth = sum(not isinstance(part.kernel, _GROUPS | _LINEAR) for part in term.parts)
-        return tuple(self.basis(part, X[:, part.columns], smooth) for part in term.parts)
+        return tuple(self.basis(part, X[:, part.columns], smooth, weights) for part in term.parts)
 
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> Basis:
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> Basis:
         kernel: Any = part.kernel
         if isinstance(kernel, _GROUPS):
             return GroupMembers(np.unique(columns, axis=0))

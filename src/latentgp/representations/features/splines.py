@@ -37,8 +37,8 @@ class BSplines(FixedFeatures):
     Inducing variables are inner products of the latent function with B-splines over the column's
     range, in the RKHS of the kernel there: K_uu is banded, and a row touches degree + 1 functions a
     column, so that sums over rows cost O(N degree^2). Sums of kernels have blocks, products
-    Kronecker products. Knots are closer where there are more values, such that they leave least
-    open in all.
+    Kronecker products. Knots are closer where there are more values, as far as steps of an even
+    grid show them, so that less is left open there.
 
     Args:
         number: of splines a column.
@@ -66,7 +66,13 @@ class BSplines(FixedFeatures):
         check_number(self, 2)
         check_number(self, 1, "degree")
 
-    def basis(self, part: Part, columns: Float[np.ndarray, "N C"], share: int) -> "Splines":
+    def basis(
+        self,
+        part: Part,
+        columns: Float[np.ndarray, "N C"],
+        share: int,
+        weights: Float[np.ndarray, "N"] | None,
+    ) -> "Splines":
         p = smoothness_of(part, type(self).__name__)
         degree = 2 * p + 1 if self.degree is None else self.degree
         if degree <= p or self.number <= degree:
@@ -74,18 +80,24 @@ class BSplines(FixedFeatures):
                 f"{type(part.kernel).__name__} needs BSplines of a degree from {p + 1} and of a "
                 f"greater number than the degree, got degree={degree} and number={self.number}."
             )
-        return Splines(_knots(columns[:, 0], self.number - degree, p), degree, p)
+        lower, upper = range_of(columns[:, 0])
+        about = columns[:, 0] - lower
+        knots = _knots(about, weights, upper - lower, self.number - degree, p)
+        return Splines(lower, knots, degree, p)
 
 
 class Splines(Basis):
     """B-splines of a degree, those that are not zero in an interval.
 
     Attributes:
-        knots: ends of the cells, ascending; beyond the interval they go on in its last widths.
+        lower: end of the interval.
+        knots: ends of the cells from there, ascending from 0; beyond the interval they go on in its
+            last widths.
         degree: of the splines.
         smoothness: derivatives that functions of the kernel have.
     """
 
+    lower: float = eqx.field(static=True)
     knots: tuple[float, ...] = eqx.field(static=True)
     degree: int = eqx.field(static=True)
     smoothness: int = eqx.field(static=True)
@@ -100,7 +112,7 @@ class Splines(Basis):
 
     @property
     def domain(self) -> tuple[float, float]:
-        return self.knots[0], self.knots[-1]
+        return self.lower, self.lower + self.knots[-1]
 
     @property
     def cells(self) -> int:
@@ -109,8 +121,9 @@ class Splines(Basis):
 
     def local(self, x: Float[Array, "N C"]) -> tuple[Int[Array, "N W"], Float[Array, "N W"]]:
         knots = jnp.asarray(self.knots)
-        cell = jnp.searchsorted(knots[1:-1], x[:, 0], side="right")
-        place = (x[:, 0] - knots[cell]) / jnp.diff(knots)[cell]
+        about = x[:, 0] - self.lower
+        cell = jnp.searchsorted(knots[1:-1], about, side="right")
+        place = (about - knots[cell]) / jnp.diff(knots)[cell]
         powers = place[:, None] ** jnp.arange(self.degree + 1)
         values = jnp.einsum("nwk,nk->nw", jnp.asarray(_pieces(self))[cell], powers)
         return cell[:, None] + jnp.arange(self.degree + 1), values
@@ -142,18 +155,26 @@ class Splines(Basis):
         return Banded(bands + jnp.stack(first))
 
 
-def _knots(column: Float[np.ndarray, "N"], cells: int, p: int) -> tuple[float, ...]:
-    """Ends of cells that leave least open at the values of a column.
+def _knots(
+    values: Float[np.ndarray, "N"],
+    weights: Float[np.ndarray, "N"] | None,
+    width: float,
+    cells: int,
+    p: int,
+) -> tuple[float, ...]:
+    """Ends of cells from 0 to `width` that leave least open at values there.
 
     A cell of width h leaves h^(2p + 1) of the variance open at each of its values, so that the best
-    density of knots is the power 1 / (2p + 2) of that of the values (de Boor 1978, XII).
+    density of knots is the power 1 / (2p + 2) of that of the values (de Boor 1978, XII), which is
+    seen in as many even steps.
     """
-    lower, upper = range_of(column)
-    bins = np.linspace(lower, upper, cells + 1)
-    share = np.histogram(column, bins)[0] * cells / len(column)
+    bins = np.linspace(0.0, width, cells + 1)
+    counts = np.histogram(values, bins, weights=weights)[0]
+    share = counts * cells / max(counts.sum(), np.finfo(float).tiny)
     density = np.maximum(share, _SPARSEST) ** (1 / (2 * p + 2))
     mass = np.append(0.0, np.cumsum(density / density.sum()))
-    return tuple(np.interp(np.linspace(0.0, 1.0, cells + 1), mass, bins).tolist())
+    knots = np.interp(np.linspace(0.0, 1.0, cells + 1), mass, bins)
+    return tuple(knots.tolist())
 
 
 @cache

@@ -182,10 +182,12 @@ def summarise(
         lower, upper = data.X.min(axis=0), data.X.max(axis=0)
     else:
         lower, upper = _ranges(source)
-    seen = sample.X
+    seen, weights = sample.X, sample.weights
     if np.any(lower < seen.min(axis=0)) or np.any(upper > seen.max(axis=0)):
         seen = np.concatenate([seen, lower[None], upper[None]])
-    found = features.initialise(seen, None, model.kernel, key)
+        least = np.full(2, np.finfo(float).tiny)  # they are there for the range alone
+        weights = np.append(np.ones(sample.size) if weights is None else weights, least)
+    found = features.initialise(seen, weights, model.kernel, key)
     if not (isinstance(found, FixedFunctions) and found.are_fixed):
         raise InputError(
             f"{features!r} depends on hyper-parameters, so that rows have no sums once for all; "

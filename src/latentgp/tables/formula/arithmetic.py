@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Callable
 from typing import Any
@@ -39,15 +40,19 @@ _SYMBOLS: dict[type[ast.AST], str] = {
     ast.USub: "negative",
     ast.UAdd: "positive",
 }
-_QUOTED = re.compile(r"`([^`]+)`")
+# Quoted columns, and words: some of them are no names in Python.
+_WORD = re.compile(r"`([^`]+)`|(?<![\w.])([^\W\d][\w.]*)")
+_OF_FORMULAS = "in"
 
 
 def masked(text: str) -> tuple[str, dict[str, str]]:
-    """The text with plain words in place of `quoted columns`, and the columns by these words.
+    """The text with plain words in place of columns that Python could not name, and which these are.
+
+    These are quoted ones, and words such as body.weight, class and größe.
 
     Example:
-        >>> masked("log(`body weight`) + q0")
-        ('log(qq0_) + q0', {'qq0_': 'body weight'})
+        >>> masked("log(`body weight`) + class + q0")
+        ('log(qq0_) + qq1_ + q0', {'qq0_': 'body weight', 'qq1_': 'class'})
     """
     mark = "q"
     while mark in text:
@@ -55,10 +60,14 @@ def masked(text: str) -> tuple[str, dict[str, str]]:
     names: dict[str, str] = {}
 
     def word(found: re.Match[str]) -> str:
-        names[f"{mark}{len(names)}_"] = found[1]
+        plain: str = found[2] or ""
+        if plain.isascii() and plain.isidentifier():
+            if plain == _OF_FORMULAS or not keyword.iskeyword(plain):
+                return plain
+        names[f"{mark}{len(names)}_"] = plain or str(found[1])
         return f"{mark}{len(names) - 1}_"
 
-    return _QUOTED.sub(word, text), names
+    return _WORD.sub(word, text), names
 
 
 def tree_of(expression: str) -> tuple[ast.AST, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from latentgp.errors import InputError
 from latentgp.tables.formula.terms import Formula, TermFactor
 from latentgp.tables.values import Tell, in_order, listed, texts_in, warn
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MOST_COLUMNS = 2_000
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,33 @@ class DesignColumn:
     factors: tuple[tuple[TermFactor, str | None], ...]
 
 
-def coded(read: Formula, levels: dict[TermFactor, tuple[str, ...]]) -> tuple[DesignColumn, ...]:
+def coded(
+    read: Formula, levels: dict[TermFactor, tuple[str, ...]], units: dict[str, str]
+) -> tuple[DesignColumn, ...]:
     """Columns of the fixed effects; levels are coded so that no column follows from others.
 
     Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
+
+    Args:
+        read: the formula.
+        levels: of its factors that are categories.
+        units: names of columns with their units.
+
+    Raises:
+        InputError: too many columns.
     """
     import formulaic
     import pandas as pd
 
     if not read.fixed:
         return ()
+    counts = [math.prod(len(levels.get(factor, ".")) for factor in term) for term in read.fixed]
+    if sum(counts) > _MOST_COLUMNS:
+        raise InputError(
+            f"the formula has up to {sum(counts)} columns of fixed effects, more than "
+            f"{_MOST_COLUMNS}: take effects of groups for categories of many levels, such as "
+            "(1 | a:b)"
+        )
     place_of = {factor: place for place, factor in enumerate(read.factors)}
     rows = max((len(own) for own in levels.values()), default=1)
     table: dict[str, Any] = {}
@@ -89,11 +110,14 @@ def coded(read: Formula, levels: dict[TermFactor, tuple[str, ...]]) -> tuple[Des
         written.append("0")
     parser: Any = formulaic.Formula
     matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=range(rows)))
-    return tuple(_design_column(name, read.factors, levels) for name in matrix.columns)
+    return tuple(_design_column(name, read.factors, levels, units) for name in matrix.columns)
 
 
 def _design_column(
-    coded: str, known: tuple[TermFactor, ...], levels: dict[TermFactor, tuple[str, ...]]
+    coded: str,
+    known: tuple[TermFactor, ...],
+    levels: dict[TermFactor, tuple[str, ...]],
+    units: dict[str, str],
 ) -> DesignColumn:
     """The product that formulaic calls f0[T.1]:f2."""
     if coded == "Intercept":
@@ -105,6 +129,7 @@ def _design_column(
             raise RuntimeError(f"formulaic calls a column {coded!r}")
         factor = known[int(found[1])]
         level = None if found[3] is None else levels[factor][int(found[3])]
-        names.append(factor.text if level is None else f"{factor.text}[{found[2] or ''}{level}]")
+        number = units.get(factor.text, factor.text)
+        names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
         factors.append((factor, level))
     return DesignColumn(":".join(names), tuple(factors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from latentgp.tables.values import (
     checked_frame,
     column_of,
     known_column,
+    label_of,
     listed,
     read_column,
     rows_listed,
@@ -33,7 +35,7 @@ from latentgp.tables.values import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_DEPENDENT = 1e-9  # of a column's length, what is left of it beside the columns before
+_DEPENDENT = 1e-12  # of a column's length, what is left of it beside the columns before
 _FAR = 10.0  # deviations from zero at which intercepts of groups say little
 
 
@@ -97,7 +99,8 @@ class FormulaEncoder:
             for names in read.grouped
         ]
         by_name = {column.name: column for column in levels.values()}
-        design = coded(read, {factor: own.levels for factor, own in levels.items()})
+        units = {column.name: column.feature_names[0] for column in numbers.values()}
+        design = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
         return cls(
             *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), design)
         )
@@ -143,10 +146,18 @@ class FormulaEncoder:
         said = []
         fixed = X[:, : len(self.design)]
         if fixed.shape[1]:
-            scaled = fixed / np.maximum(np.linalg.norm(fixed, axis=0), 1e-300)
+            length = np.linalg.norm(fixed, axis=0)
+            scaled = fixed / np.where(length > 0, length, 1.0)
             left = np.abs(np.diagonal(np.linalg.qr(scaled, mode="r")))
             left = np.append(left, np.zeros(fixed.shape[1] - len(left)))
-            names = [c.name for c, own in zip(self.design, left, strict=True) if own < _DEPENDENT]
+            follows = (left < _DEPENDENT) & (length > 0)
+            empty = [self.design[i].name for i in np.flatnonzero(length == 0)]
+            names = [self.design[i].name for i in np.flatnonzero(follows)]
+            if empty:
+                said.append(
+                    f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
+                    "prior is known of its coefficient"
+                )
             if names:
                 said.append(
                     f"{listed(names)} of the formula follow(s) from the terms before: nothing but "
@@ -155,10 +166,12 @@ class FormulaEncoder:
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         for place, factor in enumerate(self._read.inputs):
             values = X[:, len(self.design) + place]
-            if factor in slopes and abs(values.mean()) > _FAR * values.std() > 0:
+            mean, spread = float(values.mean()), float(values.std())
+            if factor in slopes and abs(mean) > _FAR * spread > 0:
+                centre = round(mean, -math.ceil(math.log10(spread)))
                 said.append(
                     f"intercepts of groups are at {factor.text} = 0, far from its values: write "
-                    f"I({factor.text} - {values.mean():.3g}) for its slopes"
+                    f"I({factor.text} - {centre:.15g}) for its slopes"
                 )
         return said
 
@@ -255,6 +268,8 @@ def target_of(target: str | None, formula: str | None) -> str:
         if target is None:
             raise InputError("there is no target: name the column to predict, or give a formula")
         return target
+    if not isinstance(formula, str):
+        raise InputError(f"the formula must be text, got {formula!r}")
     left = parse(formula).target
     if target not in (None, left):
         raise InputError(
@@ -289,7 +304,7 @@ def _joined(frame: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     if len(columns) == 1:
         return columns[0]
     rows = zip(*(texts_in(column) for column in columns), strict=True)
-    joined = [None if None in row else ":".join(row) for row in rows]
+    joined = [None if None in row else label_of(row) for row in rows]
     return pd.Series(joined, index=frame.index, name=":".join(names), dtype=object)
 
 

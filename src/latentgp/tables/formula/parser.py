@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -84,13 +85,18 @@ class _Reader:
         if len(kept) < sum(map(len, groups.values())):
             raise self._wrong("groups can be added alone")
         self._check_once(kept)
-        return Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept))
+        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept))
+        if found.target in found.columns:
+            raise self._wrong(f"the target {found.target!r} is on the right side too")
+        if not (found.fixed or found.smooth or found.groups):
+            raise self._wrong("it has no term; add a column, 1, gp(...) or groups")
+        return found
 
     def _without_groups(self) -> tuple[str, dict[str, list[GroupTerm]]]:
         """The formula with a name in place of every (... | group), and these."""
         groups: dict[str, list[GroupTerm]] = {}
         mark = "g"
-        while mark in self.plain:
+        while mark in self.plain or mark in self.text:
             mark += "g"
         kept, start, bar = [], 0, None
         opened: list[int] = []
@@ -146,7 +152,7 @@ class _Reader:
     def _check_once(self, groups: list[GroupTerm]) -> None:
         """No group has two intercepts, or a slope twice, which nothing could tell apart."""
         effects = Counter(
-            (term.columns, effect)
+            (tuple(sorted(term.columns)), effect)
             for term in groups
             for effect in [*(["an intercept"] if term.intercept else []), *term.slopes]
         )
@@ -281,6 +287,8 @@ def _most_terms(tree: Any) -> int:
             counts[id(node)] = _MOST_TERMS + 1 if high else max(2, own[0]) ** int(power)
         elif node.operator.symbol in ("~", "+", "-"):
             counts[id(node)] = sum(own)
+        elif node.operator.symbol == ":":
+            counts[id(node)] = math.prod(own)
         else:
             counts[id(node)] = functools.reduce(lambda a, b: a * (b + 1) + b, own, 0)
         if counts[id(node)] > _MOST_TERMS:
