@@ -50,13 +50,12 @@ def export_table_model(
     """
     import pandas as pd
 
-    columns = test_columns(model)
-    frame = pd.DataFrame(columns)
-    for reach in (0.3, 0.1, 0.03, 0.0):  # a formula may have the logarithm of a column
+    columns, frame = {}, pd.DataFrame()
+    for reach in (1.0, 0.3, 0.1, 0.03, 0.0):  # a formula may have the logarithm of a column
+        columns = rows_to_test(model, reach)
+        frame = pd.DataFrame(columns)
         if _can_be_encoded(model, frame):
             break
-        columns = test_columns(model, reach)
-        frame = pd.DataFrame(columns)
     answers = model.predict(frame, tell=_silent)
     estimator = model.estimator
     classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
@@ -133,7 +132,7 @@ def _can_be_encoded(model: TableModel, frame: pd.DataFrame) -> bool:
     return True
 
 
-def test_columns(model: TableModel, reach: float = 1.0) -> dict[str, list[Any]]:
+def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:
     """Rows that the encoding knows, with gaps and a category that it does not, of JSON's types.
 
     Args:

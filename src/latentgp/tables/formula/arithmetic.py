@@ -46,7 +46,7 @@ _OF_FORMULAS = "in"
 
 
 def masked(text: str) -> tuple[str, dict[str, str]]:
-    """The text with plain words in place of columns that Python could not name, and which these are.
+    """The text with plain words in place of columns that Python cannot name, and which they are.
 
     These are quoted ones, and words such as body.weight, class and größe.
 
@@ -61,9 +61,9 @@ def masked(text: str) -> tuple[str, dict[str, str]]:
 
     def word(found: re.Match[str]) -> str:
         plain: str = found[2] or ""
-        if plain.isascii() and plain.isidentifier():
-            if plain == _OF_FORMULAS or not keyword.iskeyword(plain):
-                return plain
+        reserved = keyword.iskeyword(plain) and plain != _OF_FORMULAS
+        if plain.isascii() and plain.isidentifier() and not reserved:
+            return plain
         names[f"{mark}{len(names)}_"] = plain or str(found[1])
         return f"{mark}{len(names) - 1}_"
 
