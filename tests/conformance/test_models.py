@@ -195,6 +195,7 @@ LEARNED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "start", "side", "tolerance"),
     [

@@ -114,6 +114,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.slow
 def test_trajectories_are_calibrated(x64):
     family, warmup, thin = FAMILIES["trajectories"]
     check_ranks(ranks(family, warmup=warmup, thin=thin, replications=40), "DeepMCMC")

@@ -382,6 +382,7 @@ class TestPreciseSites:
         sizes = np.sqrt(np.outer(np.diag(shrinkage), np.diag(shrinkage)))
         np.testing.assert_allclose(found.shrinkage[0] / sizes, shrinkage / sizes, atol=1e-6)
 
+    @pytest.mark.slow
     def test_noise_far_below_the_prior_does_no_harm(self):
         X = np.linspace(0, 4, 30)
         model = lgp.LatentGP(lgp.RBF(0.7), lgp.LaplaceNoise(scale=1e-5))

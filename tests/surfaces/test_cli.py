@@ -642,6 +642,7 @@ def started_by_open_mpi(command):
     return [out for out, _ in found]
 
 
+@pytest.mark.slow
 def test_processes_of_a_cluster_find_each_other():
     program = (
         "import jax, latentgp as lgp\n"

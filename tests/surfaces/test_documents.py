@@ -16,8 +16,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("do
 # Blocks that run whole conformance suites, long chains or many fits.
 LONG = (
     *("CONTRIBUTING.md", "elsewhere.md", "estimators.md", "from-stan-and-inla.md", "maps.md"),
-    *("own-likelihood.md", "priors-to-loo.md", "sampling.md"),
-    "scale.md",
+    *("own-likelihood.md", "priors-to-loo.md", "sampling.md", "scale.md"),
+    *("deep.md", "time-series.md"),
 )
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 PAGES = [

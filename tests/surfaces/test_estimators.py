@@ -548,6 +548,7 @@ class TestLikelihood:
         with pytest.raises(InputError, match="must be positive, but are not in 1 row"):
             told.fit(X, np.where(np.arange(80) == 3, 0.0, seen))
 
+    @pytest.mark.slow
     def test_a_likelihood_without_a_bound_gets_its_moments_matched(self):
         X = inputs()
         kinds = np.digitize(X[:, 0], [-0.5, 0.5])

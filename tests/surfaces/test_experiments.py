@@ -27,6 +27,7 @@ def task_of(likelihood):
     return optimisers.Task(space, X, y, X, y, X[:15], box)
 
 
+@pytest.mark.slow
 def test_collapsed_and_stochastic_bounds_are_the_library_s(x64):
     task = task_of(lgp.Gaussian(0.2))
     start = optimisers.start_of(task)

@@ -133,6 +133,7 @@ def test_powers_of_the_logistic_function_integrate_back(x64, likelihood, targets
     np.testing.assert_allclose(found, known, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_noise_of_the_input_integrates_back(x64):
     """The noise's block: counts and Pólya-Gamma variables, w = 1/2 always for Gaussian noise."""
     likelihood = lgp.HeteroscedasticGaussian(2.0)
@@ -308,6 +309,7 @@ def test_an_augmentation_of_another_likelihood_is_refused(likelihood, augmentati
         lgp.fit(model, data, key=jax.random.key(0), method=method)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("representation", [lgp.Dense(), lgp.Inducing(number=4)])
 @pytest.mark.parametrize("likelihood", [lgp.StudentT(), lgp.LogisticSoftmax(3)])
 def test_the_gap_is_what_the_bound_falls_short_of_the_other(x64, likelihood, representation):

@@ -131,6 +131,7 @@ def test_a_limit_ends_it_and_progress_is_shown(monkeypatch, capsys):
     assert "approximating: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_draws_far_out_where_there_is_no_density_are_made_again(monkeypatch):
     from latentgp.methods import density_approximation
 

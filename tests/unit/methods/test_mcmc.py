@@ -90,6 +90,7 @@ def test_a_warm_up_shows_progress_and_tunes_the_scales():
     assert float(statistics.decrement.max()) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperatures", [1, 3])
 def test_the_estimate_of_the_evidence_tells_its_error(temperatures):
     X = np.linspace(0.0, 4.0, 12)

@@ -133,6 +133,7 @@ def test_hyper_parameters_that_are_integrated_over_and_mixtures():
     np.testing.assert_allclose(mixed.variance, expected, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_several_latent_functions_and_functionals():
     kernel = lgp.PerLatent(lgp.RBF(2.0) + lgp.Linear(0.3), lgp.Matern32() + lgp.Constant(0.5))
     posterior = posterior_of(

@@ -133,6 +133,7 @@ def test_posteriors_of_bands_are_those_of_dense_sums(both):
         np.testing.assert_allclose(ours, theirs, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_many_splines_of_one_column_are_banded(tmp_path):
     """What is held grows with the number of splines, not with its square; files bring it back."""
     X = np.linspace(0, 30, 500)

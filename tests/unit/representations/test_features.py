@@ -65,6 +65,7 @@ def gram_left(kernel, features, points):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, *slow_parameters(0, 2)])
 @pytest.mark.parametrize("features", [lgp.BSplines(9), lgp.FourierFeatures(9)], ids=["B", "F"])
 def test_covariances_are_inner_products_by_quadrature(p, features):

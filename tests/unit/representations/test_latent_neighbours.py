@@ -165,6 +165,7 @@ def test_search_goes_by_estimates(tmp_path):
     assert abs(float(fit.posterior.log_evidence) - float(dense.posterior.log_evidence)) < 1.5
 
 
+@pytest.mark.slow
 def test_rows_of_weight_zero_say_nothing():
     weights = np.ones(ROWS)
     weights[::3] = 0.0
@@ -176,6 +177,7 @@ def test_rows_of_weight_zero_say_nothing():
     np.testing.assert_allclose(marginals(some, new).mean, marginals(alone, new).mean, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_rows_that_are_copies_are_taken():
     twice = np.concatenate([X, X])
     sites = GaussianSites(*(np.concatenate([a, a]) for a in SITES))

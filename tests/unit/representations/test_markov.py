@@ -112,6 +112,7 @@ def test_lanes_joined_in_groups_are_as_with_dense_algebra(case, monkeypatch):
     compare(found(Markov(signed=signed, lanes=45), kernel, X, sites, new), dense, 1e-8)
 
 
+@pytest.mark.slow
 def test_an_approximate_kernel_says_by_how_much():
     X, sites = rows(80)
     kernel, new = lgp.RBF(lengthscale=1.2), X[:5]
@@ -264,6 +265,7 @@ def test_the_bound_of_two_thousand_rows_is_that_of_dense_algebra():
     np.testing.assert_allclose(*bounds, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_chains_are_those_of_dense_algebra():
     model = lgp.LatentGP(lgp.Matern32(lengthscale=1.5, variance=1.2), lgp.Bernoulli())
     data, new = series(model.likelihood, 40), np.array([0.3, 9.0, 25.0])

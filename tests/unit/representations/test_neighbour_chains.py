@@ -110,6 +110,7 @@ def test_coordinates_of_sites_have_the_density_of_the_white_ones(name, kind):
     np.testing.assert_allclose(back, eps, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_absent_rows_weigh_nothing():
     """Padding, anywhere, moves neither the other latents nor the likelihood."""
     more = np.concatenate([X, X[:3] + 0.01])
@@ -120,6 +121,7 @@ def test_absent_rows_weigh_nothing():
     np.testing.assert_allclose(padded.conditional(SHARED, more, white).mean[:ROWS], alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "block"), [("own", (1,)), pytest.param("shared", (0, 1), marks=pytest.mark.slow)]
 )

@@ -224,6 +224,7 @@ def test_a_search_ends_where_dense_algebra_does(tmp_path):
             refused()
 
 
+@pytest.mark.slow
 def test_parts_of_a_sum_are_those_of_dense_algebra():
     model = lgp.LatentGP(KERNELS["sum"], lgp.Gaussian(0.05))
     data, new = seen(model.likelihood), np.array([[2.0, 1.0, 1.0], [12.0, 0.3, 2.0]])

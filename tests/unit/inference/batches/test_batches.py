@@ -99,6 +99,7 @@ def parts(problem, method, points=25, covariance="full"):
     return algorithm, model, data, algorithm.resume(model, data, sites)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("name", CASES)
 def test_all_rows_as_one_batch_give_the_derivatives_of_all_rows(x64, name, covariance):
@@ -910,6 +911,7 @@ class TestSomeClasses:
         assert np.isfinite(bound)
 
 
+@pytest.mark.slow
 def test_values_given_are_kept_where_few_points_would_lead_astray(monkeypatch):
     """Three points find a sine of many periods to be noise, and batches do not find back."""
     monkeypatch.setattr(inducing, "_COARSE_POINTS", 3)

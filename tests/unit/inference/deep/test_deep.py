@@ -29,6 +29,7 @@ def test_divergence_of_independent_gaussians(x64):
     assert abs(float(own.kl()) - float(np.mean(sampled))) < 5 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["natural", "factorised"])
 @pytest.mark.parametrize("likelihood", [lgp.Gaussian(0.2), lgp.Poisson()], ids=["normal", "count"])
 def test_slopes_are_those_of_differences_of_the_bound(x64, last, likelihood):
@@ -122,6 +123,7 @@ def test_any_likelihood_on_top(likelihood, y):
     assert np.mean(density) > np.mean(before)
 
 
+@pytest.mark.slow
 def test_draws_of_functions_have_the_predicted_marginals(tmp_path):
     posterior = fitted(deep(layers=2), method(components=6)).posterior
     draws = posterior.sample_f(NEW, number=6000, key=KEY)
@@ -153,6 +155,7 @@ def test_thirty_layers_train():
     assert found.history.value[-1] > found.history.value[0]
 
 
+@pytest.mark.slow
 def test_several_layers_without_inputs_or_skips():
     found = fitted(deep(layers=3, width=3, feed_inputs=False, skip=False), method(epochs=30))
     assert found.history.value[-1] > found.history.value[0]

@@ -190,6 +190,7 @@ def small(sampler, **settings):
     return lgp.DeepMCMC(sampler, **(usual | settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["elliptical-slice", "sghmc", *slow_parameters("nuts")])
 def test_predictions_are_of_functions(sampler, tmp_path):
     """Draws have the predicted marginals, whatever else is asked for, and files bring all back."""

@@ -33,6 +33,7 @@ def test_what_is_frozen_stays(frozen):
         np.testing.assert_array_equal(found.model.layers[0].kernel.lengthscale, 1.2)
 
 
+@pytest.mark.slow
 def test_priors_of_bounded_support_and_of_hidden_layers():
     priors = {
         "kernel.lengthscale": dist.Uniform(0.5, 2.0),

@@ -93,6 +93,7 @@ def test_slopes_are_those_of_differences(x64, settings):
     np.testing.assert_allclose(along(slopes, way), difference, rtol=2e-5, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_slopes_of_several_draws_are_right_on_average(x64):
     """They are not the slopes of the value that the draws have."""
     model = lgp.DeepGP(lgp.RBF(1.5), lgp.Gaussian(2.0), layers=[lgp.Layer(lgp.RBF(1.2), 2)])

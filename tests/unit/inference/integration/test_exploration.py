@@ -116,6 +116,7 @@ def test_means_deviations_and_the_integral_of_a_skewed_density(size):
     assert found.rise == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter():
     target = LogGamma(3)
     units = np.array([1e-4, 1.0, 1e5])
@@ -161,6 +162,7 @@ def test_a_flat_direction_is_counted():
     assert found.flat == 1
 
 
+@pytest.mark.slow
 def test_a_place_above_the_mode_is_told():
     target = LogGamma(2)
     start = target(target.mode.vector + 1.0)

@@ -39,6 +39,7 @@ def test_a_position_is_the_one_it_was_moved_to(sampler):
     np.testing.assert_allclose(moved.white, position.white, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_held_hyper_parameters_are_followed_in_coordinates_that_stay():
     model = lgp.LatentGP(lgp.RBF(), lgp.Poisson())
     data = lgp.Data(np.linspace(0, 3, 8), np.array([1.0, 3, 4, 4, 1, 0, 0, 1]))

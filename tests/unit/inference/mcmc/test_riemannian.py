@@ -200,6 +200,7 @@ def figures(logs, f):
     return np.concatenate([logs, logs**2, f, f**2, *products], axis=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metric", [pytest.param("riemannian", marks=pytest.mark.slow), "identity", "homogeneous"]
 )
