@@ -126,23 +126,24 @@ class _Reader:
         ]
         for name in (name for level in nested for name in level):
             if not name.isidentifier():
+                given = self._as_written(after.strip(" |"))
                 raise self._wrong(
-                    f"the group must be a column, or some as a:b or a/b, not {after.strip(' |')!r}"
+                    f"the group must be a column, or some as a:b or a/b, not {given!r}"
                 )
         columns = [[self.quoted.get(name, name) for name in level] for level in nested]
         slopes: list[TermFactor] = []
         intercept = False
         for term in self._terms(f"{before} ")[1]:
             if len(term) != 1:
-                raise self._wrong(f"before | stand columns and 1, not {before.strip()!r}")
+                given = self._as_written(before.strip())
+                raise self._wrong(f"before | stand columns and 1, not {given!r}")
             if term[0].is_one:
                 intercept = True
             else:
                 slopes.append(self._number(self._factor(term[0])))
         if not (slopes or intercept):
-            raise self._wrong(
-                f"nothing stands before |{after.rstrip()}; write (1 |{after.rstrip()})"
-            )
+            given = self._as_written(after.rstrip())
+            raise self._wrong(f"nothing stands before |{given}; write (1 |{given})")
         together = [chain(*columns[: level + 1]) for level in range(len(columns))]
         return [
             GroupTerm(tuple(dict.fromkeys(names)), tuple(slopes), intercept, correlated)
