@@ -721,6 +721,7 @@ def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path, name):
     assert resumed == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped_at", [3, 20, 23])
 def test_a_fit_with_thinned_rows_is_resumed(tmp_path, monkeypatch, stopped_at):
     monkeypatch.setattr(hyperparameters, "_THINNED_FROM", 30)

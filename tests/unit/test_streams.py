@@ -145,6 +145,7 @@ def test_derivatives_are_those_of_finite_differences(covariance):
     np.testing.assert_allclose(here.gradient, measured, rtol=2e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_hyper_parameters_are_learned_on_the_way_and_the_mean_is_not():
     model, data = regression()
     first, second = halves(data)
@@ -174,6 +175,7 @@ def test_one_row_more_says_nothing_about_scales():
         assert np.all(np.abs(np.log(now / before)) < np.log(2)), path
 
 
+@pytest.mark.slow
 def test_an_update_says_what_it_lost():
     model, data = regression()
     first = fitted(model, data, lgp.ExactGP())
@@ -341,6 +343,7 @@ class TestEstimators:
         stream.partial_fit(X[200:], y[200:], learn_hyperparameters=True)
         assert not jax.tree.all(jax.tree.map(np.array_equal, stream.model_, before))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["nominal", "ordinal"])
     def test_labels_that_come_later_are_known_from_the_first_call(self, kind):
         X, f, _ = table(300)

@@ -318,6 +318,7 @@ class TestTiltedScaleMixture:
         uniform = jax.random.uniform(jax.random.key(KEY), (20_000, 3))
         np.testing.assert_allclose(scipy.cdf(np.asarray(draws)), uniform, atol=3e-9)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("r", [1e-6, 0.1, 5.0, 1e4, 1e8])
     def test_inverse_gaussian(self, r):
         law, exact = TiltedScaleMixture(log_levy_transform, r), InverseGaussian(0.5 / r**0.5, 0.5)

@@ -119,6 +119,7 @@ def test_categories_dates_and_classes_by_name():
         effects.slope("sex")
 
 
+@pytest.mark.slow
 def test_scales_and_likelihoods(inputs):
     counts = np.random.default_rng(7).poisson(np.exp(1 + inputs[:, 0]))
     posterior = fitted(inputs, counts, lgp.RBF(0.7), likelihood=lgp.Poisson())

@@ -193,6 +193,7 @@ def test_integrated_laplace_is_near_refits_where_importance_sampling_is_not():
     assert loo.log_density[29] == pytest.approx(density, abs=0.05)
 
 
+@pytest.mark.slow
 def test_chains_agree_with_arviz_and_with_sites():
     model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Bernoulli())
     fit = held(model, BINARY, lgp.GibbsSampling(chains=2, warmup=200, draws=1500))

@@ -50,6 +50,7 @@ def fitted(request):
 
 
 class TestGram:
+    @pytest.mark.slow
     @pytest.mark.parametrize("compiled", [False, True])
     def test_each_block_is_that_of_the_part(self, x64, compiled):
         wrap = jax.jit if compiled else lambda f: f
@@ -272,11 +273,13 @@ class TestJitter:
         require_gradient(value, vector, gradient, "the gradient with jitter", rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("representation", REPRESENTATIONS)
 def test_a_method_conforms(representation):
     check_method(lgp.VariationalInference(REPRESENTATIONS[representation]), heteroscedastic(), DATA)
 
 
+@pytest.mark.slow
 def test_a_fit_learns_each_kernel(fitted):
     kernel = fitted.model.kernel
     assert kernel.parts[0].lengthscale != 0.6

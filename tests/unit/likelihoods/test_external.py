@@ -68,6 +68,7 @@ def test_answers_are_those_of_the_likelihood_in_jax(likelihood):
     assert likelihood.calls.values > 0
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_learned_and_other_methods_take_it():
     random = np.random.default_rng(0)
     inputs = random.uniform(0, 6, 60)
@@ -172,6 +173,7 @@ def test_a_function_that_never_works_is_an_error_in_its_own_words(function, sett
         lgp.fit(model_of(function, **settings), DATA, method=method, **HELD)
 
 
+@pytest.mark.slow
 def test_what_was_learned_before_a_failure_is_kept():
     calls = []
 

@@ -212,6 +212,7 @@ class TestCoregionalisation:
             several.predict(self.NEW).variance[:, 0], one.predict(self.NEW).variance, rtol=1e-9
         )
 
+    @pytest.mark.slow
     def test_a_network_whose_weights_do_not_vary_is_a_coregionalisation(self):
         y, mixing = drawn(missing=0.2), np.array([[1.0], [-0.4], [0.7]])
         still = [lgp.RBF(1.0, 1e-14)] * 3
@@ -266,6 +267,7 @@ class TestEstimator:
     def fitted(self, targets):
         return lgp.GPRegressor(random_state=0, max_evaluations=30).fit(X, targets)
 
+    @pytest.mark.slow
     def test_shapes(self, fitted, targets):
         mean, deviation = fitted.predict(X[:4], return_std=True)
         assert mean.shape == deviation.shape == (4, 3)
@@ -294,6 +296,7 @@ class TestEstimator:
         again = lgp.load(fitted.save(tmp_path / "model"))
         np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
+    @pytest.mark.slow
     def test_a_network_is_fitted(self, targets):
         network = lgp.GPRegressor(likelihood="regression-network", max_evaluations=5)
         with pytest.warns(UserWarning, match="ended early"):

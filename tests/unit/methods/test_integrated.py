@@ -310,6 +310,7 @@ class TestDiagnostics:
         assert few < full.diagnostics.integration.evaluations
         assert any("still moved" in w for w in hasty.diagnostics.warnings)
 
+    @pytest.mark.slow
     def test_a_mixture_through_points_is_one_program_of_any_size(self):
         model = lgp.LatentGP(lgp.RBF(lengthscale=[1.0]), lgp.Gaussian(0.16))
         found = integrated(model, REAL, lgp.CollapsedVI(lgp.Inducing(12)))

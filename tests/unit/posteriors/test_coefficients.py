@@ -131,6 +131,7 @@ def test_partial_correlations_are_those_of_two_given_the_others():
     np.testing.assert_allclose([R[0, 1], R[0, 2], given_first], [0.3, -0.5, 0.6])
 
 
+@pytest.mark.slow
 def test_estimators_take_a_linear_mean_and_groups():
     settings = {"mean": [1], "groups": {3: [1]}, "learn_hyperparameters": False}
     regressor = lgp.GPRegressor(**settings).fit(X, Y)

@@ -166,6 +166,7 @@ def test_knots_are_where_they_leave_least_open(kernel):
     assert weighted.bases == of_rows.bases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "features", "off"),
     [

@@ -52,6 +52,7 @@ def assert_close(ours, theirs, tolerance=1e-8):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("own", "limit"),
     [
@@ -78,6 +79,7 @@ def few():
     return held(lgp.Neighbours(4, number_predicted=5, inducing=points()))
 
 
+@pytest.mark.slow
 def test_evidence_and_predictions_by_brute_force(few):
     kernel, near = MODEL.kernel, np.asarray(few.latent.neighbours)[: len(X), 0]
     rows = np.asarray(few.latent.X)[: len(X)]  # in an order of the fit, and then padded

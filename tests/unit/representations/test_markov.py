@@ -94,6 +94,7 @@ def test_lanes_and_negative_precisions_are_as_with_dense_algebra():
     compare(found(Markov(signed=True, lanes=4), kernel, X, sites, new), dense, 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["one kernel", *slow_parameters("many states", "signed")])
 def test_lanes_joined_in_groups_are_as_with_dense_algebra(case, monkeypatch):
     monkeypatch.setattr(elements, "join_in_groups", lambda number: number > 6)
@@ -328,6 +329,7 @@ def test_order_is_kept_where_it_is_known():
     assert dataclasses.replace(sorted_ready, lanes=3).lanes == 3
 
 
+@pytest.mark.slow
 def test_parts_of_a_sum_are_those_of_dense_algebra():
     kernel = lgp.Matern32(lengthscale=1.5) + lgp.Linear(0.1) + lgp.Cosine(period=3.0)
     model = lgp.LatentGP(kernel, lgp.Gaussian(0.05))

@@ -150,6 +150,7 @@ def test_joint_predictions_and_paths():
         np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("likelihood", "targets"),
     [
@@ -189,6 +190,7 @@ def test_few_rows_leave_nothing_to_estimate():
     assert "nothing was estimated" in diagnostics.verdict
 
 
+@pytest.mark.slow
 def test_hyper_parameters_are_learned():
     astray = lgp.replace(MODEL, {"kernel.lengthscale": [2.0, 0.8]})
     methods = lgp.ExactGP(lgp.MatrixFree(probes=60)), lgp.ExactGP()

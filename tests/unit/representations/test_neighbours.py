@@ -211,6 +211,7 @@ def test_a_file_and_an_estimator(fit, tmp_path):
     np.testing.assert_array_equal(again.predict(NEW), regressor.predict(NEW))
 
 
+@pytest.mark.slow
 def test_errors_together_by_all_rows_are_those_by_pairs(fit, monkeypatch):
     found = []
     for products in (1e-9, 1e9):  # that take as long as a kernel value

@@ -89,6 +89,7 @@ def test_every_rule_finds_what_it_finds_by_dense_algebra(rule):
     np.testing.assert_allclose(found.log_evidence.value, dense.log_evidence.value, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_sites_that_couple_latents():
     model = lgp.LatentGP(lgp.RBF(1.0), lgp.Softmax(3))
     y = np.digitize(F, [-0.5, 0.5]).astype(float)

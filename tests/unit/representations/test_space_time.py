@@ -122,6 +122,7 @@ def test_slots_hold_every_row_once():
     np.testing.assert_array_equal(slots.at_rows(sums)[0, :4], 2.0)  # seen twice
 
 
+@pytest.mark.slow
 def test_many_places_at_one_time_are_as_dense_algebra():
     X, sites, new = rows()
     X = np.concatenate([X, [[X[0, 0], *place] for place in STATIONS[:, ::-1]]])
@@ -140,6 +141,7 @@ def test_single_precision_is_within_its_own_error():
         compare(ours, exact, 5e-4)
 
 
+@pytest.mark.slow
 def test_little_noise_keeps_its_digits():
     X, _, new = rows(least_gap=0.1)
     X = np.unique(X, axis=0)

@@ -161,6 +161,7 @@ def test_a_fit_from_files_is_as_good_as_from_memory(tmp_path):
     assert densities[0] == pytest.approx(densities[1], abs=0.02)
 
 
+@pytest.mark.slow
 def test_auto_reads_files_in_batches(tmp_path):
     table(1500).to_parquet(tmp_path / "rows.parquet")
     source = lgp.FileRows(tmp_path / "rows.parquet", target="y", inputs=["a", "b"])

@@ -91,6 +91,7 @@ def test_three_devices_find_what_one_does(alone):
     same(three, one, LIMITS)
 
 
+@pytest.mark.slow
 def test_sums_in_pairs_are_sums_of_any_number_of_devices(alone):
     for number, found in alone[-1].items():
         np.testing.assert_array_equal(found, sum(range(int(number) + 1)))
@@ -186,6 +187,7 @@ def test_the_command_line_does_not_wait_for_others_after_an_error(monkeypatch, e
     assert codes == [code]
 
 
+@pytest.mark.slow
 def test_processes_that_see_other_files_refuse(alone, tmp_path):
     """Node 1 has a copy that lacks rows."""
     shutil.copy(alone[0] / "rows.parquet", tmp_path)

@@ -158,6 +158,7 @@ def test_batches_of_an_epoch_give_the_bound_of_all_rows_in_the_mean(x64):
         np.testing.assert_allclose(mean, told[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [lgp.RobbinsMonro(), lgp.RobbinsMonro(0.9, 10.0)])
 def test_batches_that_weigh_more_count_as_much_more(schedule):
     """One row that stands for half of all."""
@@ -470,6 +471,7 @@ def test_a_batch_that_is_no_number_changes_nothing(x64):
     assert not np.array_equal(fine.vector, state.vector)
 
 
+@pytest.mark.slow
 def test_a_derivative_that_is_no_number_changes_nothing_either(x64, monkeypatch):
     """Adam would remember it for ever."""
     model, data = classification(200)
@@ -564,6 +566,7 @@ def searched_of_some_classes(**settings):
     return lgp.fit(model, data, key=KEY, method=method, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["callback", "error"])
 @pytest.mark.parametrize("run", [searched, searched_adaptively, searched_of_some_classes])
 def test_a_resumed_search_ends_with_the_same_bits(tmp_path, run, ending):
@@ -847,6 +850,7 @@ class TestSomeClasses:
             mean_gradient += mine.gradient / len(draws)
         np.testing.assert_allclose(mean_gradient, whole.gradient, rtol=1e-9)
 
+    @pytest.mark.slow
     def test_they_come_to_the_posterior_of_all(self):
         model, data = many_classes()
         points = lgp.Inducing(points=data.X[:15])

@@ -133,6 +133,7 @@ def test_training_goes_on_without_a_worker_that_was_killed(ray, actors):
     assert np.mean(found.history.value[-5:]) > np.mean(found.history.value[:5]) + 20
 
 
+@pytest.mark.slow
 def test_what_was_computed_is_kept_if_all_workers_die(ray, actors, monkeypatch):
     monkeypatch.setattr(pool, "_MOST_DEATHS", 1)
 

@@ -69,6 +69,7 @@ def test_one_layer_with_gaussian_noise_is_bayesian_linear_regression():
     np.testing.assert_allclose(found.log_evidence.value, exact.log_evidence.value, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_bounds_of_batches_are_that_of_all_rows_on_average(x64):
     own, state, rows = inference(lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.1)))
     whole = own.read(state, rows, KEY, 1)[0]
@@ -207,6 +208,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(call, sentence):
         call()
 
 
+@pytest.mark.slow
 def test_estimators_of_some_depth():
     labels = STEP > 0
     usual = {"depth": 2, "random_state": 0, "method": method(epochs=60, learning_rate=0.02)}

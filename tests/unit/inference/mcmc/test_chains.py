@@ -232,6 +232,7 @@ class TestAnswersAreAveragesOverDraws:
         for size in (64, 488, 512):
             assert not np.array_equal(draws[:, :size], draws[:, size : 2 * size])
 
+    @pytest.mark.slow
     def test_the_cdf_of_counts_adds_up_their_probabilities(self, binary):
         successes = eqx.tree_at(
             lambda p: (p.components.mean_model.likelihood, p.components.models.likelihood),
@@ -367,6 +368,7 @@ class TestRuns:
         assert abs(np.mean(standard)) < LIMIT / np.sqrt(standard.size)
         assert abs(np.mean(standard**2) - 1) < LIMIT * np.sqrt(2 / standard.size)
 
+    @pytest.mark.slow
     def test_statistics_of_trajectories_have_arvizs_names(self):
         method = lgp.NUTS(chains=2, warmup=20, draws=30)
         posterior = lgp.fit(MODEL, lgp.Data(X, BINARY), **SETTINGS | {"method": method}).posterior

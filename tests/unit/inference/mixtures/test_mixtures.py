@@ -279,6 +279,7 @@ def test_one_component_by_quadrature_is_variational_inference(representation):
     assert terms.entropy == terms.entropy_by_draws
 
 
+@pytest.mark.slow
 def test_great_counts_do_not_lead_astray():
     random = np.random.default_rng(0)
     data = lgp.Data(X, random.poisson(np.exp(6 + np.sin(X[:, 0]))).astype(float))
@@ -313,6 +314,7 @@ def test_draws_and_batches_end_near_quadrature():
         assert np.abs(away).max() < 0.2, changes
 
 
+@pytest.mark.slow
 def test_two_components_find_both_modes():
     """With y = |f| + noise either sign of f is as good: one Gaussian takes one of them."""
     folded = lgp.CustomLikelihood(lambda y, f: -0.5 * ((y - jnp.abs(f[0])) / 0.2) ** 2)

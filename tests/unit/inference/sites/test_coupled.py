@@ -76,6 +76,7 @@ CLOSE_EP = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_moments_against_brute_force(truth, name):
     value, mean, covariance = truth[name]
@@ -256,6 +257,7 @@ class TwoCoins(Likelihood):
         return jax.nn.log_sigmoid(y * f[0]) + jax.nn.log_sigmoid(2 - y * f[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_latents_that_nothing_ties_are_as_with_single_sites(name):
     model = lgp.LatentGP(KERNEL, TwoCoins())
@@ -347,6 +349,7 @@ def test_outputs_of_correlated_latents(x64):
     assert float(found) == pytest.approx(np.log(density[:, 0].mean()), abs=3e-3)
 
 
+@pytest.mark.slow
 def test_coregionalisation_is_exact_by_every_method(x64):
     """Gaussian in all latents: one evidence, that of the outputs' own covariance."""
     mixing = np.array([[1.0, 0.5], [-0.6, 0.8], [0.2, 1.0]])
