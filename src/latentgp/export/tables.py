@@ -21,8 +21,6 @@ from latentgp.tables.start import SIDES
 from latentgp.tables.values import parts_of_label
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from latentgp.tables.model import TableModel
 
 _ROWS = 8
@@ -50,12 +48,8 @@ def export_table_model(
     """
     import pandas as pd
 
-    columns, frame = {}, pd.DataFrame()
-    for reach in (1.0, 0.3, 0.1, 0.03, 0.0):  # a formula may have the logarithm of a column
-        columns = rows_to_test(model, reach)
-        frame = pd.DataFrame(columns)
-        if _can_be_encoded(model, frame):
-            break
+    columns, X = _test_rows(model)
+    frame = pd.DataFrame(columns)
     answers = model.predict(frame, tell=_silent)
     estimator = model.estimator
     classes = estimator.classes_.tolist() if isinstance(estimator, LabelEstimator) else None
@@ -75,7 +69,6 @@ def export_table_model(
         "test_answers": list(map(str, answers.columns)),
     }
     tests = {f"table_{i}": _array(answers.iloc[:, i]) for i in range(answers.shape[1])}
-    X = model.encoder.encode(frame, _silent)
     side = {
         name: np.asarray(columns[column], dtype=np.float64)
         for name, column in model.side_columns.items()
@@ -111,7 +104,7 @@ def _formula(model: TableModel) -> dict[str, Any] | None:
     if not isinstance(encoder, FormulaEncoder):
         return None
     grouped = [list(names) for names in parse(encoder.formula).grouped]
-    return {"columns": encoder.column_names, "products": encoder.products(), "groups": grouped}
+    return {"columns": encoder.column_names, "products": encoder.products, "groups": grouped}
 
 
 def told(column: _Column) -> dict[str, Any]:
@@ -124,12 +117,18 @@ def told(column: _Column) -> dict[str, Any]:
     return asdict(column) | {"kind": _KINDS[type(column)]}
 
 
-def _can_be_encoded(model: TableModel, frame: pd.DataFrame) -> bool:
-    try:
-        model.encoder.encode(frame, _silent)
-    except InputError:
-        return False
-    return True
+def _test_rows(model: TableModel) -> tuple[dict[str, list[Any]], np.ndarray]:
+    """Rows that the model takes, as columns and encoded: a formula may have a logarithm of one."""
+    import pandas as pd
+
+    for reach in (1.0, 0.3, 0.1, 0.03):
+        columns = rows_to_test(model, reach)
+        try:
+            return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
+        except InputError:
+            continue
+    columns = rows_to_test(model, 0.0)
+    return columns, model.encoder.encode(pd.DataFrame(columns), _silent)
 
 
 def rows_to_test(model: TableModel, reach: float) -> dict[str, list[Any]]:

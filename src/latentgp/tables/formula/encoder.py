@@ -105,7 +105,7 @@ class FormulaEncoder:
             *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), design)
         )
 
-    @cached_property
+    @property
     def _read(self) -> Formula:
         return parse(self.formula)
 
@@ -207,12 +207,13 @@ class FormulaEncoder:
             return found
 
         ones = np.ones(len(frame))
-        products = [[value(*factor) for factor in product] for product in self.products()]
+        products = [[value(*factor) for factor in product] for product in self.products]
         columns = [np.prod([ones, *factors], axis=0) for factors in products]
         groups = zip(self.groups, self._read.grouped, strict=True)
         columns += [column.encode(_joined(frame, names), tell)[:, 0] for column, names in groups]
         return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
 
+    @cached_property
     def products(self) -> list[list[tuple[str, Any]]]:
         """Encoded columns but groups: names of what each is a product of, and nested operations.
 
