@@ -117,7 +117,7 @@ _INTERNAL = {
     "latentgp.sites.gaussian": "GaussianSites",
     "latentgp.tables.columns": "CategoryColumn NumberColumn SeriesColumn",
     "latentgp.tables.encoder": "TableEncoder",
-    "latentgp.tables.formula.coding": "DesignColumn LevelColumn",
+    "latentgp.tables.formula.coding": "FixedColumn LevelColumn",
     "latentgp.tables.formula.encoder": "FormulaEncoder",
     "latentgp.tables.formula.terms": "TermFactor",
     "latentgp.inference.setup.additive": "AdditiveTerms Groups Smooth",

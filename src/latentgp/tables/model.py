@@ -427,7 +427,7 @@ class TableModel:
         """
         names = self.encoder.feature_names
         found = self.estimator.posterior_.coefficients(names)
-        ones = [not column.factors for column in getattr(self.encoder, "design", ())]
+        ones = [not column.factors for column in getattr(self.encoder, "fixed", ())]
         if not any(ones):
             return found
         place = ones.index(True)

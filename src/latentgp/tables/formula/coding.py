@@ -60,7 +60,7 @@ class LevelColumn:
 
 
 @dataclass(frozen=True)
-class DesignColumn:
+class FixedColumn:
     """A product that has a fixed effect.
 
     Attributes:
@@ -74,7 +74,7 @@ class DesignColumn:
 
 def coded(
     read: Formula, levels: dict[TermFactor, tuple[str, ...]], units: dict[str, str]
-) -> tuple[DesignColumn, ...]:
+) -> tuple[FixedColumn, ...]:
     """Columns of the fixed effects; levels are coded so that no column follows from others.
 
     Formulaic sees plain names and numbers of levels alone, which no text of a table can disturb.
@@ -110,18 +110,18 @@ def coded(
         written.append("0")
     parser: Any = formulaic.Formula
     matrix = parser(" + ".join(written)).get_model_matrix(pd.DataFrame(table, index=range(rows)))
-    return tuple(_design_column(name, read.factors, levels, units) for name in matrix.columns)
+    return tuple(_fixed_column(name, read.factors, levels, units) for name in matrix.columns)
 
 
-def _design_column(
+def _fixed_column(
     coded: str,
     known: tuple[TermFactor, ...],
     levels: dict[TermFactor, tuple[str, ...]],
     units: dict[str, str],
-) -> DesignColumn:
+) -> FixedColumn:
     """The product that formulaic calls f0[T.1]:f2."""
     if coded == "Intercept":
-        return DesignColumn(coded, ())
+        return FixedColumn(coded, ())
     names, factors = [], []
     for part in coded.split(":"):
         found = re.fullmatch(r"f(\d+)(?:\[(T\.)?(\d+)\])?", part)
@@ -132,4 +132,4 @@ def _design_column(
         number = units.get(factor.text, factor.text)
         names.append(number if level is None else f"{factor.text}[{found[2] or ''}{level}]")
         factors.append((factor, level))
-    return DesignColumn(":".join(names), tuple(factors))
+    return FixedColumn(":".join(names), tuple(factors))

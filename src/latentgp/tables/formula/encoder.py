@@ -14,7 +14,7 @@ from latentgp.errors import InputError
 from latentgp.inference.setup.additive import AdditiveTerms, Groups, Smooth
 from latentgp.tables.columns import NumberColumn, SeriesColumn
 from latentgp.tables.formula.arithmetic import steps_of, value_of
-from latentgp.tables.formula.coding import DesignColumn, LevelColumn, coded
+from latentgp.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.tables.formula.parser import parse
 from latentgp.tables.formula.terms import Formula, TermFactor
 from latentgp.tables.notation import commas
@@ -51,7 +51,7 @@ class FormulaEncoder:
         numbers: columns of the table that are taken as numbers.
         levels: columns of the table that are taken as categories with fixed effects.
         groups: of columns, or of combinations of columns.
-        design: products that have fixed effects.
+        fixed: products that have fixed effects.
 
     Example:
         >>> import pandas
@@ -67,7 +67,7 @@ class FormulaEncoder:
     numbers: tuple[NumberColumn, ...]
     levels: tuple[LevelColumn, ...]
     groups: tuple[SeriesColumn, ...]
-    design: tuple[DesignColumn, ...]
+    fixed: tuple[FixedColumn, ...]
 
     @classmethod
     def fit(cls, frame: pd.DataFrame, formula: str) -> FormulaEncoder:
@@ -100,9 +100,9 @@ class FormulaEncoder:
         ]
         by_name = {column.name: column for column in levels.values()}
         units = {column.name: column.feature_names[0] for column in numbers.values()}
-        design = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
+        fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
         return cls(
-            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), design)
+            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), fixed)
         )
 
     @property
@@ -123,7 +123,7 @@ class FormulaEncoder:
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         units = {column.name: column.feature_names[0] for column in self.numbers}
-        names = [column.name for column in self.design]
+        names = [column.name for column in self.fixed]
         names += [units.get(factor.text, factor.text) for factor in self._read.inputs]
         return names + [name for column in self.groups for name in column.feature_names]
 
@@ -144,15 +144,15 @@ class FormulaEncoder:
             X: these rows, encoded, (N, D).
         """
         said = []
-        fixed = X[:, : len(self.design)]
+        fixed = X[:, : len(self.fixed)]
         if fixed.shape[1]:
             length = np.linalg.norm(fixed, axis=0)
             scaled = fixed / np.where(length > 0, length, 1.0)
             left = np.abs(np.diagonal(np.linalg.qr(scaled, mode="r")))
             left = np.append(left, np.zeros(fixed.shape[1] - len(left)))
             follows = (left < _DEPENDENT) & (length > 0)
-            empty = [self.design[i].name for i in np.flatnonzero(length == 0)]
-            names = [self.design[i].name for i in np.flatnonzero(follows)]
+            empty = [self.fixed[i].name for i in np.flatnonzero(length == 0)]
+            names = [self.fixed[i].name for i in np.flatnonzero(follows)]
             if empty:
                 said.append(
                     f"{listed(empty)} of the formula is zero in every row, so that nothing but the "
@@ -165,7 +165,7 @@ class FormulaEncoder:
                 )
         slopes = {slope for term in self._read.groups if term.intercept for slope in term.slopes}
         for place, factor in enumerate(self._read.inputs):
-            values = X[:, len(self.design) + place]
+            values = X[:, len(self.fixed) + place]
             mean, spread = float(values.mean()), float(values.std())
             if factor in slopes and abs(mean) > _FAR * spread > 0:
                 centre = round(mean, -math.ceil(math.log10(spread)))
@@ -229,12 +229,12 @@ class FormulaEncoder:
             is_column = factor.kind == "column"
             return factor.text, ("column", name) if is_column else steps_of(factor.text)
 
-        fixed = [[steps(*factor) for factor in column.factors] for column in self.design]
+        fixed = [[steps(*factor) for factor in column.factors] for column in self.fixed]
         return fixed + [[steps(factor)] for factor in self._read.inputs]
 
     def terms(self) -> AdditiveTerms:
         """The terms of the formula by the numbers of the encoded columns."""
-        read, fixed = self._read, len(self.design)
+        read, fixed = self._read, len(self.fixed)
         inputs = {factor: fixed + place for place, factor in enumerate(read.inputs)}
         first = fixed + len(inputs)
         groups = {names: first + place for place, names in enumerate(read.grouped)}
