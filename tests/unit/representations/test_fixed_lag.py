@@ -167,8 +167,12 @@ def test_what_a_window_cannot_say_is_refused():
     own = stream(model, X, y, 3.0, (60, 80))
     with pytest.raises(lgp.InputError, match="Row 1 of X is at time 2, but an update with a lag"):
         own.predict([19.0, 2.0])
-    with pytest.raises(lgp.InputError, match="an update with a lag"):
-        own.update([3.0], [0.0], key=KEY, lag=3.0)
+    for lag in (3.0, None):  # without one too: what came before is no longer known
+        with pytest.raises(lgp.InputError, match="rows at time 3, but an update with a lag"):
+            own.update([3.0, 21.0], [0.0, 0.0], key=KEY, lag=lag)
+    going_on = lgp.ExactGP(lgp.Markov(remembered=own.remembered()))
+    with pytest.raises(lgp.InputError, match="rows at time 3, but an update with a lag"):
+        lgp.fit(model, lgp.Data([3.0], [0.0]), method=going_on, **SETTINGS)
     with pytest.raises(lgp.InputError, match="sample_paths needs all rows"):
         own.sample_paths(key=KEY)
     with pytest.raises(lgp.InputError, match="lag must be a positive length"):
@@ -178,3 +182,18 @@ def test_what_a_window_cannot_say_is_refused():
     dense = lgp.fit(model, lgp.Data(X, y), **SETTINGS).posterior
     with pytest.raises(lgp.InputError, match="lag is for posteriors through"):
         dense.update([21.0], [0.0], key=KEY, lag=3.0)
+
+
+def test_series_are_refused_before_their_own_states():
+    """Of two series one goes on from an earlier time than the other; a new one from any."""
+    kernel = lgp.Matern32(lengthscale=1.5).on(0) * lgp.White().on(1)
+    model = lgp.LatentGP(kernel, lgp.Gaussian(0.05))
+    X, y = rows(model.likelihood, columns=2)
+    own = stream(model, X, y, 3.0, (60, 90))
+    first, second = own.latent.X[:2]
+    between = np.array([[0.5 * (first[0] + second[0]), label] for label in (first[1], second[1])])
+    early, late = (between[0], between[1]) if first[0] > second[0] else (between[1], between[0])
+    own.update(late[None], [0.0], key=KEY)
+    own.update([[2.0, 7.0]], [0.0], key=KEY)  # of a series without rows so far
+    with pytest.raises(lgp.InputError, match="an update with a lag"):
+        own.update(early[None], [0.0], key=KEY)

@@ -36,7 +36,7 @@ from latentgp.representations.markov.processes import (
     readings_of,
     together,
 )
-from latentgp.representations.markov.remembered import RememberedRows, known_in
+from latentgp.representations.markov.remembered import RememberedRows, before_states, known_in
 from latentgp.representations.markov.series import Lanes, Series, order_of
 from latentgp.representations.markov.simulation import posterior_draws
 from latentgp.rows.data import Data, padded_size
@@ -131,16 +131,20 @@ class MarkovPosterior(LatentPosterior):
 
     def check_inputs(self, X: Float[np.ndarray, "N D"]) -> None:
         columns = self._columns
-        for first in np.asarray(self.X)[: self.known]:
-            early = X[:, columns.time] < first[columns.time]
-            if columns.series is not None:
-                early &= X[:, columns.series] == first[columns.series]
-            if np.any(early):
-                raise InputError(
-                    f"Row {np.argmax(early)} of X is at time {X[early, columns.time][0]:g}, but an "
-                    f"update with a lag has left only what comes from {first[columns.time]:g} on; "
-                    "ask an earlier posterior, or update with a greater lag."
-                )
+        first = np.asarray(self.X)[: self.known]
+        early = before_states(first, X, columns)
+        if np.any(early):
+            place = np.argmax(early)
+            of_series = (
+                first
+                if columns.series is None
+                else first[first[:, columns.series] == X[place, columns.series]]
+            )
+            raise InputError(
+                f"Row {place} of X is at time {X[place, columns.time]:g}, but an update with a lag "
+                f"has left only what comes from {of_series[0, columns.time]:g} on; ask an earlier "
+                "posterior, or update with a greater lag."
+            )
 
     def with_targets_shifted(self, centre: float) -> "MarkovPosterior":
         if self.rows is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import equinox as eqx
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Bool, Float
 
-from latentgp.kernels.state_space import Truncation
+from latentgp.errors import InputError
+from latentgp.kernels.state_space import Columns, Truncation
 from latentgp.representations.markov.beliefs import Starts
 from latentgp.representations.summary import DataSummary
 from latentgp.typing import Array
@@ -38,6 +40,34 @@ class RememberedRows(DataSummary):
     def known(self) -> int:
         """Number of series that go on from a state."""
         return known_in(self.starts)
+
+    def check(self, X: Float[np.ndarray, "N D"], columns: Columns) -> None:
+        """Refuse further rows from before the states.
+
+        Raises:
+            InputError: there are such rows.
+        """
+        early = before_states(np.asarray(self.centres)[: self.known], X, columns)
+        if np.any(early):
+            since = np.asarray(self.centres)[: self.known, columns.time]
+            raise InputError(
+                f"There are further rows at time {X[early, columns.time].min():g}, but an update "
+                f"with a lag has left only what comes from {since.max():g} on; leave them out, "
+                "add them to an earlier posterior, or update with a greater lag."
+            )
+
+
+def before_states(
+    first: Float[np.ndarray, "K D"], X: Float[np.ndarray, "N D"], columns: Columns
+) -> Bool[np.ndarray, "N"]:
+    """Which rows come before the state that their series goes on from, at its first row."""
+    early = np.zeros(len(X), bool)
+    for row in first:
+        before = X[:, columns.time] < row[columns.time]
+        if columns.series is not None:
+            before &= X[:, columns.series] == row[columns.series]
+        early |= before
+    return early
 
 
 def known_in(starts: tuple[Starts, ...]) -> int:

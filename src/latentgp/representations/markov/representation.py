@@ -59,7 +59,8 @@ class Markov(Representation):
             to; exact.
 
     Raises:
-        InputError: a setting that is no whole number from 1, or what is remembered of other rows.
+        InputError: a setting that is no whole number from 1, or what is remembered of other rows,
+            or rows from before the states that it goes on from.
 
     Example:
         >>> import jax, numpy as np, latentgp as lgp
@@ -101,6 +102,8 @@ class Markov(Representation):
                 f"the rows have {X.shape[1]}; give rows of the same columns."
             )
         spaces_of(kernel, X.shape[1], self.truncation)
+        if self.remembered is not None and not isinstance(X, Tracer):
+            self.remembered.check(np.asarray(X), time_columns(kernel, X.shape[1])[0])
         return self
 
     def for_rows(

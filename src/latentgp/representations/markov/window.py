@@ -49,11 +49,7 @@ def window_of(
         lag: in units of time.
         new: inputs of further rows.
         log_evidence: of all rows so far, in nats.
-
-    Raises:
-        InputError: further rows from before the states that are known.
     """
-    posterior.check_inputs(new)
     columns, _ = time_columns(posterior.kernel, new.shape[1])
     X, numbers = np.asarray(posterior.X), np.arange(len(posterior.X))
     times, later = X[:, columns.time], new[:, columns.time]
