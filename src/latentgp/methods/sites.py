@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
-from latentgp.inference.setup.priors import rough_start, search_bounds, stretched_start
+from latentgp.inference.setup.priors import other_starts, search_bounds, stretched_start
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import (
     OPENING_ROWS,
@@ -169,9 +169,9 @@ class SiteMethod(Method):
             elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
                 second = stretched_start(space, scale)
                 part = data.select(algorithm.representation.some_rows(data.size, OPENING_ROWS))
-                other = rough_start(space, scale, part.X)
-                if other is not None:
-                    opening = Opening(other, part.padded(number_of_shards()).to_device())
+                others = other_starts(space, scale, part.X)
+                if others:
+                    opening = Opening(others, part.padded(number_of_shards()).to_device())
             learned = learn(
                 searching,
                 space,

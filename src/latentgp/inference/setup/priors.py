@@ -31,9 +31,9 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
 _BOUND_FACTOR = 1e5
-# Of the second start: length-scales in distances of nearest neighbours, but at most a share of the
-# first's, and noise variances in the first's.
-_NEIGHBOURS, _ROUGHER, _LESS_NOISE = 2.0, 0.3, 0.1
+# Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most a
+# share of the first's; noise variances of it and of the noisy one in the first's.
+_NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 _LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
@@ -212,26 +212,33 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     return space.to_vector(replace_unchecked(space.model, values))
 
 
-def rough_start(
+def other_starts(
     space: ParameterSpace, scale: Scales, X: Float[np.ndarray, "N D"]
-) -> Float[np.ndarray, "P"] | None:
-    """A second start, of rough functions with little noise, beside the model's own.
+) -> tuple[Float[np.ndarray, "P"], ...]:
+    """Further starts beside the model's own: rough functions with little noise, and much noise.
 
-    Evidences of regression have two modes, that one and smooth functions with much noise
-    (Rasmussen & Williams 2006, 5.4.1); a search ends in the one it starts near. Length-scales are
-    shortened by what makes the median distance of some rows twice that of nearest neighbours; what
-    has bounds by its prior stays. None where no length-scale is learned.
+    Evidences of regression have several modes, such as rough functions, and smooth functions with
+    much noise (Rasmussen & Williams 2006, 5.4.1); a search ends in one it starts near. Length-scales
+    of rough functions are shortened by what makes the median distance of some rows twice that of
+    nearest neighbours; what has bounds by its prior stays. None where no length-scale is learned.
     """
     known = parameters(space.model)
-    factors = {"lengthscale": _roughness(X / scale.inputs), "noise_variance": _LESS_NOISE}
-    values = {
-        path: np.asarray(known[path].value) * factor
-        for path in space.paths
-        if (factor := factors.get(known[path].role)) and path not in space.narrowed
-    }
-    if not any(known[path].role == "lengthscale" for path in values):
-        return None
-    return space.to_vector(replace_unchecked(space.model, values))
+    free = [path for path in space.paths if path not in space.narrowed]
+
+    def started(**factors: float) -> Float[np.ndarray, "P"]:
+        values = {
+            path: np.asarray(known[path].value) * factors[known[path].role]
+            for path in free
+            if known[path].role in factors
+        }
+        return space.to_vector(replace_unchecked(space.model, values))
+
+    if not any(known[path].role == "lengthscale" for path in free):
+        return ()
+    rough = started(lengthscale=_roughness(X / scale.inputs), noise_variance=_LESS_NOISE)
+    if not any(known[path].role == "noise_variance" for path in free):
+        return (rough,)
+    return rough, started(noise_variance=_MORE_NOISE)
 
 
 def _roughness(X: Float[np.ndarray, "N D"]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +33,9 @@ THINNED_RUN = -1
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end no step along it helps.
 _ESTIMATED_TOLERANCE, _ESTIMATED_STEPS = 1e-4, 5
-# Two starts: a short run from each on few rows, numbered from here downwards.
-_OPENING_EVALUATIONS = 8
+# Several starts: short runs from each on few rows, numbered from here downwards. Those that may yet
+# be the best, as they rise by what they are behind in half as many evaluations, go on so many times.
+_OPENING_EVALUATIONS, _OPENING_ROUNDS = 8, 3
 _CLEARLY = 1.0  # nats
 OPENING_ROWS = 512
 _FIRST_OPENING_RUN = -2
@@ -60,14 +62,14 @@ class Learned(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """A short search before the long one, from two starts; sites must be the likelihood itself.
+    """Short searches before the long one, from several starts; sites must be the likelihood itself.
 
     Attributes:
-        other: where the second start is, unconstrained.
+        others: where the starts beside the first are, unconstrained.
         rows: those that it looks at.
     """
 
-    other: Float[np.ndarray, "P"]
+    others: tuple[Float[np.ndarray, "P"], ...]
     rows: Data
 
 
@@ -87,7 +89,7 @@ def learn(
     """Maximise the bound plus log prior over hyper-parameters.
 
     The first run starts at the model's own values, or where a run on a thinned set of rows has
-    ended, or a short one from the other start of an opening, if that is clearly better; a second
+    ended, or a short one from another start of an opening, if that is clearly better; a second
     one, if asked for, where it is told to; each restart at a draw around the model's values. The
     best point of all runs on all rows is kept, so a restart never makes the result worse.
     """
@@ -170,6 +172,9 @@ class _Runs:
         self._algorithm, self._space = algorithm, space
         self._lower, self._upper = bounds
         self._search = search
+        # Of short runs: evaluations by point, from which they go on.
+        self._known: dict[int, dict[bytes, Record]] = defaultdict(dict)
+        self._opening_evaluations = _OPENING_EVALUATIONS
 
     def one(
         self,
@@ -250,13 +255,16 @@ class _Runs:
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
-        at_most = _OPENING_EVALUATIONS if run <= _FIRST_OPENING_RUN else at_most
+        known = self._known[run] if run <= _FIRST_OPENING_RUN else {}
+        at_most = self._opening_evaluations if run <= _FIRST_OPENING_RUN else at_most
         unit = 0.0
 
         def objective(vector: Float[np.ndarray, "P"]) -> tuple[float, Float[np.ndarray, "P"]]:
             nonlocal unit
-            known = self._search.replay(vector, run, at_most)
-            record = known or self._evaluate(vector, data, run)
+            record = known.get(vector.tobytes()) or self._search.replay(vector, run, at_most)
+            record = record or self._evaluate(vector, data, run)
+            if run <= _FIRST_OPENING_RUN:
+                known[vector.tobytes()] = record
             unit = unit or max(float(np.linalg.norm(record.gradient)) / first_step, 1e-12)
             return -record.value / unit, -record.gradient / unit
 
@@ -314,20 +322,42 @@ class _Runs:
     ) -> tuple[Float[np.ndarray, "P"], float]:
         """Start of the long run, and the length of its first step.
 
-        A short run from the other start has to end clearly higher than one from the first. If it
-        does not, and both looked at a part of the rows, the long run begins at the first start
-        again: two runs in the same mode of a part end at no better place for all rows.
+        A short run from another start has to end clearly higher than one from the first. If none
+        does, and all looked at a part of the rows, the long run begins at the first start
+        again: runs in the same mode of a part end at no better place for all rows.
+
+        Few evaluations do not tell which mode is higher: a run that is behind goes on beside the
+        best one as long as it rises fast enough.
         """
-        ends = []
-        for number, start in enumerate((first, opening.other)):
-            run = _FIRST_OPENING_RUN - number
-            sites = initial_sites(self._algorithm, self._space.model, opening.rows)
-            self.one(start, opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
-            ends.append(self._search.best(run))
-        is_other = ends[1].value > ends[0].value + _CLEARLY
+        starts = {
+            _FIRST_OPENING_RUN - number: start
+            for number, start in enumerate((first, *opening.others))
+        }
+        on = list(starts)
+        for turn in range(1, _OPENING_ROUNDS + 1):
+            for run in on:
+                self._opening_evaluations = turn * _OPENING_EVALUATIONS
+                sites = initial_sites(self._algorithm, self._space.model, opening.rows)
+                self.one(
+                    starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP
+                )
+            leader = max(starts, key=lambda run: self._search.best(run).value)
+            on = [run for run in on if run == leader or self._may_pass(run, leader)]
+            if len(on) == 1 or leader not in on:
+                break
+        best = self._search.best(leader)
+        is_other = best.value > self._search.best(_FIRST_OPENING_RUN).value + _CLEARLY
         if is_other or opening.rows.size == data.size:
-            return ends[is_other].vector, _FIRST_STEP_AFTER_THINNED
+            return best.vector, _FIRST_STEP_AFTER_THINNED
         return first, _FIRST_STEP
+
+    def _may_pass(self, run: int, leader: int) -> bool:
+        """Whether a short run that has not ended rose by what it is behind another just now."""
+        if self.endings[run][0]:
+            return False
+        values = [record.value for record in self._known[run].values()]
+        rise = max(values) - max(values[: -(_OPENING_EVALUATIONS // 2)])
+        return max(values) + rise > self._search.best(leader).value and rise > _CLEARLY
 
     def on_thinned_rows(
         self, start: Float[np.ndarray, "P"], data: Data, stored: Sites | None

@@ -142,6 +142,8 @@ class Search:
             InputError: the checkpoint's next evaluation was made elsewhere.
         """
         limit = self._limit = at_most or self.max_evaluations
+        if at_most and self._made(run, self._replayed) >= at_most:
+            raise EndRun(f"max_evaluations={limit} were made")  # known ones are of its next turn
         if self._replayed < len(self.records):
             record = self.records[self._replayed]
             if record.restart == run and np.array_equal(record.vector, vector):
@@ -157,8 +159,8 @@ class Search:
             raise EndRun(f"max_evaluations={limit} were made")
         return None
 
-    def _made(self, run: int) -> int:
-        return sum(record.restart == run for record in self.records)
+    def _made(self, run: int, among: int | None = None) -> int:
+        return sum(record.restart == run for record in self.records[:among])
 
     def report(self, record: Record, kept: Any) -> Record:
         """Keep an evaluation, and what to save with it; raises EndFit if the search ends here."""

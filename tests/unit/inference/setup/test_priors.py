@@ -8,7 +8,7 @@ from numpyro.distributions import LogNormal
 from scipy.stats import multivariate_normal
 
 import latentgp as lgp
-from latentgp.inference.setup.priors import around, rough_start, scales, weak_priors
+from latentgp.inference.setup.priors import around, other_starts, scales, weak_priors
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.parameters.space import ParameterSpace
 
@@ -68,17 +68,20 @@ def test_priors_of_rows_that_go_on_are_around_the_models_values(table):
     np.testing.assert_allclose(moved["kernel.variance"].loc, np.log(5.0))
 
 
-def test_the_second_start_is_rougher_with_less_noise(table):
+def test_further_starts_are_rougher_with_less_noise_and_noisier(table):
     model = lgp.LatentGP(lgp.RBF([2.0, 3.0, 4.0]), lgp.Gaussian(noise_variance=0.5))
     space = ParameterSpace(model)
     scale = scales(model, table)
-    rough = space.to_model(rough_start(space, scale, table.X))
+    rough, noisy = map(space.to_model, other_starts(space, scale, table.X))
     assert np.all(rough.kernel.lengthscale < model.kernel.lengthscale)
     assert rough.kernel.variance == pytest.approx(1.0)
-    assert rough.likelihood.noise_variance < 0.5
+    assert rough.likelihood.noise_variance < 0.5 < noisy.likelihood.noise_variance
+    np.testing.assert_allclose(noisy.kernel.lengthscale, model.kernel.lengthscale)
     frozen = ParameterSpace(model, frozen=["kernel.lengthscale"])
-    assert rough_start(frozen, scale, table.X) is None
-    same = space.to_model(rough_start(space, scale, np.ones((4, 3))))
+    assert other_starts(frozen, scale, table.X) == ()
+    no_noise = ParameterSpace(model, frozen=["likelihood"])
+    assert len(other_starts(no_noise, scale, table.X)) == 1
+    same = space.to_model(other_starts(space, scale, np.ones((4, 3)))[0])
     assert np.all(same.kernel.lengthscale < model.kernel.lengthscale)
 
 
@@ -91,4 +94,4 @@ def test_the_search_finds_a_rough_function_under_a_trend(rows):
     # The mode of a smooth function with much noise has the deviation of the sine, 0.7.
     assert fitted.model_.likelihood.noise_variance < 0.1**2 * 4
     runs, evaluations = np.unique(fitted.history_.restart, return_counts=True)
-    assert dict(zip(runs, evaluations, strict=True)).keys() == {-3, -2, 0}
+    assert dict(zip(runs, evaluations, strict=True)).keys() == {-4, -3, -2, 0}
