@@ -31,8 +31,8 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
 _BOUND_FACTOR = 1e5
-# Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most a
-# share of the first's; noise variances of it and of the noisy one in the first's.
+# Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
+# a share of the first's; noise variances of it and of the noisy one in the first's.
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 _LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
@@ -217,10 +217,11 @@ def other_starts(
 ) -> tuple[Float[np.ndarray, "P"], ...]:
     """Further starts beside the model's own: rough functions with little noise, and much noise.
 
-    Evidences of regression have several modes, such as rough functions, and smooth functions with
-    much noise (Rasmussen & Williams 2006, 5.4.1); a search ends in one it starts near. Length-scales
-    of rough functions are shortened by what makes the median distance of some rows twice that of
-    nearest neighbours; what has bounds by its prior stays. None where no length-scale is learned.
+    Evidences of regression have several modes, such as rough functions with little noise and
+    smooth ones with much (Rasmussen & Williams 2006, 5.4.1); a search ends in one it starts near.
+    Length-scales of rough functions are shortened by what makes the median distance of some rows
+    twice that of nearest neighbours; what has bounds by its prior stays. None where no length-scale
+    is learned.
     """
     known = parameters(space.model)
     free = [path for path in space.paths if path not in space.narrowed]

@@ -33,9 +33,9 @@ THINNED_RUN = -1
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end no step along it helps.
 _ESTIMATED_TOLERANCE, _ESTIMATED_STEPS = 1e-4, 5
-# Several starts: short runs from each on few rows, numbered from here downwards. Those that may yet
-# be the best, as they rise by what they are behind in half as many evaluations, go on so many times.
-_OPENING_EVALUATIONS, _OPENING_ROUNDS = 8, 3
+# Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
+# but rose by a sixth of that in the second half of its evaluations, has as many again.
+_OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
 _CLEARLY = 1.0  # nats
 OPENING_ROWS = 512
 _FIRST_OPENING_RUN = -2
@@ -333,14 +333,12 @@ class _Runs:
             _FIRST_OPENING_RUN - number: start
             for number, start in enumerate((first, *opening.others))
         }
-        on = list(starts)
+        on, leader = list(starts), _FIRST_OPENING_RUN
         for turn in range(1, _OPENING_ROUNDS + 1):
             for run in on:
                 self._opening_evaluations = turn * _OPENING_EVALUATIONS
                 sites = initial_sites(self._algorithm, self._space.model, opening.rows)
-                self.one(
-                    starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP
-                )
+                self.one(starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
             leader = max(starts, key=lambda run: self._search.best(run).value)
             on = [run for run in on if run == leader or self._may_pass(run, leader)]
             if len(on) == 1 or leader not in on:
@@ -357,7 +355,8 @@ class _Runs:
             return False
         values = [record.value for record in self._known[run].values()]
         rise = max(values) - max(values[: -(_OPENING_EVALUATIONS // 2)])
-        return max(values) + rise > self._search.best(leader).value and rise > _CLEARLY
+        behind = self._search.best(leader).value - max(values)
+        return rise > max(_CLEARLY, behind / _FASTER)
 
     def on_thinned_rows(
         self, start: Float[np.ndarray, "P"], data: Data, stored: Sites | None

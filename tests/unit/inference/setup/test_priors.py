@@ -95,3 +95,17 @@ def test_the_search_finds_a_rough_function_under_a_trend(rows):
     assert fitted.model_.likelihood.noise_variance < 0.1**2 * 4
     runs, evaluations = np.unique(fitted.history_.restart, return_counts=True)
     assert dict(zip(runs, evaluations, strict=True)).keys() == {-4, -3, -2, 0}
+
+
+def test_the_search_finds_a_smooth_function_that_a_rough_one_is_ahead_of():
+    """One cell of a grid is large, with noise; six rows a cell differ in what does not matter."""
+    rng = np.random.default_rng(24)
+    X = np.stack(np.meshgrid(*map(np.arange, (5, 5, 6)), indexing="ij"), -1).reshape(-1, 3) * 1.0
+    large = (X[:, 0] == 3) & (X[:, 1] == 3)
+    y = 0.3 * np.abs(rng.normal(size=150)) * (rng.uniform(size=150) < 0.3)
+    y = np.where(large, 5 + 1.3 * rng.normal(size=150), y)
+    default, told = (
+        lgp.GPRegressor(kernel, random_state=0).fit(X, y)
+        for kernel in (None, lgp.RBF([0.8, 0.8, 10.0]))
+    )
+    assert float(default.posterior_.log_evidence) > float(told.posterior_.log_evidence) - 1
