@@ -122,7 +122,7 @@ _INTERNAL = {
     "latentgp.tables.formula.terms": "TermFactor",
     "latentgp.inference.setup.additive": "AdditiveTerms Groups Smooth",
     "latentgp.inference.setup.shared_log_normal": "SharedLogNormal",
-    "latentgp.tables.notation": "DateNotation NumberNotation",
+    "latentgp.tables.notation": "DateNotation DurationNotation NumberNotation",
 }
 _PLACES = {name: module for module, names in _INTERNAL.items() for name in names.split()}
 _PLACES |= dict.fromkeys(latentgp.__all__, "latentgp")

@@ -15,8 +15,10 @@ from latentgp.posteriors import predictive
 from latentgp.runtime.buckets import Buckets
 from latentgp.tables.model import TableModel
 from latentgp.tables.start import choose_task
+from likelihood_cases import COMPLETE
 
 ROWS = 60
+OBJECTS = list({type(case[0]): case[0] for case in COMPLETE}.values())
 _generator = np.random.default_rng(0)
 _x = _generator.uniform(0, 6, ROWS)
 _f = np.sin(_x)
@@ -118,6 +120,41 @@ def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path,
     with pytest.raises(KeyboardInterrupt):
         TableModel.fit_files(tmp_path / "rows.csv", "y", n_inducing=5, batch_size=20)
     assert len(calls) == 2
+
+
+class TestLikelihoodObjects:
+    @pytest.mark.parametrize("likelihood", OBJECTS, ids=lambda own: type(own).__name__)
+    def test_the_task_follows(self, likelihood):
+        target = pd.Series(np.arange(10) % 3, name="y")
+        choice = choose_task(target, "auto", likelihood, {}, None)
+        kinds = {"real": "regression", "count": "count", "class": "classification"}
+        ordered = isinstance(likelihood, lgp.Ordinal)
+        assert choice.task == ("ordinal" if ordered else kinds[likelihood.targets])
+        assert choice.likelihood is likelihood
+        assert type(likelihood).__name__ in choice.notes[0]
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("asked", [{}, {"task": "regression"}, {"formula": "y ~ gp(x)"}])
+    def test_a_table_is_fitted_as_an_array_is(self, asked):
+        y = _f + 0.1 * _generator.standard_t(3, ROWS)
+        frame = pd.DataFrame({"x": _x, "y": y})
+        settings = {"likelihood": lgp.StudentT(), "random_state": 0, "max_evaluations": 5}
+        model = TableModel.fit(frame, None if "formula" in asked else "y", **asked, **settings)
+        assert isinstance(model.estimator.model_.likelihood, lgp.StudentT)
+        if "formula" not in asked:
+            right = lgp.GPRegressor(**settings).fit(frame[["x"]], y).predict(frame[["x"]])
+            np.testing.assert_allclose(model.predict(frame)["mean"], right)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_beside_what_a_row_carries(self):
+        model, frame = fitted(
+            np.minimum(5, _generator.poisson(3, ROWS)),
+            more={"n": np.full(ROWS, 5)},
+            likelihood=lgp.Binomial(),
+            side_columns={"trials": "n"},
+        )
+        assert model.task == "count"
+        assert (model.predict(frame)["mean"] < 5).all()
 
 
 class TestScores:

@@ -103,7 +103,7 @@ def test_mixed_dress_stays_categories(values):
 def test_what_looks_like_numbers_or_dates_is_said():
     km = [f"{n % 17} km" for n in range(ROWS)]
     dirty = [str(n % 19) for n in range(ROWS - 1)] + ["unknown"]
-    days = [f"{n % 28 + 1} Dec 2024" for n in range(ROWS)]
+    days = [f"{n % 28 + 1}/12/24" for n in range(ROWS)]
     differ = [f"{n} km" for n in range(ROWS)]
     grade = [f"{n % 3}WD" for n in range(ROWS)]
     frame = pd.DataFrame({"km": km, "dirty": dirty, "day": days, "far": differ, "grade": grade})
@@ -112,7 +112,7 @@ def test_what_looks_like_numbers_or_dates_is_said():
         "though 40 of 40 values look like numbers, such as '0 km': write all as 1234.5" in of["km"]
     )
     assert "39 of 40 values look like numbers, such as '0', unlike 'unknown'" in of["dirty"]
-    assert "40 of 40 values look like dates, such as '1 Dec 2024'" in of["day"]
+    assert "40 of 40 values look like dates, such as '1/12/24'" in of["day"]
     assert "left out, it looks like an identifier (all 40 values differ), though 40" in of["far"]
     assert "look" not in of["grade"]  # few categories may be named as they like
 

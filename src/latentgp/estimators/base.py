@@ -57,7 +57,14 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.representations import Representation
 from latentgp.representations.latent_axis import distinct_kernels
 from latentgp.rows import RowSource
-from latentgp.rows.arrays import FOR_LABELS, as_weights, check_finite, check_not_traced, rows_named
+from latentgp.rows.arrays import (
+    FOR_LABELS,
+    as_weights,
+    check_finite,
+    check_not_traced,
+    rows_named,
+    unmasked,
+)
 from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
@@ -146,6 +153,8 @@ class GPEstimator(BaseEstimator):
             centre: the constant; zero unless the likelihood is one of y - f.
         """
         self.row_sketch_ = sketch(fingerprints(rows.merged.X, rows.merged.y))
+        has_level = not isinstance(self.kernel, AdditiveTerms) or self.kernel.has_level
+        centre = centre if has_level else 0.0
         rows = rows.centred(centre)
         merged = rows.merged
         n_inducing = self._number_of_points()
@@ -164,7 +173,7 @@ class GPEstimator(BaseEstimator):
             )
         kernel = with_terms(kernel, self.mean, self.groups, merged.X.shape[1], self._names())
         level = None
-        if not likelihood.is_location:
+        if has_level and not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         model = starting_model(merged, likelihood, mean, kernel)
@@ -289,9 +298,14 @@ class GPEstimator(BaseEstimator):
         self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
     ) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
+        terms, frozen = self.kernel, tuple(self.frozen)
+        if isinstance(terms, AdditiveTerms) and not (
+            terms.centred or isinstance(model.mean, ZeroMean)
+        ):
+            frozen = (*frozen, "mean")  # about which the intercept is; what is learned is that
         own = {
             "priors": self.priors,
-            "frozen": self.frozen,
+            "frozen": frozen,
             "max_evaluations": self.max_evaluations,
             "max_seconds": self.max_seconds,
             "callback": self.callback,
@@ -539,6 +553,7 @@ class GPEstimator(BaseEstimator):
         """scikit-learn's checks, with messages that name the rows at fault."""
         check_not_traced("X", X)
         alone = isinstance(y, str)
+        X, y = unmasked(X), unmasked(y)
         try:
             checked = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, **checks)
         except (TypeError, ValueError) as error:
@@ -600,12 +615,12 @@ def row_weights(sample_weight: Any, X: Float[np.ndarray, "N D"]) -> Float[np.nda
     """Row weights, checked; None stays None."""
     if sample_weight is None:
         return None
-    return as_weights(_check_sample_weight(sample_weight, X), len(X))
+    return as_weights(_check_sample_weight(unmasked(sample_weight), X), len(X))
 
 
 def check_known(y: Any) -> None:
     """Raise InputError, naming the rows, where a target is missing or infinite."""
-    y = np.asarray(y)
+    y = np.asarray(unmasked(y))
     if y.dtype.kind == "f":
         check_finite("y", y)
     elif y.dtype.kind == "O":

@@ -28,6 +28,7 @@ from latentgp.likelihoods import (
 )
 from latentgp.methods.choice import DENSE_CLASSES, DENSE_OTHERWISE
 from latentgp.methods.registry import of_name
+from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.validation import check_data
 
@@ -144,6 +145,11 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         posterior, X = self._asked(X)
         return posterior.predict(X).probabilities
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose label is predicted."""
+        check_known(y)
+        return float(super().score(X, unmasked(y), unmasked(sample_weight)))
+
     def log_predictive_density(self, X: Any, y: Any) -> Float[np.ndarray, "N"]:
         """Log p(label | data) a row, in nats."""
         posterior, X = self._asked(X)
@@ -155,7 +161,8 @@ class LabelEstimator(ClassifierMixin, GPEstimator):
         Raises:
             InputError: labels that the classifier was not fitted to.
         """
-        y = np.asarray(y)
+        check_known(y)
+        y = np.asarray(unmasked(y))
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise InputError(

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from latentgp.errors import InputError
-from latentgp.estimators.base import GPEstimator, given, row_weights
+from latentgp.estimators.base import GPEstimator, check_known, given, row_weights
 from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
     BetaBinomial,
@@ -23,6 +23,7 @@ from latentgp.likelihoods import (
     ScaledLogisticPoisson,
     ZeroInflated,
 )
+from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data
 from latentgp.validation import check_data
 
@@ -203,7 +204,9 @@ class GPCountRegressor(RegressorMixin, GPEstimator):
         """
         side = given(exposure=exposure, trials=trials)
         self._check_sides(side, "score")
-        return float(r2_score(y, self.predict(X, **side), sample_weight=sample_weight))
+        check_known(y)
+        mean, weights = self.predict(X, **side), unmasked(sample_weight)
+        return float(r2_score(unmasked(y), mean, sample_weight=weights))
 
     def sample_y(
         self,

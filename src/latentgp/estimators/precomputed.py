@@ -12,7 +12,7 @@ from jaxtyping import Float
 from latentgp.errors import InputError
 from latentgp.kernels import Constant, Kernel, Precomputed
 from latentgp.kernels.precomputed import check_gram
-from latentgp.rows.arrays import check_finite
+from latentgp.rows.arrays import check_finite, unmasked
 
 PRECOMPUTED = "precomputed"
 _ALIKE = 1e-8  # of variances that count as equal
@@ -60,7 +60,7 @@ def checked_cross(
     Raises:
         InputError: another shape, or variances that cannot be known.
     """
-    X = np.asarray(X, np.float64)
+    X = np.asarray(unmasked(X), np.float64)
     number = len(gram)
     if X.ndim != 2 or X.shape[1] not in (number, number + 1):
         raise InputError(

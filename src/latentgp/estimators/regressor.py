@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latentgp.errors import InputError
-from latentgp.estimators.base import ROUTED, GPEstimator, given, row_weights
+from latentgp.estimators.base import ROUTED, GPEstimator, check_known, given, row_weights
 from latentgp.evaluation.metrics import concordance_index, equally_long
 from latentgp.inference.setup.priors import spread_of
 from latentgp.likelihoods import (
@@ -42,6 +42,7 @@ from latentgp.likelihoods import (
 )
 from latentgp.posteriors.posterior import Posterior
 from latentgp.representations.base import LatentPosterior
+from latentgp.rows.arrays import unmasked
 from latentgp.rows.data import Data, check_side_information
 from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
@@ -374,7 +375,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
                     "The fit had censored, without which times until which there was no event "
                     f"count as events; give score(..., censored=...){ROUTED}."
                 )
-            return float(super().score(X, y, sample_weight))
+            check_known(y)
+            return float(super().score(X, unmasked(y), unmasked(sample_weight)))
         likelihood = self.model_.likelihood
         check_side_information(
             {"censored": censored}, likelihood.side_information, type(likelihood).__name__

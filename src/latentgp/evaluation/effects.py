@@ -18,6 +18,7 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.parameters.summary import aligned
 from latentgp.posteriors.posterior import Posterior
+from latentgp.rows.arrays import as_inputs
 from latentgp.typing import Array
 from latentgp.validation import interval_levels
 
@@ -223,8 +224,7 @@ class Effects:
 
         if isinstance(X, pd.DataFrame):
             names, X = list(map(str, X.columns)), X.to_numpy()
-        X = np.asarray(X, dtype=np.float64)
-        X = X[:, None] if X.ndim == 1 else X
+        X = as_inputs(X)
         names = [f"x{d}" for d in range(X.shape[1])] if names is None else list(names)
         if len(names) != X.shape[1]:
             raise InputError(f"names has {len(names)} names for {X.shape[1]} columns.")

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, xlogy
 
 from latentgp.errors import InputError
+from latentgp.rows.arrays import unmasked
 
 __all__ = [
     "Capacity",
@@ -338,7 +339,7 @@ def by_group(score: Callable[..., Any], groups: ArrayLike, *arrays: ArrayLike) -
         >>> by_group(mean_absolute_error, ["a", "b", "b"], [0.0, 1.0, 2.0], [1.0, 1.0, 2.0])
         {'a': 1.0, 'b': 0.0}
     """
-    labels = np.asarray(groups)
+    labels = np.asarray(unmasked(groups))
     columns = [np.asarray(array) for array in arrays]
     sizes = {len(column) for column in columns} | {labels.size}
     if labels.ndim != 1 or len(sizes) > 1:
@@ -653,7 +654,7 @@ def _weights(rows: int, sample_weight: ArrayLike | None) -> NDArray[np.float64]:
 
 def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
     try:
-        array = np.asarray(values)
+        array = np.asarray(unmasked(values))
         if array.dtype.kind in "mM":  # NumPy would count their ticks
             raise TypeError
         return array.astype(np.float64)
@@ -707,7 +708,7 @@ def _class_probabilities(
             "or (rows, classes)"
         )
     columns = np.stack([1 - stated, stated], axis=1) if stated.ndim == 1 else stated
-    labels = np.asarray(labels)
+    labels = np.asarray(unmasked(labels))
     if labels.shape != (columns.shape[0],) or labels.size == 0:
         raise InputError(
             f"labels has shape {labels.shape} and probabilities {stated.shape}: "

@@ -41,12 +41,22 @@ import numpy as np
 """
 # What the reading of tables takes over from the library as it is there.
 _TAKEN = {
-    "latentgp.rows.csv": ("MISSING_MARKERS", "CODE", "Header", "header_of"),
+    "latentgp.rows.csv": (
+        "MISSING_MARKERS",
+        "CODE",
+        "KEPT_AS_TEXT",
+        "Header",
+        "header_of",
+        "_fields",
+    ),
     "latentgp.tables.formula.arithmetic": ("FUNCTIONS", "OPERATORS", "value_of"),
     "latentgp.tables.values": ("rows_listed", "listed", "text_of", "label_of"),
     "latentgp.tables.notation": (
-        *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "_DATE", "NumberNotation", "DateNotation"),
+        *("_SYMBOLS", "_CURRENCIES", "_UNIT", "_BLANK", "NumberNotation"),
         *("_Number", "_number_pattern", "_NUMBERS", "_read_number"),
+        *("_NAME", "_YEAR", "_DAY", "_CLOCK", "_IN_DIGITS", "_DATES", "_EITHER_WAY", "_MONTHS"),
+        *("_YEARS", "DateNotation", "iso_of", "_iso"),
+        *("_DURATION", "_ISO_DURATION", "_SECONDS", "DurationNotation", "seconds_of"),
     ),
 }
 _ENDING = """

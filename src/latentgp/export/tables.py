@@ -16,7 +16,7 @@ from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
 from latentgp.tables.formula.coding import LevelColumn
 from latentgp.tables.formula.encoder import FormulaEncoder
 from latentgp.tables.formula.parser import parse
-from latentgp.tables.notation import NumberNotation
+from latentgp.tables.notation import DateNotation, DurationNotation, NumberNotation
 from latentgp.tables.start import SIDES
 from latentgp.tables.values import parts_of_label
 
@@ -88,6 +88,7 @@ def export_table_model(
 
 
 _Column = NumberColumn | CategoryColumn | SeriesColumn | LevelColumn
+_NOTATIONS = {NumberNotation: "number", DateNotation: "date", DurationNotation: "duration"}
 _KINDS = {CategoryColumn: "category", SeriesColumn: "series", LevelColumn: "levels"}
 
 
@@ -111,8 +112,9 @@ def told(column: _Column) -> dict[str, Any]:
     """Encoding of a column, of JSON's types."""
     if isinstance(column, NumberColumn):
         own, notation = asdict(column), column.notation
-        kind = "number" if isinstance(notation, NumberNotation) else "date"
-        values = None if notation is None else [kind, list(asdict(notation).values())]
+        values = None
+        if notation is not None:
+            values = [_NOTATIONS[type(notation)], list(asdict(notation).values())]
         return own | {"kind": "number", "notation": values}
     return asdict(column) | {"kind": _KINDS[type(column)]}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentgp.estimators.base import GPEstimator
+from latentgp.rows.arrays import unmasked
 from latentgp.report import sections
 from latentgp.report.hyperparameters import hyperparameters
 from latentgp.report.judged import judged
@@ -105,7 +106,7 @@ def as_table_model(
     import pandas as pd
 
     names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
-    values = np.asarray(X, dtype=np.float64)
+    values = np.asarray(unmasked(X), dtype=np.float64)
     values = values[:, None] if values.ndim == 1 else values
     names = names or [f"x{d}" for d in range(values.shape[1])]
     encoder = TableEncoder(
@@ -117,7 +118,7 @@ def as_table_model(
     )
     frame = pd.DataFrame(dict(zip(names, values.T, strict=True)))
     given = {name: values for name, values in side.items() if values is not None}
-    frame = frame.assign(**given, **{target: np.asarray(y)})
+    frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
     spreads: Sequence[float] = np.std(values, axis=0).tolist()
     sides = {name: name for name in given}
     model = TableModel(estimator, encoder, target, (), sides, spreads=tuple(spreads))  # type: ignore

@@ -80,6 +80,26 @@ def check_finite(name: str, array: np.ndarray) -> None:
         raise InputError(f"{name} has NaN or infinity in {where}; drop or fill these rows first.")
 
 
+def unmasked(values: Any) -> Any:
+    """The values, with NaN (None where they are no numbers) for what a NumPy mask hides.
+
+    `np.asarray` would take the mask off and show what is behind it.
+
+    Example:
+        >>> unmasked(np.ma.array([1, -9999], mask=[False, True])).tolist()
+        [1.0, nan]
+    """
+    if isinstance(values, list | tuple) and any(map(np.ma.isMaskedArray, values)):
+        values = np.ma.stack([np.ma.asarray(row) for row in values])
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.is_masked(values):
+        return np.asarray(values)
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64).filled(np.nan)
+    return np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+
+
 def check_not_traced(name: str, values: Any) -> None:
     """Raise InputError where JAX traces what NumPy is to take."""
     leaves = jax.tree.leaves(values) if isinstance(values, eqx.Module) else [values]
@@ -102,7 +122,7 @@ def _as_numbers(name: str, values: Any) -> np.ndarray:
     if hasattr(values, "toarray"):
         raise InputError(f"{name} is a sparse matrix; give a dense one with {name}.toarray().")
     try:
-        array = np.asarray(values)
+        array = np.asarray(unmasked(values))
         if np.iscomplexobj(array):
             raise InputError(f"{name} holds complex numbers; give real ones.")
         array = array.astype(np.float64)

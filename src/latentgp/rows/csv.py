@@ -27,6 +27,7 @@ _MISSING = _spaced(MISSING_MARKERS)
 _TRUE, _FALSE = _spaced(["True", "TRUE", "true"]), _spaced(["False", "FALSE", "false"])
 _BLOCK_BYTES = 8 << 20
 CODE = r"0\d{2,}"  # of a post, say: as a number it would lose its zeros
+KEPT_AS_TEXT = rf"(?:{CODE}|[+-]?\d{{16,}})"  # long numbers would lose their last digits
 
 
 class Header(NamedTuple):
@@ -37,32 +38,52 @@ class Header(NamedTuple):
         separator: the one of comma, semicolon and tab that the names use most.
         lines: how many lines come before the first row.
         has_rows: whether any row follows.
+        comments: whether the file has lines before the header that begin with #, so that such
+            lines among the rows are no rows either.
     """
 
     names: list[str]
     separator: str
     lines: int
     has_rows: bool
+    comments: bool = False
 
 
 def header_of(path: Path) -> Header:
     """Read how a CSV file begins.
 
+    Blank lines, comments and the line sep=; of Excel may come before the header, which is a comment
+    itself where the line after comments is of numbers alone.
+
     Raises:
         UnicodeDecodeError: the file is not UTF-8.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
-        blank, first = 0, ""
+        before, first, comment, separator = 0, "", "", ""
         for first in file:
-            if first.strip():
+            told = re.fullmatch(r'"?sep=(.)"?', first.strip("\r\n"), re.IGNORECASE)
+            if told and not before:
+                separator = told[1]
+            elif first.startswith("#"):
+                comment = first.lstrip("# ")
+            elif first.strip():
                 break
-            blank += 1
-        separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
-        rows = csv.reader(chain([first], file), delimiter=separator, skipinitialspace=True)
-        names = next(rows, [])
-        lines, has_rows = blank + rows.line_num, any(line.strip() for line in file)
+            before += 1
+        separator = separator or max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
+        heads, values = _fields(comment, separator), _fields(first, separator)
+        numbers = all(re.fullmatch(r"\s*[+-]?[\d.,]*\d\s*(?:[eE][+-]?\d+)?\s*", v) for v in values)
+        if comment and numbers and len(heads) == len(values):
+            names, lines, has_rows = heads, before, True
+        else:
+            rows = csv.reader(chain([first], file), delimiter=separator, skipinitialspace=True)
+            names = next(rows, [])
+            lines, has_rows = before + rows.line_num, any(line.strip() for line in file)
     names = [name or f"Unnamed: {number}" for number, name in enumerate(names)]
-    return Header(names, separator, lines, has_rows)
+    return Header(names, separator, lines, has_rows, bool(comment))
+
+
+def _fields(line: str, separator: str) -> list[str]:
+    return next(csv.reader([line.strip("\r\n")], delimiter=separator, skipinitialspace=True), [])
 
 
 def batches_of(
@@ -81,7 +102,11 @@ def batches_of(
             block_size=_BLOCK_BYTES,
             use_threads=False,
         ),
-        parse_options=reading.ParseOptions(delimiter=header.separator, newlines_in_values=True),
+        parse_options=reading.ParseOptions(
+            delimiter=header.separator,
+            newlines_in_values=True,
+            invalid_row_handler=_skips_comments if header.comments else None,
+        ),
         convert_options=reading.ConvertOptions(
             include_columns=list(types),
             column_types=types,
@@ -93,6 +118,10 @@ def batches_of(
     )
 
 
+def _skips_comments(row: Any) -> str:
+    return "skip" if str(row.text).startswith("#") else "error"
+
+
 class Contents(NamedTuple):
     """Contents of a CSV file.
 
@@ -100,7 +129,7 @@ class Contents(NamedTuple):
         rows: how many.
         types: what each column holds, as pandas would find it: whole numbers (without a gap),
             numbers, truth values, or else text.
-        codes: columns with a code such as 01067, which are text.
+        codes: columns of text with a code such as 01067, or numbers too long for a float.
     """
 
     rows: int
@@ -116,15 +145,22 @@ def contents_of(path: Path, header: Header) -> Contents:
     pc: Any = pyarrow.compute  # its functions are made when it is imported
 
     rows, types, codes = 0, dict.fromkeys(header.names, pa.null()), set()
+    long: set[str] = set()
     for batch in batches_of(path, header, dict.fromkeys(header.names, pa.string())):
         for name, texts in zip(header.names, batch.columns, strict=True):
             if pc.any(pc.match_substring_regex(texts, rf"^\s*{CODE}\s*$")).as_py():
                 types[name] = pa.string()
                 codes.add(name)
+            if pc.any(pc.match_substring_regex(texts, rf"^\s*{KEPT_AS_TEXT}\s*$")).as_py():
+                long.add(name)
             if types[name] != pa.string():
                 here = _held_by(texts, may_be_whole=types[name] != pa.float64())
                 types[name] = (wider(types[name], here) or pa.string()) if rows else here
         rows += batch.num_rows
+    for name in long:
+        if types[name] == pa.float64():
+            types[name] = pa.string()
+            codes.add(name)
     return Contents(rows, types, frozenset(codes))
 
 

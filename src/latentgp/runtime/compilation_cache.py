@@ -106,5 +106,7 @@ def _usual_folder() -> Path:
         kind += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
     except OSError:
         pass
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    asked = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG base directory specification has relative paths ignored.
+    cache = asked if asked.is_absolute() else Path.home() / ".cache"
     return cache / "latentgp" / f"programs-{hashlib.sha256(kind.encode()).hexdigest()[:12]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
-from latentgp.tables.notation import Notation, Recognised, plain, resemblance
+from latentgp.tables.notation import DurationNotation, Notation, Recognised, plain
 from latentgp.tables.values import (
     Tell,
+    checked_frame,
+    column_of,
     dates_in,
     doubt_of,
+    doubt_of_names,
     in_order,
     listed,
     numbers_in,
@@ -39,8 +43,9 @@ class NumberColumn:
         median: what a missing value is replaced by, in the encoded unit.
         marks_missing: whether a 0/1 column says where the value was missing.
         origin: for dates, the earliest of training in ISO 8601, which becomes zero.
-        unit: for dates, "days" or "seconds".
-        notation: how text writes the numbers or dates; None if as Python and ISO 8601 do.
+        unit: for dates, "days" or "seconds"; for times of day and durations that of the notation.
+        notation: how the column writes numbers, dates or durations; None if as Python and ISO 8601
+            do.
         doubt: what may be meant otherwise, in words; empty if nothing.
         required: whether a missing value is an error.
     """
@@ -50,7 +55,7 @@ class NumberColumn:
     median: float
     marks_missing: bool
     origin: str | None = None
-    unit: Literal["days", "seconds"] | None = None
+    unit: str | None = None
     notation: Notation | None = None
     doubt: str = ""
     required: bool = False
@@ -70,7 +75,10 @@ class NumberColumn:
             dates = dates_in(values)
             origin = dates.min().isoformat()
             unit = "days" if (dates.max() - dates.min()).total_seconds() > 2 * 86400 else "seconds"
-        doubt = recognised.doubt or (doubt_of(values) if source in ("number", "text") else "")
+        if isinstance(recognised.notation, DurationNotation):
+            unit = recognised.notation.unit
+        counts = source in ("number", "text") and unit is None
+        doubt = recognised.doubt or (doubt_of(values) if counts else "")
         column = cls(name, source, 0.0, missing, origin, unit, recognised.notation, doubt)
         return replace(column, median=float(np.nanmedian(column._raw(values))))
 
@@ -113,16 +121,32 @@ class NumberColumn:
         filled = np.where(missing, self.median, numbers)
         return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
 
+    def read(self, values: pd.Series) -> pd.Series:
+        """The column as dates or numbers, where it is written in another way."""
+        import pandas as pd
+
+        if self.source == "date":
+            return dates_in(plain(values, self.notation))
+        if self.notation is None:
+            return values
+        return pd.Series(self._raw(values), index=values.index, name=values.name)
+
     def _raw(self, values: pd.Series) -> NDArray[np.float64]:
         """Give (N,) numbers in the encoded unit, NaN where missing."""
         import pandas as pd
 
-        values = plain(values, self.notation)
         if self.source != "date":
-            return numbers_in(values, self.source)
-        dates = dates_in(values)
+            return numbers_in(plain(values, self.notation), self.source)
+        dates = self.read(values)
         one = pd.Timedelta(1, "D" if self.unit == "days" else "s")
         return ((dates - pd.Timestamp(self.origin)) / one).to_numpy(dtype=np.float64)
+
+
+def as_read(frame: pd.DataFrame, columns: Iterable[Any]) -> pd.DataFrame:
+    """The table with those columns of numbers that it has as they are read."""
+    frame = checked_frame(frame)
+    numbers = [own for own in columns if isinstance(own, NumberColumn) and own.name in frame]
+    return frame.assign(**{own.name: own.read(column_of(frame, own.name)) for own in numbers})
 
 
 @dataclass(frozen=True)
@@ -151,7 +175,7 @@ class CategoryColumn:
         frequent_first = sorted(counts, key=lambda category: (-counts[category], category))
         kept, rest = frequent_first[:MOST_CATEGORIES], frequent_first[MOST_CATEGORIES:]
         missing = bool(values.isna().any())
-        name, like = str(values.name), resemblance(texts_in(values).dropna())
+        name, like = str(values.name), doubt_of_names(values.dropna())
         return cls(name, tuple(sorted(kept)), tuple(sorted(rest)), missing, like)
 
     @property

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from latentgp.errors import InputError
-from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn
+from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn, as_read
 from latentgp.tables.notation import commas
 from latentgp.tables.values import (
     Tell,
     checked_frame,
     column_of,
+    doubt_of_names,
     known_column,
     listed,
+    name_of,
     read_column,
     reason_to_leave_out,
     source_of,
@@ -104,6 +106,7 @@ class TableEncoder:
         Raises:
             InputError: no such columns, a time that is no number and no date, or missing values.
         """
+        time, by = name_of(time), None if by is None else name_of(by)
         if time == by:
             raise InputError(
                 f"{time!r} cannot be both the column of time and that of series: name two columns"
@@ -115,9 +118,10 @@ class TableEncoder:
         values, recognised = read_column(column_of(frame, time))
         kind = source_of(values.dropna()) if values.notna().any() else "category"
         if kind == "category" or bool(values.isna().any()):
+            like = doubt_of_names(values.dropna()) if kind == "category" else ""
             raise InputError(
-                f"the column of time {time!r} must hold a number or a date in every row: clean "
-                "it, or leave --time out"
+                f"the column of time {time!r} must hold a number or a date in every row"
+                f"{f', {like}' if like else ''}: clean it, or leave --time out"
             )
         columns: list[Any] = [replace(NumberColumn.fit(values, kind, recognised), required=True)]
         if by is not None:
@@ -142,6 +146,10 @@ class TableEncoder:
             for column in self.columns
             if isinstance(column, NumberColumn) and commas(column.notation)
         ]
+
+    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with dates, times and numbers that are written in another way as such."""
+        return as_read(frame, self.columns)
 
     def describe(self) -> list[str]:
         """Describe the encoding of the table in words, one line a column."""

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latentgp.errors import InputError, in_a_line
-from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
+from latentgp.rows.csv import CODE, KEPT_AS_TEXT, MISSING_MARKERS, header_of
 from latentgp.rows.pieces import KIND_OF_ENDING
 from latentgp.runtime.writing import check_writable, written_whole
-from latentgp.tables.values import refuse_duplicates
+from latentgp.tables.values import pandas_of, refuse_duplicates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,8 @@ def read_table(path: str | Path, as_text: Iterable[str] = ()) -> pd.DataFrame:
     CSV is UTF-8, separated by commas, semicolons or tabs (whichever the header uses most), with a
     decimal point, double quotes around fields that need them, and any of `MISSING_MARKERS`, or
     nothing, for a missing value. A column with whole numbers that begin with zeros, such as 01067,
-    stays text.
+    or have 16 digits and more, stays text. Lines that begin with # before the header are comments,
+    as are such lines among the rows then.
 
     Args:
         path: file ending in .csv, .parquet or .pq.
@@ -119,14 +120,23 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFra
 
     header = header_of(path)
 
+    refuse_duplicates(header.names, str(path))
+    if not header.has_rows:
+        return header.names, pd.DataFrame(columns=pd.Index(header.names))
+    comments = _comments_after(path, header.lines) if header.comments else []
+
     def read(text: Iterable[str]) -> pd.DataFrame:
-        with warnings.catch_warnings():
+        with path.open(encoding="utf-8-sig", newline="") as file, warnings.catch_warnings():
+            for _ in range(header.lines):
+                file.readline()
             # pandas only warns when every row is longer than the header, and drops the rest.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
-                path,
+                file,
                 sep=header.separator,
-                encoding="utf-8-sig",
+                names=header.names,
+                header=None,
+                skiprows=comments,
                 skipinitialspace=True,
                 index_col=False,
                 keep_default_na=False,
@@ -141,15 +151,22 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFra
         as_written = read(numbers)
         for name in numbers:
             texts = as_written[name].str.strip()
-            if texts.str.fullmatch(CODE).any():
+            whole = pd.api.types.is_integer_dtype(frame[name].dtype)  # and has kept its digits
+            if texts.str.fullmatch(CODE if whole else KEPT_AS_TEXT).any():
                 frame[name] = texts
     return header.names, frame
 
 
+def _comments_after(path: Path, line: int) -> list[int]:
+    """Numbers of the lines that begin with #, counted from one on."""
+    with path.open("rb") as file:
+        return [n - line for n, text in enumerate(file) if n >= line and text.startswith(b"#")]
+
+
 def _may_hold_codes(path: Path) -> bool:
-    """Whether any field of a file begins with a zero and goes on with digits."""
+    """Whether any field of a file is one that stays text though it is of digits."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as text:
-        return re.search(rb"[\s,;\"]" + CODE.encode(), text) is not None
+        return re.search(rb"[\s,;\"]" + KEPT_AS_TEXT.encode(), text) is not None
 
 
 def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:
@@ -157,4 +174,4 @@ def _read_parquet(path: Path) -> tuple[list[str], pd.DataFrame]:
 
     names = list(pyarrow.parquet.read_schema(path).names)
     refuse_duplicates(names, str(path))  # Arrow cannot read such a table
-    return names, pyarrow.parquet.read_table(path).to_pandas()
+    return names, pandas_of(pyarrow.parquet.read_table(path))

@@ -30,7 +30,7 @@ from latentgp.runtime.buckets import apply_in_buckets
 from latentgp.runtime.progress import INTERRUPTED
 from latentgp.runtime.x64 import double_precision
 from latentgp.tables import TableEncoder, once, split_target
-from latentgp.tables.formula.encoder import FormulaEncoder, target_of
+from latentgp.tables.formula.encoder import FormulaEncoder, target_of, with_offset
 from latentgp.tables.notation import Notation, commas
 from latentgp.tables.rows import TableRows, sample_of
 from latentgp.tables.scores import classification_scores, regression_scores, uncensored
@@ -46,7 +46,7 @@ from latentgp.tables.start import (
     targets_of,
 )
 from latentgp.tables.targets import Task
-from latentgp.tables.values import Tell, listed, warn
+from latentgp.tables.values import Tell, checked_frame, listed, name_of, warn
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class TableModel:
         *,
         formula: str | None = None,
         task: Task | Literal["auto"] = "auto",
-        likelihood: str = "auto",
+        likelihood: str | Likelihood = "auto",
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
@@ -119,11 +119,12 @@ class TableModel:
             frame: inputs and target; rows without a target are left out.
             target: the column to predict; of a formula the one on its left.
             formula: such as "y ~ x1 + gp(x2, x3) + (1 | clinic)", in place of all columns: fixed
-                effects, Gaussian processes, effects of groups.
+                effects, Gaussian processes, effects of groups. With neither an intercept nor all
+                levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
-            likelihood: by name; "auto" is the task's usual one, "binomial" where there are trials,
-                "weibull" where there are censored rows.
+            likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where there
+                are trials, "weibull" where there are censored rows.
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
                 {"exposure": "days"}; they are then no inputs.
@@ -140,14 +141,15 @@ class TableModel:
             InputError: no such column, or a target, side column or order that the task has none of;
                 a formula that cannot be read.
         """
-        target = target_of(target, formula)
+        target = target_of(None if target is None else name_of(target), formula)
+        sides = with_offset(formula, side_columns or {})
         started = start(
             frame,
             target,
             task=task,
             likelihood=likelihood,
             weights=weights,
-            side_columns=side_columns or {},
+            side_columns=sides,
             order=order,
             leave_out=leave_out,
             settings=settings,
@@ -157,7 +159,7 @@ class TableModel:
         )
         estimator, X, y = started.estimator, started.X, started.y
         estimator.fit(X, y, sample_weight=started.weights, **started.side)
-        return cls._made(started, target, side_columns or {})
+        return cls._made(started, target, sides)
 
     @classmethod
     def fit_files(
@@ -166,7 +168,7 @@ class TableModel:
         target: str,
         *,
         task: Task | Literal["auto"] = "auto",
-        likelihood: str = "auto",
+        likelihood: str | Likelihood = "auto",
         weights: str | None = None,
         side_columns: dict[str, str] | None = None,
         order: Sequence[str] | None = None,
@@ -336,6 +338,7 @@ class TableModel:
         """
         import pandas as pd
 
+        frame = checked_frame(frame)
         known = {name: column for name, column in self.side_columns.items() if column in frame}
         for name, column in self.side_columns.items():
             without = SIDES[name].without
@@ -427,13 +430,10 @@ class TableModel:
         """
         names = self.encoder.feature_names
         found = self.estimator.posterior_.coefficients(names)
-        ones = [not column.factors for column in getattr(self.encoder, "fixed", ())]
-        if not any(ones):
-            return found
-        place = ones.index(True)
-        level = self.estimator.posterior_.model.mean(np.zeros((1, len(names))))
+        ones = list(getattr(self.encoder, "ones", ()))
+        level = np.asarray(self.estimator.posterior_.model.mean(np.zeros((1, len(names)))))[0]
         moved = found.estimate.copy()
-        moved[place] += np.asarray(level)[0] if moved.ndim > 1 else float(np.asarray(level)[0, 0])
+        moved[ones] += level if moved.ndim > 1 else float(level[0])
         return found._replace(estimate=moved)
 
     def group_effects(self, column: str) -> dict[str, GroupEffects]:
@@ -466,6 +466,7 @@ class TableModel:
             tell: as in `predict`.
             settings: as `latentgp.evaluation.effects.Effects` takes them.
         """
+        frame = self.encoder.read(frame)
         outputs = None
         if isinstance(self.estimator, LabelEstimator):
             classes = list(map(str, self.estimator.classes_))

@@ -1,12 +1,14 @@
-"""Notation of numbers and dates in text: decimal commas, thousands, currencies, percent."""
+"""Notation of numbers, dates, times of day and durations other than that of Python and ISO."""
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from latentgp.rows.csv import CODE
 
@@ -20,12 +22,66 @@ _CURRENCIES = (
 )
 _UNIT = rf"(?:[{_SYMBOLS}]|{'|'.join(_CURRENCIES)})"
 _BLANK = " \u00a0\u202f"  # Unicode's spaces that do not break a line are used between thousands
-_DATE = re.compile(
-    r"(?:(?P<one>\d{1,2})(?P<mark>[./-])(?P<two>\d{1,2})(?P=mark)(?P<year>\d{4})"
-    r"|(?P<first>\d{4})(?P<sign>[./-])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2}))"
+_NAME = r"(?P<name>[^\W\d_]{3,9})\.?"
+_YEAR = r"(?P<year>\d{4})"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+_CLOCK = (
     r"(?:,?[T ]\s*(?P<hour>\d{1,2}):(?P<minute>\d{2})(?P<second>:\d{2}(?:\.\d+)?)?"
     r"\s*(?P<half>[AaPp][Mm])?)?"
 )
+_IN_DIGITS = r"(?P<year>(?:19|20)\d\d)(?P<month>0[1-9]|1[0-2])"
+# Dates other than ISO 8601. Of the first two only one can be known to be meant.
+_DATES = {
+    order: re.compile(pattern, re.IGNORECASE)
+    for order, pattern in {
+        "day, month, year": (
+            rf"(?P<day>\d{{1,2}})(?P<mark>[./-])(?P<month>\d{{1,2}})(?P=mark){_YEAR}{_CLOCK}"
+        ),
+        "month, day, year": (
+            rf"(?P<month>\d{{1,2}})(?P<mark>[./-])(?P<day>\d{{1,2}})(?P=mark){_YEAR}{_CLOCK}"
+        ),
+        "year, month, day": (
+            rf"{_YEAR}(?P<mark>[./-])(?P<month>\d{{1,2}})(?P=mark)(?P<day>\d{{1,2}}){_CLOCK}"
+        ),
+        "year, month": rf"{_YEAR}(?:[/-]|[ -]?M)(?P<month>\d{{1,2}})",
+        "month, year": rf"(?P<month>\d{{1,2}})[/-]{_YEAR}|(?P<two>0\d|1[0-2])\.(?P<since>(?:19|20)\d\d)",
+        "year, quarter": rf"{_YEAR}[ /-]?Q(?P<quarter>[1-4])",
+        "quarter, year": rf"Q(?P<quarter>[1-4])[ /-]?{_YEAR}",
+        "year, week": rf"{_YEAR}[ /-]?[KC]?W(?P<week>\d\d|\d)(?:-?(?P<weekday>[1-7]))?",
+        "week, year": rf"[KC]?W ?(?P<week>\d{{1,2}})[ /-]{_YEAR}",
+        "day, name of month, year": rf"(?:[a-z]+,? )?{_DAY}[ -]*{_NAME}[ ,-]*{_YEAR}{_CLOCK}",
+        "name of month, day, year": rf"(?:[a-z]+, )?{_NAME}[ -]{_DAY}(?:, ?|[ -]){_YEAR}{_CLOCK}",
+        "year, name of month, day": rf"{_YEAR}[ -]{_NAME}[ -]{_DAY}{_CLOCK}",
+        "name of month, year": rf"{_NAME}[ ,/-]*{_YEAR}",
+        "year, name of month": rf"{_YEAR}[ ,/-]*{_NAME}",
+        "day, name of month, year of two digits": rf"{_DAY}[ -]?{_NAME}[ -]?(?P<short>\d\d)",
+        "name of month, year of two digits": rf"{_NAME}(?:[ -]|[ -]?')(?P<short>\d\d)",
+        "first day/last day": rf"{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)/\d{{4}}-\d\d-\d\d",
+        "year and month in one number": _IN_DIGITS,
+        "year, month and day in one number": (
+            rf"{_IN_DIGITS}(?P<day>0[1-9]|[12]\d|3[01])"
+            r"(?:(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)(?P<digits>[0-5]\d)?)?"
+        ),
+    }.items()
+}
+_EITHER_WAY = ("day, month, year", "month, day, year")
+_MONTHS = (
+    *("january januar janvier enero", "february februar", "march märz maerz mrz", "april"),
+    *("may mai", "june juni", "july juli", "august", "september sept", "october oktober"),
+    *("november", "december dezember"),
+)
+_DURATION = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<days>\d+) ?(?:days?|d)(?:,? |$)\+?)?(?:"
+    r"(?P<hours>\d+)(?::(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:[.,]\d+)?))?)?"
+    r"\s*(?P<half>[ap]\.?m\.?)?)?",
+    re.IGNORECASE,
+)
+_ISO_DURATION = re.compile(
+    r"(?P<sign>[+-]?)P(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+_YEARS = range(1000, 3000)
+_SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 _LIKE_NUMBER = re.compile(
     rf"[<>~≈±+-]?\s*{_UNIT}?\s*[+-]?\d[\d.,'’{_BLANK}]*\s*(?:[^\W\d]{{1,4}}\.?|%|[{_SYMBOLS}])?"
 )
@@ -36,10 +92,8 @@ _LIKE_DATE = re.compile(
     re.IGNORECASE,
 )
 _CODE, _DIGITS = re.compile(CODE), re.compile(r"\d+")
-_MOST_OF_THEM, _FEW_CATEGORIES = 0.5, 10
-
-
-_Order = Literal["year, month, day", "day, month, year", "month, day, year"]
+_MOST_OF_THEM, _FEW_CATEGORIES, _FEWEST_MONTHS = 0.5, 10, 3
+_TIMELY = re.compile("date|day|month|week|year|time|period|datum|monat|^y?y?ym", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -74,44 +128,143 @@ class NumberNotation:
 
 @dataclass(frozen=True)
 class DateNotation:
-    """Notation of the dates in a column of text, other than ISO 8601.
+    """Notation of the dates in a column, other than ISO 8601.
 
     Attributes:
-        order: in which day, month and year come.
+        order: in which day, month, quarter, week and year come, one of `_DATES`.
 
     Example:
         >>> DateNotation("day, month, year").plain("31.12.2024 9:30")
         '2024-12-31T09:30'
+        >>> DateNotation("year, quarter").plain("2024Q2")
+        '2024-04-01'
     """
 
-    order: _Order
+    order: str
 
     def plain(self, text: str) -> str:
-        """The date in ISO 8601; what is none stays as it is."""
-        found = _DATE.fullmatch(text)
-        if found is None or bool(found["year"]) == (self.order == "year, month, day"):
-            return text
-        year, month, day = found["first"], found["month"], found["day"]
-        if found["year"]:
-            year, month, day = found["year"], found["two"], found["one"]
-            if self.order == "month, day, year":
-                month, day = day, month
-        if int(month) > 12 or int(day) > 31:
-            return text
-        date = f"{year}-{month:0>2}-{day:0>2}"
-        if found["hour"] is None:
-            return date
-        hour = int(found["hour"])
-        if found["half"]:
-            hour = hour % 12 + 12 * (found["half"].lower() == "pm")
-        return f"{date}T{hour:02}:{found['minute']}{found['second'] or ''}"
+        """The date in ISO 8601, of a month or week its first day; what is none stays as it is."""
+        found = _DATES[self.order].fullmatch(text)
+        return text if found is None else _iso(found.groupdict()) or text
 
     def describe(self) -> str:
         """Describe the notation in words."""
         return f"written as {self.order}"
 
 
-Notation = NumberNotation | DateNotation
+def iso_of(text: str) -> str:
+    """A date in ISO 8601 that is written in another way which has one meaning; else the text.
+
+    Example:
+        >>> iso_of("Jan 2015"), iso_of("1/2/2015")
+        ('2015-01-01', '1/2/2015')
+    """
+    for order in _DATES:
+        if order not in _EITHER_WAY:
+            iso = DateNotation(order).plain(text)
+            if iso != text:
+                return iso
+    return text
+
+
+def _iso(found: dict[str, str | None]) -> str | None:
+    """Parts of a date in ISO 8601; None if there is no such day."""
+    year = int(found.get("year") or found.get("since") or 0)
+    if short := found.get("short"):
+        year = int(short) + (1900 if int(short) > 68 else 2000)  # as POSIX does
+    month = int(found.get("month") or found.get("two") or 1)
+    if quarter := found.get("quarter"):
+        month = 3 * int(quarter) - 2
+    if name := found.get("name"):
+        month = next(
+            (
+                number + 1
+                for number, known in enumerate(_MONTHS)
+                if any(full.startswith(name.lower()) for full in known.split())
+            ),
+            0,
+        )
+    hour, half = int(found.get("hour") or 0), found.get("half")
+    if half:
+        hour = hour % 12 + 12 * (half.lower() == "pm")
+    minute = found.get("minute") or "00"
+    second = f":{found['digits']}" if found.get("digits") else found.get("second") or ""
+    try:
+        if week := found.get("week"):
+            weekday = int(found.get("weekday") or 1)
+            date = datetime.date.fromisocalendar(year, int(week), weekday)
+        else:
+            date = datetime.date(year, month, int(found.get("day") or 1))
+        datetime.time(hour, int(minute), int(second[1:3] or 0))
+    except ValueError:
+        return None
+    if year not in _YEARS:
+        return None
+    has_time = found.get("hour") is not None
+    return f"{date}T{hour:02}:{minute}{second}" if has_time else date.isoformat()
+
+
+@dataclass(frozen=True)
+class DurationNotation:
+    """Notation of durations, and of times of day as the time since midnight.
+
+    Attributes:
+        unit: "days", "hours", "minutes" or "seconds", in which they are numbers.
+        of_day: whether they are times of day.
+
+    Example:
+        >>> DurationNotation("hours").plain("8:30 PM"), DurationNotation("days").plain("P1DT12H")
+        ('20.5', '1.5')
+    """
+
+    unit: str
+    of_day: bool = False
+
+    def plain(self, text: str) -> str:
+        """The number of units as Python writes it; what is no duration stays as it is."""
+        seconds = seconds_of(text)
+        return text if seconds is None else repr(self.number(seconds))
+
+    def number(self, seconds: Any) -> Any:
+        """So many seconds in the unit."""
+        return seconds / _SECONDS[self.unit]
+
+    def describe(self) -> str:
+        """Describe the notation in words."""
+        return "hours since midnight" if self.of_day else f"duration in {self.unit}"
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds of a duration such as 25:30, 1 days 02:00:00 or PT10M, or since midnight of 8:30 PM.
+
+    Example:
+        >>> seconds_of("1 days 02:00:00"), seconds_of("8:30 PM"), seconds_of("8")
+        (93600.0, 73800.0, None)
+    """
+    found = _DURATION.fullmatch(text) or _ISO_DURATION.fullmatch(text)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    half, hours = parts.get("half"), int(parts["hours"] or 0)
+    is_clock = found.re is _DURATION
+    if is_clock and parts["hours"] and not (parts["minutes"] or half):
+        return None
+    if all(parts[name] is None for name in ("days", "hours", "minutes", "seconds")):
+        return None
+    if half:
+        if parts["days"] or parts["sign"] or not 0 < hours <= 12:
+            return None
+        hours = hours % 12 + 12 * half.lower().startswith("p")
+    whole = 86400 * int(parts["days"] or 0) + 3600 * hours + 60 * int(parts["minutes"] or 0)
+    part = float((parts["seconds"] or "0").replace(",", "."))
+    if (
+        parts["days"] and parts["sign"] == "-" and is_clock
+    ):  # pandas writes minus one second as -1 days +23:59:59
+        return whole + part - 2 * 86400 * int(parts["days"] or 0)
+    return -(whole + part) if parts["sign"] == "-" else whole + part
+
+
+Notation = NumberNotation | DateNotation | DurationNotation
 
 
 class Recognised(NamedTuple):
@@ -128,7 +281,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(known: pd.Series) -> Recognised:
-    """Find how the text of a column without missing values writes numbers or dates.
+    """Find how the text of a column without missing values writes numbers, dates or durations.
 
     Every value must be of one notation, numbers all in one unit. Numbers that Python would read,
     and dates in ISO 8601, are left to others.
@@ -136,7 +289,44 @@ def recognise(known: pd.Series) -> Recognised:
     texts = sorted({str(value) for value in known})
     if are_codes(texts):
         return Recognised(None)
-    return _dates(texts) or _numbers(texts) or Recognised(None)
+    return _dates(texts) or _durations(texts) or _numbers(texts) or Recognised(None)
+
+
+def recognise_numbers(known: pd.Series) -> Recognised:
+    """Find dates such as 20221231, 202212 and (as text) 12.2022 among what Python reads as numbers.
+
+    Every value must be a date from 1900 to 2099. Of months alone there must be three, as other
+    numbers of six digits may look like these, or the column's name must say so.
+    """
+    distinct = known.drop_duplicates().tolist()
+    orders = ["year, month and day in one number"]
+    if len(distinct) >= _FEWEST_MONTHS or _TIMELY.search(str(known.name)):
+        orders.append("year and month in one number")
+    if any(isinstance(value, str) and value.startswith("0") for value in distinct):
+        orders.append("month, year")
+    for order in orders:
+        read = DateNotation(order).plain
+        if distinct and all(read(text) != text for text in map(_digits_of, distinct)):
+            doubt = "if they are no dates, subtract a constant to have them taken as numbers"
+            return Recognised(DateNotation(order), doubt if order.endswith("number") else "")
+    return Recognised(None)
+
+
+def recognise_durations(seconds: Any) -> Recognised:
+    """Unit for durations: the largest of which a typical one has two.
+
+    Args:
+        seconds: shape (N,).
+    """
+    size = sorted(abs(float(value)) for value in seconds if value)
+    typical = size[len(size) // 2] if size else 0.0
+    unit = next((unit for unit, one in _SECONDS.items() if typical >= 2 * one), "seconds")
+    return Recognised(DurationNotation(unit))
+
+
+def _digits_of(value: Any) -> str:
+    """A whole number without a point."""
+    return str(value) if isinstance(value, str) or value % 1 else str(int(value))
 
 
 def are_codes(texts: Iterable[str]) -> bool:
@@ -151,27 +341,45 @@ def commas(notation: Notation | None) -> bool:
 
 
 def plain(values: pd.Series, notation: Notation | None) -> pd.Series:
-    """The column with text as Python and ISO 8601 write it."""
+    """The column with dates as ISO 8601 writes them, and numbers as Python does."""
     import pandas as pd
+    from pandas.api import types
 
-    if notation is None or not any(isinstance(value, str) for value in values):
+    if notation is None:
         return values
+    if types.is_timedelta64_dtype(values.dtype):
+        if not isinstance(notation, DurationNotation):
+            return values
+        return notation.number(values.dt.total_seconds())
     once = cache(notation.plain)
-    texts = [once(value) if isinstance(value, str) else value for value in values]
+    are_dates = isinstance(notation, DateNotation)
+
+    def read(value: Any) -> Any:
+        if are_dates and isinstance(value, Real) and value == value:
+            value = _digits_of(value)
+        return once(value) if isinstance(value, str) else value
+
+    if not any(isinstance(value, str | Real if are_dates else str) for value in values):
+        return values
+    texts = [read(value) for value in values]
     return pd.Series(texts, index=values.index, name=values.name, dtype=object)
 
 
 def resemblance(known: pd.Series) -> str:
-    """Likely meaning of text that could not be read, to follow a comma; empty if none."""
+    """Likely meaning of values that could not be read, to follow a comma; empty if none."""
     texts = [str(value) for value in known]
-    if len(set(texts)) <= _FEW_CATEGORIES or are_codes(texts):
+    if are_codes(texts):
         return ""
-    for what, pattern, like in (
-        ("numbers", _LIKE_NUMBER, "1234.5"),
-        ("dates", _LIKE_DATE, "2024-12-31"),
-    ):
-        alike = [text for text in texts if pattern.fullmatch(text)]
-        if len(alike) < _MOST_OF_THEM * len(texts):
+    ways: list[tuple[str, Callable[[str], Any], str]] = [
+        ("dates", _looks_like_a_date, "2024-12-31"),
+        ("times", lambda text: seconds_of(text) is not None, "23:59"),
+    ]
+    if len(set(texts)) > _FEW_CATEGORIES:
+        ways.insert(0, ("numbers", _LIKE_NUMBER.fullmatch, "1234.5"))
+    for what, looks, like in ways:
+        looks = cache(looks)
+        alike = [text for text in texts if looks(text)]
+        if len(alike) < max(1, _MOST_OF_THEM * len(texts)):
             continue
         others = sorted(set(texts) - set(alike))
         but = f", unlike {others[0]!r}" if others else ""
@@ -180,6 +388,24 @@ def resemblance(known: pd.Series) -> str:
             f"{but}: write all as {like} to have them used so"
         )
     return ""
+
+
+def resemblance_of_numbers(known: pd.Series) -> str:
+    """Doubt about whole numbers of which most are dates such as 20221231; empty if none."""
+    texts = [_digits_of(value) for value in known]
+    read = cache(DateNotation("year, month and day in one number").plain)
+    alike = [text for text in texts if read(text) != text]
+    others = sorted(set(texts) - set(alike))
+    if not others or len(set(alike)) < _FEWEST_MONTHS or len(alike) < _MOST_OF_THEM * len(texts):
+        return ""
+    return (
+        f"{len(alike)} of {len(texts)} values look like dates, such as {min(alike)}, unlike "
+        f"{others[0]}: correct the others to have all used so"
+    )
+
+
+def _looks_like_a_date(text: str) -> bool:
+    return _LIKE_DATE.fullmatch(text) is not None or iso_of(text) != text
 
 
 class _Number(NamedTuple):
@@ -233,20 +459,25 @@ def _numbers(texts: list[str]) -> Recognised | None:
 
 
 def _dates(texts: list[str]) -> Recognised | None:
-    import pandas as pd
-
-    if not all(map(_DATE.fullmatch, texts)):
-        return None
-
-    def reads_all(order: _Order) -> bool:
-        iso = pd.Series([DateNotation(order).plain(text) for text in texts], dtype=object)
-        dates = pd.to_datetime(iso, format="ISO8601", errors="coerce", utc=True)
-        return bool(dates.notna().all())
-
-    ways = [order for order in get_args(_Order) if reads_all(order)]
+    ways = [
+        order for order in _DATES if all(DateNotation(order).plain(text) != text for text in texts)
+    ]
     if not ways:
         return None
     points = all(re.match(r"\d+\.", text) for text in texts)  # so the day is first
-    sure = len(ways) == 1 or points or ways[0] == "year, month, day"
-    doubt = f"no row tells days from months: {texts[0]!r} is taken with the day first"
-    return Recognised(DateNotation(ways[0]), "" if sure else doubt)
+    doubt = ""
+    if set(ways) >= set(_EITHER_WAY) and not points:
+        doubt = f"no row tells days from months: {texts[0]!r} is taken with the day first"
+    if ways[0] == "name of month, year of two digits":
+        doubt = f"{texts[0]!r} is taken as month and year: {DateNotation(ways[0]).plain(texts[0])}"
+    return Recognised(DateNotation(ways[0]), doubt)
+
+
+def _durations(texts: list[str]) -> Recognised | None:
+    seconds = [seconds_of(text) for text in texts]
+    if None in seconds:
+        return None
+    if any(re.search("d|^[+-]?P", text, re.IGNORECASE) for text in texts):  # or in ISO 8601
+        return recognise_durations(seconds)
+    of_day = all(0 <= (value or 0.0) < 86400 for value in seconds)
+    return Recognised(DurationNotation("hours", of_day))

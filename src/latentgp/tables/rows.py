@@ -13,7 +13,7 @@ from latentgp.errors import InputError
 from latentgp.rows.data import Data
 from latentgp.rows.from_files import FileSource, located
 from latentgp.rows.pieces import TableFiles, thinned
-from latentgp.tables.values import column_of, numbers_in, rows_listed
+from latentgp.tables.values import column_of, numbers_in, pandas_of, rows_listed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,11 +139,11 @@ def sample_of(files: TableFiles, rows: int) -> "pd.DataFrame":
         for batch in files.batches(files.pieces[index], files.names):
             parts.append(batch.take(np.arange(-seen % every, batch.num_rows, every)))
             seen += batch.num_rows
-    return pa.Table.from_batches(parts).to_pandas().reset_index(drop=True)
+    return pandas_of(pa.Table.from_batches(parts)).reset_index(drop=True)
 
 
 def _frame(batch: "pa.RecordBatch", rows: Int[np.ndarray, "N"]) -> "pd.DataFrame":
     """Rows as a table whose index numbers them in their file."""
-    frame = batch.to_pandas()
+    frame = pandas_of(batch)
     frame.index = rows
     return frame

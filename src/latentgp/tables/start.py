@@ -19,6 +19,7 @@ from latentgp.estimators import (
     GPRegressor,
 )
 from latentgp.kernels import Matern52, White
+from latentgp.likelihoods import Likelihood, Ordinal
 from latentgp.representations import Markov
 from latentgp.tables import TableEncoder, guess_task, split_target
 from latentgp.tables.formula.encoder import FormulaEncoder, rows_without_gaps
@@ -46,6 +47,12 @@ TASKS: dict[str, Task] = {
     "ordinal": "ordinal",
 }
 
+_TASKS_OF_TARGETS: dict[str, Task] = {
+    "real": "regression",
+    "count": "count",
+    "class": "classification",
+}
+
 
 class Side(NamedTuple):
     """Side information of a task, and its value where predictions lack it."""
@@ -68,14 +75,14 @@ class TargetChoice(NamedTuple):
     """Task and likelihood for a target, with notes on whatever was chosen automatically."""
 
     task: Task
-    likelihood: str
+    likelihood: str | Likelihood
     notes: list[str]
 
 
 def choose_task(
     target: "pd.Series",
     task: Task | Literal["auto"],
-    likelihood: str,
+    likelihood: str | Likelihood,
     side_columns: Mapping[str, str],
     order: Sequence[str] | None,
 ) -> TargetChoice:
@@ -89,11 +96,13 @@ def choose_task(
         if name not in SIDES:
             raise InputError(f"there is no side column {name!r}: name one of {listed(SIDES)}")
         sides[name] = SIDES[name]
-        if task == "auto" and likelihood == "auto":
+        if task == "auto" and _is_auto(likelihood):
             task = sides[name].task
             notes.append(f"{task} of {target.name!r}, because {column!r} holds its {name}")
     if task == "auto":
-        if likelihood in TASKS:
+        if isinstance(likelihood, Likelihood):
+            task, reason = _task_of(likelihood), f"the likelihood is {type(likelihood).__name__}"
+        elif likelihood in TASKS:
             task, reason = TASKS[likelihood], f"the likelihood is {likelihood!r}"
         elif order is not None:
             task, reason = "ordinal", "an order is given"
@@ -106,7 +115,7 @@ def choose_task(
                 f"{name} belongs to the task {side.task}, but the task of {target.name!r} is "
                 f"{task}: leave {name} out, or choose another task or likelihood"
             )
-        if likelihood == "auto" and side.likelihood != "auto":
+        if _is_auto(likelihood) and side.likelihood != "auto":
             likelihood = side.likelihood
             notes.append(f"likelihood {likelihood!r}, because of {name}")
     if order is not None and task != "ordinal":
@@ -115,6 +124,17 @@ def choose_task(
             "leave the order out, or choose the task ordinal"
         )
     return TargetChoice(task, likelihood, notes)
+
+
+def _is_auto(likelihood: str | Likelihood) -> bool:
+    return isinstance(likelihood, str) and likelihood == "auto"
+
+
+def _task_of(likelihood: Likelihood) -> Task:
+    """The task of the targets that a likelihood is of."""
+    if isinstance(likelihood, Ordinal):
+        return "ordinal"
+    return _TASKS_OF_TARGETS[likelihood.targets]
 
 
 class Started(NamedTuple):
@@ -136,7 +156,7 @@ def start(
     target: str,
     *,
     task: Task | Literal["auto"],
-    likelihood: str,
+    likelihood: str | Likelihood,
     weights: str | None,
     side_columns: dict[str, str],
     order: Sequence[str] | None,
@@ -162,13 +182,14 @@ def start(
     task, likelihood, why = choose_task(split.target, task, likelihood, side_columns, order)
     notes += why
     for name, column in side_columns.items():
-        inputs, side[name] = taken_out(inputs, column, name, "give a number in every row")
+        rest, side[name] = taken_out(inputs, column, name, "give a number in every row")
+        inputs = rest if formula is None else inputs  # which says itself what it takes
     row_weights = None
     if weights is not None:
         inputs, row_weights = taken_out(inputs, weights, "weights", WEIGHTS)
     recognised = Recognised(None)
     if task in ("regression", "count"):
-        recognised = read_column(split.target)[1]
+        recognised = read_column(split.target, may_be_date=False)[1]
     notes += recognised.described(target)
     if by is not None and time is None:
         raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
@@ -246,6 +267,11 @@ def targets_of(target: "pd.Series", task: str, notation: Notation | None) -> np.
 
 
 def _numbers(what: str, column: "pd.Series", advice: str) -> np.ndarray:
+    if column.dtype.kind in "mM":  # NumPy would count their ticks
+        raise InputError(
+            f"the {what} {column.name!r} holds dates or durations: make numbers of them, such as "
+            "by .dt.total_seconds()"
+        )
     try:
         return column.to_numpy(dtype=np.float64)
     except (TypeError, ValueError) as error:

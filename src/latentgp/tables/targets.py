@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from latentgp.errors import InputError
-from latentgp.tables.notation import resemblance
+from latentgp.tables.notation import DurationNotation
 from latentgp.tables.values import (
     checked_frame,
     column_of,
+    doubt_of_names,
     known_column,
     numbers_in,
     read_column,
@@ -107,7 +108,9 @@ def guess_task(target: pd.Series) -> TaskGuess:
         if values.cat.ordered and values.nunique() > 2:
             return TaskGuess("ordinal", "its type is category with an order")
         return TaskGuess("classification", "its type is category")
-    values, recognised = read_column(values)
+    values, recognised = read_column(values, may_be_date=False)
+    if isinstance(recognised.notation, DurationNotation):
+        return TaskGuess("regression", f"it is a {recognised.notation.describe()}")
     source = source_of(values)
     if recognised.notation is not None and source == "text":
         source = "number"
@@ -118,7 +121,7 @@ def guess_task(target: pd.Series) -> TaskGuess:
     if source == "boolean":
         return TaskGuess("classification", "it is true or false")
     if source == "category":
-        if like := resemblance(values):
+        if like := doubt_of_names(values):
             raise InputError(
                 f"the target {target.name!r} is text, {like}, or choose the task classification"
             )

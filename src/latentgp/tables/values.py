@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.rows.csv import MISSING_MARKERS
-from latentgp.tables.notation import Recognised, are_codes, plain, recognise, resemblance
+from latentgp.tables.notation import (
+    Recognised,
+    are_codes,
+    iso_of,
+    plain,
+    recognise,
+    recognise_durations,
+    recognise_numbers,
+    resemblance,
+    resemblance_of_numbers,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,20 +35,88 @@ _IDENTIFIERS = {
     *("no", "nr", "num", "number", "nummer", "serial", "row", "rownum"),
 }
 _ROWS_IN_STEPS = 20
-ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$")
+_PARTS = "lists or mappings: give each of their parts a column"
+_BEYOND, _WHOLE = "whole numbers beyond 2**53", re.compile(r"[+-]?\d+")
+_ISO_DATE = re.compile(r"[12]\d{3}-\d{2}|\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+_WHOLE_IN_FLOATS = 2**53
+_RESOLVED = 1e-6  # share of their size by which numbers must differ for distances to have digits
+_FEW = 30  # numbers beyond 2**53 that come again and again are names
 
 
 def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """Give the table with its column names as text."""
     import pandas as pd
 
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"the table is a {type(frame).__name__}: pass a pandas DataFrame")
+    frame = _as_pandas(frame)
     if frame.shape[1] == 0:
         raise InputError("the table has no columns: pass at least one")
+    if isinstance(frame.columns, pd.MultiIndex):
+        frame = frame.set_axis([name_of(label) for label in frame.columns], axis=1)
     frame = frame.rename(columns=str)
     refuse_duplicates(frame.columns, "the table")
-    return frame
+    arrow = [name for name in frame.columns if isinstance(frame.dtypes[name], pd.ArrowDtype)]
+    return frame.assign(**{name: _from_arrow(frame[name]) for name in arrow}) if arrow else frame
+
+
+def name_of(label: Any) -> str:
+    """The name of a column; of several levels those that are not empty, as price_mean."""
+    if isinstance(label, tuple):
+        return "_".join(str(part) for part in label if str(part))
+    return str(label)
+
+
+def _as_pandas(frame: Any) -> pd.DataFrame:
+    """A table of pandas, of one of Arrow or Polars too.
+
+    Raises:
+        InputError: something else, or a query that has no rows yet.
+    """
+    import pandas as pd
+
+    if isinstance(frame, pd.DataFrame):
+        return frame
+    if hasattr(frame, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        return pa.table(frame).to_pandas(types_mapper=pd.ArrowDtype)
+    if hasattr(frame, "__dataframe__"):
+        return pd.api.interchange.from_dataframe(frame)
+    lazy = ", by .collect()" if hasattr(frame, "collect") else ""
+    raise InputError(
+        f"the table is a {type(frame).__name__}: pass a DataFrame of pandas or Polars{lazy}"
+    )
+
+
+def pandas_of(table: Any) -> pd.DataFrame:
+    """A table of Arrow, whose whole numbers beyond 2**53 stay whole beside gaps."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute
+
+    pc: Any = pyarrow.compute
+
+    def is_long(column: Any) -> bool:
+        if not pa.types.is_integer(column.type) or not 0 < column.null_count < len(column):
+            return False
+        least, most = pc.min_max(column).values()
+        return max(abs(least.as_py()), abs(most.as_py())) > _WHOLE_IN_FLOATS
+
+    if not any(map(is_long, table.columns)):
+        return table.to_pandas()
+    whole = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
+    return table.to_pandas(types_mapper=whole.get)
+
+
+def _from_arrow(values: pd.Series) -> pd.Series:
+    """A column of Arrow in pandas' own types: dates with a unit, whole numbers whole."""
+    import pandas as pd
+    import pyarrow as pa
+
+    kind: Any = getattr(values.dtype, "pyarrow_dtype", None)
+    if pa.types.is_integer(kind):
+        return values.astype("UInt64" if pa.types.is_unsigned_integer(kind) else "Int64")
+    found = pa.chunked_array(pa.array(values)).to_pandas(date_as_object=False)
+    return found.set_axis(values.index).rename(values.name)
 
 
 def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
@@ -49,7 +127,7 @@ def column_of(frame: pd.DataFrame, name: str) -> pd.Series:
 
 def known_column(frame: pd.DataFrame, name: str) -> str:
     """A column's name as text, if the table has it; an InputError names the nearest ones."""
-    names, name = list(frame.columns), str(name)
+    names, name = list(frame.columns), name_of(name)
     if name in names:
         return name
     lowered: dict[str, str] = {}
@@ -61,16 +139,33 @@ def known_column(frame: pd.DataFrame, name: str) -> str:
     raise InputError(f"there is no column {name!r}: {did} {listed(matches)}")
 
 
-def read_column(values: pd.Series) -> tuple[pd.Series, Recognised]:
-    """The column with text as Python and ISO 8601 write it, and how it was written before."""
+def read_column(values: pd.Series, *, may_be_date: bool = True) -> tuple[pd.Series, Recognised]:
+    """The column as Python and ISO 8601 write it, and how it was written before.
+
+    Args:
+        values: of the column.
+        may_be_date: whether numbers such as 20221231 are dates.
+    """
     import pandas as pd
+    from pandas.api import types
 
     known = values.dropna()
     recognised = Recognised(None)
-    textual = _is_textual(values) and not isinstance(values.dtype, pd.CategoricalDtype)
-    if textual and len(known) and source_of(known) == "category":
-        recognised = recognise(known)
+    if types.is_timedelta64_dtype(values.dtype):
+        recognised = recognise_durations(known.dt.total_seconds())
+    elif len(known) and not (isinstance(values.dtype, pd.CategoricalDtype) or has_parts(known)):
+        source = source_of(known)
+        if source == "category" and _is_textual(values):
+            recognised = recognise(known)
+        elif source in ("number", "text") and may_be_date:
+            recognised = recognise_numbers(known)
     return plain(values, recognised.notation), recognised
+
+
+def has_parts(known: pd.Series) -> bool:
+    """Whether a column holds lists, arrays or mappings in place of single values."""
+    kinds = list, tuple, set, dict, np.ndarray
+    return known.dtype == object and any(isinstance(value, kinds) for value in known)
 
 
 def _is_textual(values: pd.Series) -> bool:
@@ -83,14 +178,29 @@ def with_markers_missing(values: pd.Series) -> pd.Series:
     """Give the column with text trimmed and missing-value markers missing."""
     import pandas as pd
 
+    if isinstance(values.dtype, pd.ArrowDtype):
+        values = _from_arrow(values)
     if isinstance(values.dtype, pd.CategoricalDtype):
         dull = values.cat.categories.isin(MISSING_MARKERS)
         return values.cat.remove_categories(values.cat.categories[dull]) if dull.any() else values
     if not _is_textual(values):
         return values
-    trimmed = [value.strip() if isinstance(value, str) else value for value in values]
+    trimmed = [_trimmed(value) for value in values]
     kept = [None if isinstance(v, str) and v in MISSING_MARKERS else v for v in trimmed]
     return pd.Series(kept, index=values.index, name=values.name, dtype=object)
+
+
+def _trimmed(value: Any) -> Any:
+    """Text without spaces around it; times of day, durations and periods as text or times."""
+    import pandas as pd
+
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, datetime.time):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta | np.timedelta64) and not pd.isna(value):
+        return str(pd.Timedelta(value))
+    return value.to_timestamp() if isinstance(value, pd.Period) else value
 
 
 def reason_to_leave_out(values: pd.Series) -> str | None:
@@ -100,6 +210,8 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
     known = values.dropna()
     if known.empty:
         return "it has no value"
+    if has_parts(known):
+        return f"it holds {_PARTS}"
     rows = len(values)
     if rows == 1:  # nothing can be told from one row
         return None
@@ -115,7 +227,7 @@ def reason_to_leave_out(values: pd.Series) -> str | None:
     if rows == 2:
         return None
     if isinstance(values.dtype, pd.CategoricalDtype) or source_of(known) == "category":
-        like = resemblance(known)
+        like = doubt_of_names(known)
         return f"it looks like an identifier ({differ}){f', {like}' if like else ''}"
     if _names_an_identifier(str(values.name)) and _are_whole(known):
         return (
@@ -131,12 +243,60 @@ def doubt_of(values: pd.Series) -> str:
     Whole numbers in steps of one size may number the rows, or be the time of a series.
     """
     known = values.dropna()
+    if _are_whole(known):
+        if like := resemblance_of_numbers(known):
+            return like
+        numbers = _whole_numbers(known)
+        if numbers and any(float(number) != number for number in set(numbers)):
+            return (
+                f"{_BEYOND} lose their last digits as numbers: make text of them if they are names"
+            )
     if len(known) < max(len(values), _ROWS_IN_STEPS) or not _are_whole(known):
         return ""
     steps = np.unique(np.diff(np.sort(numbers_in(known, "number"))))
     if len(steps) > 1 or steps[0] == 0:
         return ""
     return "it looks like an identifier (it numbers the rows): if it is one, leave the column out"
+
+
+def doubt_of_names(known: pd.Series) -> str:
+    """Doubt about a column taken as categories, to follow a comma; empty if there is none."""
+    numbers = _whole_numbers(known)
+    if numbers and max(map(abs, numbers)) > _WHOLE_IN_FLOATS:
+        return (
+            f"as {_BEYOND} lie closer than the precision of a float: subtract a constant to have "
+            "them used as numbers"
+        )
+    return resemblance(texts_in(known))
+
+
+def _whole_numbers(known: pd.Series) -> list[int]:
+    """The whole numbers of a column that has one beyond 2**53; empty for any other column."""
+    import pandas as pd
+    from pandas.api import types
+
+    if isinstance(known.dtype, pd.CategoricalDtype):
+        return []
+    if types.is_integer_dtype(known.dtype):
+        largest = max(int(known.max()), -int(known.min())) if len(known) else 0
+        return [int(value) for value in known] if largest > _WHOLE_IN_FLOATS else []
+    if not _is_textual(known):
+        return []
+    texts = [str(value) for value in known]
+    if not any(len(text) > 15 for text in texts) or not all(map(_WHOLE.fullmatch, texts)):
+        return []
+    numbers = [int(text) for text in texts]
+    return numbers if max(map(abs, numbers)) > _WHOLE_IN_FLOATS else []
+
+
+def _are_names(numbers: list[int]) -> bool:
+    """Whether whole numbers beyond 2**53 tell things apart that floats would not."""
+    distinct = sorted(set(numbers))
+    if len(distinct) <= min(_FEW, len(numbers) / 2) or len(set(map(float, distinct))) < len(
+        distinct
+    ):
+        return bool(distinct)
+    return distinct[-1] - distinct[0] < _RESOLVED * max(abs(distinct[0]), abs(distinct[-1]))
 
 
 def _names_an_identifier(name: str) -> bool:
@@ -157,6 +317,10 @@ def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", 
 
     if isinstance(known.dtype, pd.CategoricalDtype):
         return "category"
+    if has_parts(known):
+        raise InputError(f"column {known.name!r} holds {_PARTS}")
+    if (numbers := _whole_numbers(known)) and _are_names(numbers):
+        return "category"
     if types.is_bool_dtype(known.dtype):
         return "boolean"
     if types.is_datetime64_any_dtype(known.dtype) or isinstance(known.dtype, pd.PeriodDtype):
@@ -174,7 +338,7 @@ def source_of(known: pd.Series) -> Literal["number", "text", "boolean", "date", 
     if not np.isnan(_parsed(texts)).any():
         only_text = all(isinstance(value, str) for value in values)
         return "text" if only_text else "number"
-    if texts.map(lambda text: ISO_DATE.match(text) is not None).all():
+    if texts.map(lambda text: _ISO_DATE.fullmatch(text) is not None).all():
         parsed = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
         return "date" if parsed.notna().all() else "category"
     return "category"
@@ -226,8 +390,10 @@ def dates_in(values: pd.Series) -> pd.Series:
     if isinstance(values.dtype, pd.PeriodDtype):
         return values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
+        # The model may have learned from dates as such, and be given 202212 or "Dec 2022".
         texts = [
-            None if gap else str(value) for value, gap in zip(values, values.isna(), strict=True)
+            None if gap else iso_of(text_of(value))
+            for value, gap in zip(values, values.isna(), strict=True)
         ]
         dates = pd.to_datetime(
             pd.Series(texts, index=values.index, dtype=object),

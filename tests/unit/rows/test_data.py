@@ -12,6 +12,12 @@ pytestmark = pytest.mark.quick
 ROWS = np.arange(12.0)
 
 
+def hidden(*rows):
+    """What is behind a mask is a value that nobody measured."""
+    mask = np.isin(np.arange(12), rows)
+    return np.ma.array(np.where(mask, -9999, ROWS.astype(int)), mask=mask)
+
+
 def with_nan(*rows):
     values = ROWS.copy()
     values[list(rows)] = np.nan
@@ -25,6 +31,10 @@ def with_nan(*rows):
         ({"X": ROWS, "y": with_nan(5)}, r"y has NaN or infinity in 1 row\(s\).*: 5;"),
         ({"X": ROWS, "y": ROWS, "weights": with_nan(2)}, r"weights has NaN .*: 2;"),
         ({"X": ROWS, "y": ROWS, "noise_variance": with_nan(4)}, r"noise_variance has NaN .*: 4;"),
+        ({"X": hidden(3, 7), "y": ROWS}, r"X has NaN or infinity in 2 row\(s\).*: 3, 7;"),
+        ({"X": ROWS, "y": hidden(5)}, r"y has NaN or infinity in 1 row\(s\).*: 5;"),
+        ({"X": ROWS, "y": ROWS, "weights": hidden(2)}, r"weights has NaN .*: 2;"),
+        ({"X": ROWS, "y": ROWS, "noise_variance": hidden(4)}, r"noise_variance has NaN .*: 4;"),
         ({"X": with_nan(*range(8)), "y": ROWS}, r"in 8 row\(s\).*: 0, 1, 2, 3, 4 \.\.\.;"),
         ({"X": np.full((12, 1), np.inf), "y": ROWS}, r"in 12 row\(s\)"),
         ({"X": ROWS, "y": ROWS[:5]}, r"y must have one number a row, shape \(12,\), got .*\(5,\)"),
@@ -137,3 +147,29 @@ def test_padded_rows_weigh_nothing_and_are_few(size):
         np.testing.assert_array_equal(padded.merged().X[:, 0], data.merged().X[:, 0])
     sizes = {data.select(slice(n)).padded().size for n in range(max(1, size // 2), size + 1, 7)}
     assert len(sizes) <= 33
+
+
+def test_what_a_mask_hides_of_several_outputs_is_missing():
+    y = np.ma.stack([hidden(5), np.ma.array(ROWS)], axis=1)
+    seen = lgp.Data(ROWS, y).y
+    assert np.isnan(seen[5, 0])
+    assert np.isfinite(seen).sum() == 23
+    np.testing.assert_array_equal(lgp.Data(np.ma.array(ROWS), np.ma.array(ROWS)).y, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y"),
+    [
+        (lgp.GPRegressor(), hidden(5)),
+        (lgp.GPCountRegressor(), hidden(5)),
+        (lgp.GPClassifier(), np.ma.array(hidden(5).data % 2, mask=hidden(5).mask)),
+        (lgp.GPClassifier(), np.ma.array(["a", "b"] * 6, mask=hidden(5).mask)),
+        (lgp.GPOrdinalClassifier(), np.ma.array(hidden(5).data % 3, mask=hidden(5).mask)),
+    ],
+)
+def test_estimators_see_the_mask(estimator, y):
+    X = ROWS[:, None]
+    with pytest.raises(lgp.InputError, match=r"y .* in 1 row\(s\).*: 5;"):
+        estimator.fit(X, y)
+    with pytest.raises(lgp.InputError, match=r"X has .* in 1 row\(s\).*: 4;"):
+        estimator.fit(hidden(4)[:, None], y.data)

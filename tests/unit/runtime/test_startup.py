@@ -90,6 +90,17 @@ def test_the_command_line_keeps_programs_and_survives_broken_ones(tmp_path):
     assert not any(file.exists() and file.stat().st_size == 100 for file in kept)
 
 
+@pytest.mark.parametrize("name", ["", ".", "cache", "~/cache"])
+def test_a_relative_folder_of_caches_is_ignored(tmp_path, monkeypatch, untold, name):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", name)
+    monkeypatch.chdir(tmp_path)
+    folder = lgp.keep_programs()
+    assert folder is not None
+    assert folder.is_relative_to(tmp_path / "home" / ".cache")
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
 @pytest.fixture
 def untold():
     """As if JAX had not been told where to keep programs."""

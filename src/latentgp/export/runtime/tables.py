@@ -24,9 +24,9 @@ from latentgp.export.runtime.predictor import (
     difference,
     self_test,
 )
-from latentgp.rows.csv import CODE, MISSING_MARKERS, header_of
+from latentgp.rows.csv import KEPT_AS_TEXT, MISSING_MARKERS, header_of
 from latentgp.tables.formula.arithmetic import value_of
-from latentgp.tables.notation import DateNotation, NumberNotation
+from latentgp.tables.notation import DateNotation, DurationNotation, NumberNotation, iso_of
 from latentgp.tables.values import label_of, listed, rows_listed, text_of
 
 # Copied from here.
@@ -128,8 +128,8 @@ def values_of(values):
     """Values of a column as Python has them; missing ones are None."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if kind == "m":
-        seconds = np.asarray(values) / np.timedelta64(1, "s")
-        return [None if np.isnan(value) else float(value) for value in seconds]
+        spans = np.asarray(values).astype("timedelta64[us]")
+        return [None if np.isnat(value) else value.item() for value in spans]
     if kind == "M":
         times = np.asarray(values).astype("datetime64[us]")
         return [None if np.isnat(value) else value.item() for value in times]
@@ -148,9 +148,9 @@ def is_missing(value):
 
 
 def trimmed(value):
-    """Text without spaces around it; other values as they are, times in seconds."""
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
+    """Text without spaces around it, times of day as text; other values as they are."""
+    if isinstance(value, datetime.time):
+        return value.isoformat()
     return value.strip() if isinstance(value, str) else value
 
 
@@ -266,12 +266,17 @@ def encode_number(column, values):
 
 
 def in_plain_notation(values, notation):
-    """Text as Python and ISO 8601 write it."""
-    if notation is None:
-        return values
-    kind, given = notation
-    own = NumberNotation(*given) if kind == "number" else DateNotation(*given)
-    return [own.plain(value) if isinstance(value, str) else value for value in values]
+    """Text as Python and ISO 8601 write it, durations as numbers."""
+    kinds = {"number": NumberNotation, "date": DateNotation, "duration": DurationNotation}
+    own = None if notation is None else kinds[notation[0]](*notation[1])
+
+    def plain(value):
+        if isinstance(value, datetime.timedelta):
+            seconds = value.total_seconds()
+            return own.number(seconds) if isinstance(own, DurationNotation) else seconds
+        return own.plain(value) if isinstance(value, str) and own is not None else value
+
+    return [plain(value) for value in values]
 
 
 def numbers_in(column, values):
@@ -328,7 +333,7 @@ def dates_in(column, values):
 
 def nanoseconds(value):
     """A date or time since 1970 in UTC; None if it is none."""
-    found = ISO.fullmatch(str(value))
+    found = ISO.fullmatch(iso_of(text_of(value)))
     if found is None:
         return None
     parts = [int(found[name] or least) for name, least in (("year", 0), ("month", 1), ("day", 1))]
@@ -401,7 +406,9 @@ def read_csv(path):
         header = header_of(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file, delimiter=header.separator, skipinitialspace=True)
-            rows = [row for row in lines if row][1:]
+            rows = [row for row in lines if row and lines.line_num > header.lines]
+            if header.comments:
+                rows = [row for row in rows if not row[0].startswith("#")]
     except OSError as error:
         raise PredictorError(f"{path} cannot be read: {error}") from None
     except UnicodeDecodeError:
@@ -429,7 +436,7 @@ def typed(texts):
     known = [text.strip() for text in texts if not is_missing(text)]
     if all(text in ("True", "TRUE", "true", "False", "FALSE", "false") for text in known):
         return [None if is_missing(text) else TRUTH[text.strip().lower()] for text in texts]
-    codes = any(re.fullmatch(CODE, text) for text in known)
+    codes = any(re.fullmatch(KEPT_AS_TEXT, text) for text in known)
     if codes or any(as_number(text) is None for text in known):
         return list(texts)
     return [None if is_missing(text) else as_number(text.strip()) for text in texts]

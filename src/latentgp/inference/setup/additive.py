@@ -88,8 +88,10 @@ class AdditiveTerms:
         smooth: Gaussian processes.
         groups: effects of groups.
         kernel: a kernel beside them; None for none.
-        centred: whether fixed effects are about the means of their columns, as they must be where
-            no column of ones is among them and something else has the level.
+        centred: whether fixed effects are about the means of their columns, and a constant beside
+            the terms has the level; else f is the sum of the terms alone.
+        ones: columns with fixed effects whose sum is one in every row, such as that of an
+            intercept, so that their coefficients have the level; empty where f has none.
     """
 
     linear: tuple[int, ...] = ()
@@ -97,6 +99,12 @@ class AdditiveTerms:
     groups: tuple[Groups, ...] = ()
     kernel: Kernel | None = None
     centred: bool = True
+    ones: tuple[int, ...] = ()
+
+    @property
+    def has_level(self) -> bool:
+        """Whether a constant added to f changes nothing but coefficients, or what is beside it."""
+        return self.centred or bool(self.ones)
 
     def started(self, data: Data, scale: Scales, latent: float) -> Kernel:
         """The sum of the terms' kernels, of typical size.
@@ -104,14 +112,14 @@ class AdditiveTerms:
         Args:
             data: the rows.
             scale: of the data.
-            latent: spread of the latent function.
+            latent: spread of the latent function, about zero where it has no level.
 
         Raises:
             InputError: there is no term.
         """
         kernels: list[Kernel] = []
         if self.linear:
-            kernels.append(_fixed_effects(self.linear, data, scale, latent, self.centred))
+            kernels.append(_fixed_effects(self, data, scale, latent))
         kernels += [_smooth(term, data, scale, latent) for term in self.smooth]
         kernels += [part for term in self.groups for part in _of_groups(term, scale, latent)]
         kernels += [self.kernel] if self.kernel is not None else []
@@ -120,21 +128,20 @@ class AdditiveTerms:
         return reduce(operator.add, kernels)
 
 
-def _fixed_effects(
-    columns: tuple[int, ...], data: Data, scale: Scales, latent: float, centred: bool
-) -> Kernel:
-    own = list(columns)
+def _fixed_effects(terms: AdditiveTerms, data: Data, scale: Scales, latent: float) -> Kernel:
+    own = list(terms.linear)
     X = data.X[:, own]
     constant = np.ptp(X, axis=0) == 0
     mean = np.where(constant, 0.0, np.average(X, axis=0, weights=data.weights))
     size = np.where(X[0] == 0, 1.0, np.abs(X[0]))
     spread = np.where(constant, size, scale.inputs[own])
     variance = (_VAGUE * latent / spread) ** 2
-    if centred:
-        return FixedEffects(variance, mean).on(*columns)
+    if terms.centred:
+        return FixedEffects(variance, mean).on(*own)
     # An intercept at zero is as uncertain as slopes make it there.
-    far = 1 + np.sum((mean / spread) ** 2)
-    return FixedEffects(variance * np.where(constant, far, 1.0)).on(*columns)
+    level = np.isin(own, terms.ones)
+    far = 1 + np.sum((mean / spread)[~level] ** 2)
+    return FixedEffects(variance * np.where(level, far, 1.0)).on(*own)
 
 
 def _smooth(term: Smooth, data: Data, scale: Scales, latent: float) -> Kernel:

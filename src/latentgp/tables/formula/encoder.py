@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.inference.setup.additive import AdditiveTerms, Groups, Smooth
-from latentgp.tables.columns import NumberColumn, SeriesColumn
+from latentgp.tables.columns import NumberColumn, SeriesColumn, as_read
 from latentgp.tables.formula.arithmetic import steps_of, value_of
 from latentgp.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.tables.formula.parser import parse
@@ -131,6 +132,10 @@ class FormulaEncoder:
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
         return [column.name for column in self.numbers if commas(column.notation)]
+
+    def read(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The table with dates, times and numbers that are written in another way as such."""
+        return as_read(frame, self.numbers)
 
     def describe(self) -> list[str]:
         """Describe the encoding of the table in words."""
@@ -256,7 +261,22 @@ class FormulaEncoder:
             )
             for term in read.groups
         ]
-        return AdditiveTerms(tuple(range(fixed)), tuple(smooth), tuple(of_groups), centred=False)
+        return AdditiveTerms(
+            *(tuple(range(fixed)), tuple(smooth), tuple(of_groups)), centred=False, ones=self.ones
+        )
+
+    @property
+    def ones(self) -> tuple[int, ...]:
+        """Columns of fixed effects whose sum is one in every row: the intercept, or all levels."""
+        known = {column.name: len(column.levels) for column in self.levels}
+        places: dict[tuple[TermFactor, ...], list[int]] = {}
+        for place, column in enumerate(self.fixed):
+            if all(level is not None for _, level in column.factors):
+                places.setdefault(tuple(factor for factor, _ in column.factors), []).append(place)
+        for factors, own in places.items():
+            if len(own) == math.prod(known[factor.columns[0]] for factor in factors):
+                return tuple(own)
+        return ()
 
 
 def target_of(target: str | None, formula: str | None) -> str:
@@ -277,6 +297,23 @@ def target_of(target: str | None, formula: str | None) -> str:
             f"the formula predicts {left!r}, but the target is {target!r}: leave it out"
         )
     return left
+
+
+def with_offset(formula: str | None, sides: Mapping[str, str]) -> dict[str, str]:
+    """Side columns with the exposure that a formula has as offset(log(column)).
+
+    Raises:
+        InputError: another column is named as the exposure.
+    """
+    exposure = None if formula is None else parse(formula).exposure
+    if exposure is None:
+        return dict(sides)
+    if sides.get("exposure", exposure) != exposure:
+        raise InputError(
+            f"the formula has offset(log({exposure})), but the exposure is "
+            f"{sides['exposure']!r}: leave one of them out"
+        )
+    return {**sides, "exposure": exposure}
 
 
 def rows_without_gaps(frame: pd.DataFrame, formula: str) -> tuple[pd.DataFrame, list[str]]:

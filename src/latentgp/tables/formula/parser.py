@@ -50,6 +50,10 @@ class _Piece:
         return not self.is_column and self.text.startswith("gp(")
 
     @property
+    def is_offset(self) -> bool:
+        return not self.is_column and self.text.startswith("offset(")
+
+    @property
     def is_one(self) -> bool:
         return not self.is_column and self.text == "1"
 
@@ -71,6 +75,7 @@ class _Reader:
         fixed: list[tuple[TermFactor, ...]] = []
         smooth: list[SmoothTerm] = []
         kept: list[GroupTerm] = []
+        exposures: list[str] = []
         for term in right:
             if term[0].is_one and len(term) == 1:
                 fixed.append(())
@@ -78,6 +83,8 @@ class _Reader:
                 kept += groups[term[0].text]
             elif len(term) == 1 and term[0].is_smooth:
                 smooth.append(self._smooth(term[0].text))
+            elif len(term) == 1 and term[0].is_offset:
+                exposures.append(self._exposure(term[0].text))
             elif any(piece.text in groups or piece.is_smooth for piece in term):
                 raise self._wrong("gp(...) and groups are added, not multiplied; gp has by=group")
             else:
@@ -85,7 +92,10 @@ class _Reader:
         if len(kept) < sum(map(len, groups.values())):
             raise self._wrong("groups can be added alone")
         self._check_once(kept)
-        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept))
+        if len(exposures) > 1:
+            raise self._wrong("it has more than one offset; multiply the exposures first")
+        exposure = exposures[0] if exposures else None
+        found = Formula(left[0][0].text, tuple(fixed), tuple(smooth), tuple(kept), exposure)
         if found.target in found.columns:
             raise self._wrong(f"the target {found.target!r} is on the right side too")
         if not (found.fixed or found.smooth or found.groups):
@@ -239,6 +249,19 @@ class _Reader:
         period = self._period(settings["period"], kernel) if "period" in settings else None
         by = (name_of(settings["by"], names),) if "by" in settings else None
         return SmoothTerm(tuple(inputs), kernel, period, by)
+
+    def _exposure(self, expression: str) -> str:
+        """The column of which offset(log(column)) is the logarithm."""
+        tree, names = tree_of(expression)
+        call = _call_of(tree, "offset")
+        inner = _call_of(call.args[0], "log") if call is not None and len(call.args) == 1 else None
+        if inner is None or len(inner.args) != 1 or not isinstance(inner.args[0], ast.Name):
+            raise self._wrong(
+                "an offset is offset(log(column)), of the exposure of counts, as "
+                'side_columns={"exposure": column} or --exposure column; what is known of another '
+                "target is subtracted from it first"
+            )
+        return name_of(inner.args[0], names)
 
     def _period(self, node: ast.AST, kernel: str) -> float:
         value: Any = node.value if isinstance(node, ast.Constant) else None

@@ -50,12 +50,14 @@ class Formula:
         fixed: terms with fixed effects, each the factors that it multiplies; of none, ones.
         smooth: Gaussian processes.
         groups: effects of groups.
+        exposure: the column of an offset(log(column)); None without one.
     """
 
     target: str
     fixed: tuple[tuple[TermFactor, ...], ...]
     smooth: tuple[SmoothTerm, ...]
     groups: tuple[GroupTerm, ...]
+    exposure: str | None = None
 
     @property
     def factors(self) -> tuple[TermFactor, ...]:
