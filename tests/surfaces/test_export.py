@@ -1,5 +1,6 @@
 """Exported predictors: equal to the library, with NumPy alone."""
 
+import datetime
 import inspect
 import re
 import subprocess
@@ -391,6 +392,10 @@ def table(rows=40):
             NAMES["date"]: pd.date_range("2024-01-01", periods=rows, freq="D").astype(str),
             NAMES["text"]: prices,
             "floor": rng.integers(1, 4, rows).astype(float),
+            "quarter": [f"{2015 + n // 4}Q{n % 4 + 1}" for n in range(rows)],
+            "clock": [f"{n % 24}:{7 * n % 60:02}" for n in range(rows)],
+            "wait": pd.to_timedelta(rng.integers(60, 600, rows), "min"),
+            "built": [(20231205, 20240105)[n % 2] + n % 20 for n in range(rows)],
         }
     )
     frame.loc[[3, 8], "size"] = None
@@ -424,6 +429,19 @@ ODD = {
     ],
     NAMES["text"]: ["€ 1.234,50", "1.234,50", 1234.5, "1234", None, "-5,5", "€ 2", "1234.5"],
     "floor": [1, 2, 3, "4", "5.0", None, 2.5, "-1"],
+    "quarter": [
+        *("2015Q1", "2016-Q2", None, pd.Timestamp("2015-03-01"), "2015-04-01", 20150401),
+        *("Q3 2015", "2015Q4"),
+    ],
+    "clock": ["08:30", "8:30 PM", None, datetime.time(9, 15), 9.25, "25:00", "23:59:59", "0:00"],
+    "wait": [
+        *(pd.Timedelta(2, "h"), datetime.timedelta(minutes=90), None, "0 days 03:00:00"),
+        *("PT45M", 90, "1:30", "-1 days +23:00:00"),
+    ],
+    "built": [
+        *(20240105, "20240105", None, 20240106.0, "2024-01-07", pd.Timestamp("2024-01-05")),
+        *(datetime.date(2024, 1, 5), 20240201),
+    ],
 }
 
 
@@ -471,6 +489,10 @@ def test_odd_values_of_a_table_are_read_alike(table_model, of_table):
         (NAMES["date"], "2024-13-01"),
         (NAMES["date"], 5),
         (NAMES["text"], "$ 5"),
+        ("quarter", "2015Q5"),
+        ("clock", "24:60"),
+        ("wait", "soon"),
+        ("built", 20241399),
         ("floor", "1e"),
     ],
 )
@@ -502,7 +524,7 @@ def test_a_csv_file_is_predicted_by_numpy_alone(table_model, of_table, tmp_path)
     path.write_text("size\n1\n")
     wrong = subprocess.run(run, capture_output=True, text=True)
     assert wrong.returncode == 1
-    assert wrong.stderr.startswith("error: the table lacks 5 column(s)")
+    assert wrong.stderr.startswith("error: the table lacks 9 column(s)")
 
 
 def test_names_of_columns_are_data(of_table):

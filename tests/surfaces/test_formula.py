@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import latentgp as lgp
 from latentgp.cli.app import app
+from latentgp.errors import InputError
 from latentgp.inference.setup.initial_model import starting_model
 from latentgp.report.terms import terms
 from latentgp.tables.formula.arithmetic import FUNCTIONS, columns_in, steps_of, value_of
@@ -378,3 +379,101 @@ def test_an_intercept_is_at_zero():
     slope, level = np.polyfit(x, y, 1)
     np.testing.assert_allclose(found.estimate[1], slope, rtol=1e-4)
     np.testing.assert_allclose(found.estimate[0], level, atol=0.2 * found.standard_error[0])
+
+
+class TestLevel:
+    """The constant is one thing: an intercept, all levels of a category, or nothing."""
+
+    SETTINGS = {"random_state": 0, "max_evaluations": 30}
+    GENERATOR = np.random.default_rng(1)
+    TABLE = pd.DataFrame({"dose": GENERATOR.uniform(2, 9, 60), "clinic": ["a", "b", "c"] * 20})
+    TABLE["y"] = 1.162 * TABLE["dose"] + 0.3 * GENERATOR.normal(size=60)
+    TABLE["high"] = 1e4 + TABLE["y"] + 2 * (TABLE["clinic"] == "b")
+    TABLE["count"] = GENERATOR.poisson(np.exp(0.3 * TABLE["dose"]))
+    TABLE["ill"] = np.where(GENERATOR.uniform(size=60) < 0.7, "yes", "no")
+    LEVELS = pd.get_dummies(TABLE["clinic"]).to_numpy(float)
+
+    def fitted(self, formula, **more):
+        return lgp.TableModel.fit(self.TABLE, formula=formula, **self.SETTINGS, **more)
+
+    @pytest.mark.parametrize("formula", ["y ~ dose - 1", "y ~ 0 + dose", "y ~ dose + 0"])
+    def test_a_line_through_the_origin(self, formula):
+        model = self.fitted(formula)
+        right, *_ = np.linalg.lstsq(self.TABLE[["dose"]], self.TABLE["y"])
+        np.testing.assert_allclose(model.coefficients().estimate, right, rtol=1e-4)
+        assert model.predict(pd.DataFrame({"dose": [0.0]}))["mean"][0] == pytest.approx(0, abs=1e-9)
+        assert isinstance(model.estimator.model_.mean, lgp.ZeroMean)
+
+    @pytest.mark.parametrize(
+        ("formula", "columns"),
+        [
+            ("high ~ clinic + dose", [np.ones((60, 1)), LEVELS[:, 1:], TABLE[["dose"]]]),
+            ("high ~ 0 + clinic + dose", [LEVELS, TABLE[["dose"]]]),
+        ],
+    )
+    def test_far_from_zero_levels_are_those_of_least_squares(self, formula, columns):
+        found = self.fitted(formula).coefficients()
+        right, *_ = np.linalg.lstsq(np.hstack(columns), self.TABLE["high"])
+        np.testing.assert_allclose(found.estimate, right, atol=0.02)
+
+    @pytest.mark.parametrize("formula", ["count ~ dose - 1", "count ~ dose", "ill ~ dose - 1"])
+    def test_of_counts_and_classes(self, formula):
+        model = self.fitted(formula, **({"task": "count"} if "count" in formula else {}))
+        assert not any(path.startswith("mean") for path in model.estimator.priors_)
+        if formula.endswith("1"):
+            assert isinstance(model.estimator.model_.mean, lgp.ZeroMean)
+        at_zero = model.estimator.posterior_.mean_f(
+            model.encoder.encode(pd.DataFrame({"dose": [0.0]}))
+        )
+        if formula == "count ~ dose":
+            estimate = model.coefficients().estimate
+            np.testing.assert_allclose(at_zero.ravel(), estimate[:1])
+            np.testing.assert_allclose(estimate, [0, 0.3], atol=0.3)
+        else:
+            np.testing.assert_allclose(at_zero, 0, atol=1e-9)
+
+    def test_which_columns_sum_to_one(self):
+        table = self.TABLE.assign(ward=["p", "q"] * 30)
+        for formula, number in {
+            "y ~ dose": 1,
+            "y ~ 0 + dose": 0,
+            "y ~ 0 + dose + clinic": 3,
+            "y ~ 0 + clinic:ward": 6,
+            "y ~ 0 + clinic:dose": 0,
+            "y ~ gp(dose) - 1": 0,
+        }.items():
+            encoder = FormulaEncoder.fit(table, formula)
+            assert len(encoder.ones) == number, formula
+            if number:
+                columns = encoder.encode(table)[:, list(encoder.ones)]
+                np.testing.assert_array_equal(columns.sum(axis=1), 1.0)
+
+
+class TestOffset:
+    GENERATOR = np.random.default_rng(0)
+    TABLE = pd.DataFrame({"x": GENERATOR.normal(size=50), "e": GENERATOR.choice([1.0, 5.0], 50)})
+    TABLE["y"] = GENERATOR.poisson(TABLE["e"] * np.exp(1 + TABLE["x"]))
+
+    def test_the_logarithm_of_a_column_is_the_exposure(self):
+        settings = {"random_state": 0, "max_evaluations": 5}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = lgp.TableModel.fit(self.TABLE, formula="y ~ x + offset(log(e))", **settings)
+            other = lgp.TableModel.fit(
+                self.TABLE, formula="y ~ x", side_columns={"exposure": "e"}, **settings
+            )
+        assert model.task == "count"
+        assert model.side_columns == {"exposure": "e"}
+        np.testing.assert_allclose(model.coefficients().estimate, [1, 1], atol=0.2)
+        pd.testing.assert_frame_equal(model.predict(self.TABLE), other.predict(self.TABLE))
+
+    @pytest.mark.parametrize("offset", ["offset(e)", "offset(log(e / 2))", "offset(log(e), x)"])
+    def test_other_offsets_are_refused_with_a_remedy(self, offset):
+        with pytest.raises(InputError, match=r"offset\(log\(column\)\), of the exposure"):
+            parse(f"y ~ x + {offset}")
+
+    def test_two_exposures_are_refused(self):
+        with pytest.raises(InputError, match="the exposure is 'x': leave one of them out"):
+            lgp.TableModel.fit(
+                self.TABLE, formula="y ~ offset(log(e))", side_columns={"exposure": "x"}
+            )

@@ -23,7 +23,7 @@ MONTHS = pd.date_range("2015-01-01", periods=ROWS, freq="MS")
 DAYS = pd.date_range("2022-12-01", periods=ROWS)
 QUARTERS = pd.date_range("2015-01-01", periods=ROWS, freq="QS")
 WEEKS = pd.date_range("2023-01-02", periods=ROWS, freq="7D")
-NAMES = calendar.month_abbr
+NAMES, GERMAN = calendar.month_abbr, {1: "Januar", 12: "Dezember"}
 SECOND = pd.Timedelta(1, "s")
 
 
@@ -57,7 +57,7 @@ DATES = {
     "202212310830": (DAYS + 30600 * SECOND, [int(f"{t:%Y%m%d}0830") for t in DAYS]),
     "1 Dec 2022": (DAYS, [f"{t.day} {NAMES[t.month]} {t.year}" for t in DAYS]),
     "01DEC2022": (DAYS, [f"{t.day:02}{NAMES[t.month].upper()}{t.year}" for t in DAYS]),
-    "1. Dezember 2022": (DAYS, [f"{t.day}. {['Januar', 'Dezember'][t.month > 1]} {t.year}" for t in DAYS]),
+    "1. Dezember 2022": (DAYS, [f"{t.day}. {GERMAN[t.month]} {t.year}" for t in DAYS]),
     "Dec 1, 2022 9:30 PM": (
         DAYS + 77400 * SECOND,
         [f"{NAMES[t.month]} {t.day}, {t.year} 9:30 PM" for t in DAYS],
@@ -90,14 +90,15 @@ def test_dates_are_days_however_they_are_written(tmp_path, written):
     np.testing.assert_allclose(Encoder.of_series(frame, "when", None).encode(frame)[:, 0], right)
 
 
+TIMES = [datetime.time(8, 30), datetime.time(23, 59), datetime.time(0)]
 CLOCKS = {
     "08:30": ["08:30", "23:59", "0:00"],
     "08:30:15": ["08:30:00", "23:59:00.0", "00:00:00"],
     "AM, PM": ["8:30 AM", "11:59 pm", "12:00 a.m."],
-    "time": [datetime.time(8, 30), datetime.time(23, 59), datetime.time(0)],
-    "time32": arrow([datetime.time(8, 30), datetime.time(23, 59), datetime.time(0)], pa.time32("s")),
-    "time64": arrow([datetime.time(8, 30), datetime.time(23, 59), datetime.time(0)], pa.time64("us")),
-}  # fmt: skip
+    "time": TIMES,
+    "time32": arrow(TIMES, pa.time32("s")),
+    "time64": arrow(TIMES, pa.time64("us")),
+}
 
 
 @pytest.mark.parametrize("written", CLOCKS)
@@ -176,7 +177,7 @@ def test_a_few_that_are_wrong_are_named():
     assert "36 of 56 values look like dates, such as '2015-01', unlike 'soon'" in of["few"]
     assert "72 of 74 values look like times, such as '0:30', unlike 'noon'" in of["clock"]
     assert "72 of 74 values look like dates, such as 20221201, unlike 20221399" in of["day"]
-    with pytest.raises(InputError, match="'month' must hold .* unlike '2015-13'"):
+    with pytest.raises(InputError, match=r"'month' must hold .* unlike '2015-13'"):
         TableEncoder.of_series(frame, "month", None)
 
 

@@ -16,6 +16,7 @@ from latentgp.tables import (
     split_target,
     write_table,
 )
+from latentgp.tables.rows import Frames
 
 pytestmark = pytest.mark.quick
 
@@ -63,6 +64,26 @@ class TestReading:
         text = "\n".join(separator.join(row) for row in rows)
         frame = read_table(csv_file(tmp_path, text))
         assert frame.to_dict("list") == {"a": [1, 2], "b; c, d": ["x", "y"]}
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "sep=;\na;y\n0,5;1\n1,5;3\n",
+            '"sep=;"\r\na;y\r\n0,5;1\r\n1,5;3\r\n',
+            "\ufeffsep=\t\na\ty\n0,5\t1\n1,5\t3\n",
+            "# a logger's, 2024\n#\n\na;y\n0,5;1\n# note; with; more\n1,5;3\n# end\n",
+            "# a;y\n0,5;1\n1,5;3\n",
+        ],
+    )
+    def test_lines_before_the_header(self, tmp_path, text):
+        path = csv_file(tmp_path, text)
+        for frame in (read_table(path), pd.concat(Frames(path), ignore_index=True)):
+            assert frame.to_dict("list") == {"a": ["0,5", "1,5"], "y": [1, 3]}
+
+    def test_values_may_begin_with_the_sign_of_a_comment(self, tmp_path):
+        path = csv_file(tmp_path, "a,y\n#1,2\n#2,3\n")
+        for frame in (read_table(path), *Frames(path)):
+            assert frame["a"].tolist() == ["#1", "#2"]
 
     @pytest.mark.parametrize("ending", ["csv", "parquet"])
     def test_round_trip_keeps_every_digit(self, tmp_path, ending):

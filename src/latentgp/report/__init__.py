@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latentgp.estimators.base import GPEstimator
-from latentgp.rows.arrays import unmasked
 from latentgp.report import sections
 from latentgp.report.hyperparameters import hyperparameters
 from latentgp.report.judged import judged
 from latentgp.report.page import page_of
 from latentgp.report.terms import terms
+from latentgp.rows.arrays import unmasked
 from latentgp.runtime.writing import check_writable, written_whole
 from latentgp.tables.columns import NumberColumn
 from latentgp.tables.encoder import TableEncoder

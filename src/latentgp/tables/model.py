@@ -123,8 +123,8 @@ class TableModel:
                 levels of a category it has a prior mean of zero. offset(log(days)) is the exposure.
             task: "auto" goes by the likelihood, the side columns, or the order; or else guesses by
                 the target's type; and says so in the notes.
-            likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where there
-                are trials, "weibull" where there are censored rows.
+            likelihood: by name, or an object; "auto" is the task's usual one, "binomial" where
+                there are trials, "weibull" where there are censored rows.
             weights: a column of row weights, which is then not an input.
             side_columns: columns of what the likelihood reads a row, such as
                 {"exposure": "days"}; they are then no inputs.

@@ -44,7 +44,7 @@ _DATES = {
             rf"{_YEAR}(?P<mark>[./-])(?P<month>\d{{1,2}})(?P=mark)(?P<day>\d{{1,2}}){_CLOCK}"
         ),
         "year, month": rf"{_YEAR}(?:[/-]|[ -]?M)(?P<month>\d{{1,2}})",
-        "month, year": rf"(?P<month>\d{{1,2}})[/-]{_YEAR}|(?P<two>0\d|1[0-2])\.(?P<since>(?:19|20)\d\d)",
+        "month, year": rf"(?P<month>\d{{1,2}})[./-]{_YEAR}",
         "year, quarter": rf"{_YEAR}[ /-]?Q(?P<quarter>[1-4])",
         "quarter, year": rf"Q(?P<quarter>[1-4])[ /-]?{_YEAR}",
         "year, week": rf"{_YEAR}[ /-]?[KC]?W(?P<week>\d\d|\d)(?:-?(?P<weekday>[1-7]))?",
@@ -169,10 +169,10 @@ def iso_of(text: str) -> str:
 
 def _iso(found: dict[str, str | None]) -> str | None:
     """Parts of a date in ISO 8601; None if there is no such day."""
-    year = int(found.get("year") or found.get("since") or 0)
+    year = int(found.get("year") or 0)
     if short := found.get("short"):
         year = int(short) + (1900 if int(short) > 68 else 2000)  # as POSIX does
-    month = int(found.get("month") or found.get("two") or 1)
+    month = int(found.get("month") or 1)
     if quarter := found.get("quarter"):
         month = 3 * int(quarter) - 2
     if name := found.get("name"):

@@ -109,7 +109,6 @@ def pandas_of(table: Any) -> pd.DataFrame:
 
 def _from_arrow(values: pd.Series) -> pd.Series:
     """A column of Arrow in pandas' own types: dates with a unit, whole numbers whole."""
-    import pandas as pd
     import pyarrow as pa
 
     kind: Any = getattr(values.dtype, "pyarrow_dtype", None)
