@@ -384,7 +384,6 @@ def test_an_intercept_is_at_zero():
 class TestLevel:
     """The constant is one thing: an intercept, all levels of a category, or nothing."""
 
-    SETTINGS = {"random_state": 0, "max_evaluations": 30}
     GENERATOR = np.random.default_rng(1)
     TABLE = pd.DataFrame({"dose": GENERATOR.uniform(2, 9, 60), "clinic": ["a", "b", "c"] * 20})
     TABLE["y"] = 1.162 * TABLE["dose"] + 0.3 * GENERATOR.normal(size=60)
@@ -394,7 +393,8 @@ class TestLevel:
     LEVELS = pd.get_dummies(TABLE["clinic"]).to_numpy(float)
 
     def fitted(self, formula, **more):
-        return lgp.TableModel.fit(self.TABLE, formula=formula, **self.SETTINGS, **more)
+        settings = {"random_state": 0, "max_evaluations": 30, **more}
+        return lgp.TableModel.fit(self.TABLE, formula=formula, **settings)
 
     @pytest.mark.parametrize("formula", ["y ~ dose - 1", "y ~ 0 + dose", "y ~ dose + 0"])
     def test_a_line_through_the_origin(self, formula):

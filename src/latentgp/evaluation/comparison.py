@@ -27,7 +27,7 @@ from latentgp.tables.model import TableModel
 from latentgp.tables.scores import distances, uncensored
 from latentgp.tables.start import TASKS, choose_task
 from latentgp.tables.targets import Task
-from latentgp.tables.values import listed, texts_in
+from latentgp.tables.values import checked_frame, listed, texts_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,6 +161,7 @@ def compare(
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share must be strictly between 0 and 1, got {test_share}: try 0.3")
+    frame = checked_frame(frame)
     split = split_target(frame, target)
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
