@@ -15,6 +15,7 @@ from latentgp.persistence import load, save
 from latentgp.tables import TableEncoder, guess_task, read_table
 from latentgp.tables.encoder import TableEncoder as Encoder
 from latentgp.tables.notation import seconds_of
+from latentgp.tables.rows import Frames
 
 pytestmark = pytest.mark.quick
 
@@ -204,6 +205,20 @@ def test_whole_numbers_beyond_those_of_floats_are_kept_apart(ids):
         "whole numbers beyond 2**53 lie closer than the precision of a float"
         in (encoder.describe()[0])
     )
+
+
+def test_months_with_a_point_keep_their_zeros_in_csv(tmp_path):
+    months = pd.DataFrame({"m": MONTHS.strftime("%m.%Y"), "y": 1})
+    months.to_csv(tmp_path / "a.csv", index=False)
+    months[9:12].to_csv(tmp_path / "b.csv", index=False)
+    frame = read_table(tmp_path / "a.csv")
+    encoder = TableEncoder.fit(frame)
+    right = encoder.encode(frame)
+    assert right[11] == 334
+    for rows in (read_table(tmp_path / "b.csv", encoder.read_as_text), *Frames(tmp_path / "a.csv")):
+        np.testing.assert_array_equal(
+            encoder.encode(rows), right[9:12] if len(rows) == 3 else right
+        )
 
 
 def test_long_numbers_keep_their_digits_in_files(tmp_path):

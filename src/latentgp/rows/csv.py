@@ -27,7 +27,8 @@ _MISSING = _spaced(MISSING_MARKERS)
 _TRUE, _FALSE = _spaced(["True", "TRUE", "true"]), _spaced(["False", "FALSE", "false"])
 _BLOCK_BYTES = 8 << 20
 CODE = r"0\d{2,}"  # of a post, say: as a number it would lose its zeros
-KEPT_AS_TEXT = rf"(?:{CODE}|[+-]?\d{{16,}})"  # long numbers would lose their last digits
+# Long numbers would lose their last digits, and months such as 01.2020 their zeros.
+KEPT_AS_TEXT = rf"(?:{CODE}|[+-]?\d{{16,}}|0[1-9]\.(?:19|20)\d\d)"
 
 
 class Header(NamedTuple):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from latentgp.errors import InputError
 from latentgp.tables.columns import CategoryColumn, NumberColumn, SeriesColumn, as_read
-from latentgp.tables.notation import commas
+from latentgp.tables.notation import stays_text
 from latentgp.tables.values import (
     Tell,
     checked_frame,
@@ -144,7 +144,7 @@ class TableEncoder:
         return [
             column.name
             for column in self.columns
-            if isinstance(column, NumberColumn) and commas(column.notation)
+            if isinstance(column, NumberColumn) and stays_text(column.notation)
         ]
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:

@@ -31,7 +31,7 @@ from latentgp.runtime.progress import INTERRUPTED
 from latentgp.runtime.x64 import double_precision
 from latentgp.tables import TableEncoder, once, split_target
 from latentgp.tables.formula.encoder import FormulaEncoder, target_of, with_offset
-from latentgp.tables.notation import Notation, commas
+from latentgp.tables.notation import Notation, stays_text
 from latentgp.tables.rows import TableRows, sample_of
 from latentgp.tables.scores import classification_scores, regression_scores, uncensored
 from latentgp.tables.start import (
@@ -306,7 +306,7 @@ class TableModel:
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
-        target = [self.target] if commas(self.notation) else []
+        target = [self.target] if stays_text(self.notation) else []
         return [*self.encoder.read_as_text, *target]
 
     @property

@@ -335,8 +335,10 @@ def are_codes(texts: Iterable[str]) -> bool:
     return any(map(_CODE.fullmatch, texts)) and all(map(_DIGITS.fullmatch, texts))
 
 
-def commas(notation: Notation | None) -> bool:
-    """Whether numbers have a decimal comma, so that their points stand between thousands."""
+def stays_text(notation: Notation | None) -> bool:
+    """Whether a reader of numbers would take 1.200, of a decimal comma, or 12.2020 for others."""
+    if isinstance(notation, DateNotation):
+        return notation.order == "month, year"
     return isinstance(notation, NumberNotation) and notation.decimal == ","
 
 
@@ -392,6 +394,8 @@ def resemblance(known: pd.Series) -> str:
 
 def resemblance_of_numbers(known: pd.Series) -> str:
     """Doubt about whole numbers of which most are dates such as 20221231; empty if none."""
+    if known.dtype.kind in "iuf" and known.between(19_000_101, 20_991_231).mean() < _MOST_OF_THEM:
+        return ""
     texts = [_digits_of(value) for value in known]
     read = cache(DateNotation("year, month and day in one number").plain)
     alike = [text for text in texts if read(text) != text]

@@ -18,7 +18,7 @@ from latentgp.tables.formula.arithmetic import steps_of, value_of
 from latentgp.tables.formula.coding import FixedColumn, LevelColumn, coded
 from latentgp.tables.formula.parser import parse
 from latentgp.tables.formula.terms import Formula, TermFactor
-from latentgp.tables.notation import commas
+from latentgp.tables.notation import stays_text
 from latentgp.tables.values import (
     Tell,
     checked_frame,
@@ -131,7 +131,7 @@ class FormulaEncoder:
     @property
     def read_as_text(self) -> list[str]:
         """Columns that a reader of CSV must leave as text: 1.200 may be 1200 there."""
-        return [column.name for column in self.numbers if commas(column.notation)]
+        return [column.name for column in self.numbers if stays_text(column.notation)]
 
     def read(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with dates, times and numbers that are written in another way as such."""
