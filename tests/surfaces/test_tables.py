@@ -80,6 +80,12 @@ class TestReading:
         for frame in (read_table(path), pd.concat(Frames(path), ignore_index=True)):
             assert frame.to_dict("list") == {"a": ["0,5", "1,5"], "y": [1, 3]}
 
+    def test_a_name_may_be_the_sign_of_a_comment(self, tmp_path):
+        path = csv_file(tmp_path, "#,name\n1,a\n2,b\n#3,c\n")
+        for frame in (read_table(path), pd.concat(Frames(path))):
+            assert frame.columns.tolist() == ["#", "name"]
+            assert len(frame) == 3
+
     def test_values_may_begin_with_the_sign_of_a_comment(self, tmp_path):
         path = csv_file(tmp_path, "a,y\n#1,2\n#2,3\n")
         for frame in (read_table(path), *Frames(path)):

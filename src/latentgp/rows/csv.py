@@ -37,6 +37,7 @@ class Header(NamedTuple):
     Attributes:
         names: of its columns; one without a name is called as pandas calls it.
         separator: the one of comma, semicolon and tab that the names use most.
+        before: how many lines come before that of the names.
         lines: how many lines come before the first row.
         has_rows: whether any row follows.
         comments: whether the file has lines before the header that begin with #, so that such
@@ -45,6 +46,7 @@ class Header(NamedTuple):
 
     names: list[str]
     separator: str
+    before: int
     lines: int
     has_rows: bool
     comments: bool = False
@@ -53,34 +55,37 @@ class Header(NamedTuple):
 def header_of(path: Path) -> Header:
     """Read how a CSV file begins.
 
-    Blank lines, comments and the line sep=; of Excel may come before the header, which is a comment
-    itself where the line after comments is of numbers alone.
+    Blank lines, comments and the line sep=; of Excel may come before the header. The last comment
+    is the header if it has a name for every field of the next line, of which some are numbers.
 
     Raises:
         UnicodeDecodeError: the file is not UTF-8.
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
-        before, first, comment, separator = 0, "", "", ""
+        before, comments, first, comment, separator = 0, 0, "", "", ""
         for first in file:
             told = re.fullmatch(r'"?sep=(.)"?', first.strip("\r\n"), re.IGNORECASE)
             if told and not before:
                 separator = told[1]
             elif first.startswith("#"):
-                comment = first.lstrip("# ")
+                comment, comments = re.sub(r"^#+\s+", "", first), comments + 1
             elif first.strip():
                 break
             before += 1
-        separator = separator or max(",;\t", key=re.sub(r'"[^"]*"', "", first).count)
-        heads, values = _fields(comment, separator), _fields(first, separator)
-        numbers = all(re.fullmatch(r"\s*[+-]?[\d.,]*\d\s*(?:[eE][+-]?\d+)?\s*", v) for v in values)
+        marks = separator or ",;\t"
+        separator = max(marks, key=re.sub(r'"[^"]*"', "", first).count)
+        of_comment = max(marks, key=comment.count)
+        heads, values = _fields(comment, of_comment), _fields(first, of_comment)
+        numbers = any(re.fullmatch(r"\s*[+-]?[\d.,]*\d\s*(?:[eE][+-]?\d+)?\s*", v) for v in values)
         if comment and numbers and len(heads) == len(values):
-            names, lines, has_rows = heads, before, True
+            comments -= 1
+            names, separator, lines, has_rows = heads, of_comment, before, True
         else:
             rows = csv.reader(chain([first], file), delimiter=separator, skipinitialspace=True)
             names = next(rows, [])
             lines, has_rows = before + rows.line_num, any(line.strip() for line in file)
     names = [name or f"Unnamed: {number}" for number, name in enumerate(names)]
-    return Header(names, separator, lines, has_rows, bool(comment))
+    return Header(names, separator, before, lines, has_rows, comments > 0)
 
 
 def _fields(line: str, separator: str) -> list[str]:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from latentgp.errors import InputError, in_a_line
 from latentgp.rows.csv import CODE, KEPT_AS_TEXT, MISSING_MARKERS, header_of
@@ -121,28 +121,27 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFra
     header = header_of(path)
 
     refuse_duplicates(header.names, str(path))
-    if not header.has_rows:
-        return header.names, pd.DataFrame(columns=pd.Index(header.names))
     comments = _comments_after(path, header.lines) if header.comments else []
+    of_names: dict[str, Any] = {"header": 0}
+    if header.before == header.lines:  # the names are a comment
+        of_names = {"header": None, "names": header.names}
 
     def read(text: Iterable[str]) -> pd.DataFrame:
-        with path.open(encoding="utf-8-sig", newline="") as file, warnings.catch_warnings():
-            for _ in range(header.lines):
-                file.readline()
+        with warnings.catch_warnings():
             # pandas only warns when every row is longer than the header, and drops the rest.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(
-                file,
+                path,
                 sep=header.separator,
-                names=header.names,
-                header=None,
-                skiprows=comments,
+                encoding="utf-8-sig",
+                skiprows=[*range(header.before), *comments],
                 skipinitialspace=True,
                 index_col=False,
                 keep_default_na=False,
                 na_values=list(MISSING_MARKERS),
                 low_memory=False,
                 dtype=dict.fromkeys(text, "str"),
+                **of_names,
             )
 
     frame = read(set(as_text) & set(header.names))
@@ -158,9 +157,9 @@ def _read_csv(path: Path, as_text: Iterable[str]) -> tuple[list[str], pd.DataFra
 
 
 def _comments_after(path: Path, line: int) -> list[int]:
-    """Numbers of the lines that begin with #, counted from one on."""
+    """Numbers of the lines from one on that begin with #."""
     with path.open("rb") as file:
-        return [n - line for n, text in enumerate(file) if n >= line and text.startswith(b"#")]
+        return [n for n, text in enumerate(file) if n >= line and text.startswith(b"#")]
 
 
 def _may_hold_codes(path: Path) -> bool:
