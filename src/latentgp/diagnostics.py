@@ -13,7 +13,7 @@ from jaxtyping import Float
 from latentgp.inference.batches.staleness import Asynchrony
 from latentgp.inference.mixtures.summary import MixtureTerms
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
-from latentgp.inference.sites.hyperparameters import NO_STEP, Learned
+from latentgp.inference.sites.hyperparameters import NO_STEP, NO_STEP_OF_ESTIMATE, Learned
 from latentgp.inference.sites.profiled_bound import Converged
 from latentgp.inference.solves.phase import LangevinPhase
 from latentgp.kernels import LatentKernel
@@ -409,15 +409,16 @@ def diagnose(
     error, complaints = float(latent.evidence_error), latent.complaints
     if method.reads_batches and records:
         astray = _went_astray(records, float(converged.bound), data.total_weight)
-    if learned is not None and not learned.converged and not astray:
+    by_noise = learned is not None and NO_STEP_OF_ESTIMATE in learned.reason
+    if learned is not None and (by_noise or not learned.converged) and not astray:
         of = " for hyper-parameters" if space.size else ""
         advice = "raise the limit, or continue from the fitted model"
         if learned.reason == NO_STEP:
             advice = "check kernel and likelihood for kinks, or start from other values"
-        if learned.reason == NO_STEP and error > 0:
+        if by_noise:
             advice = (
-                "bound and gradient are estimates, which agree to their standard errors only: "
-                "raise probes or rank of the representation, or tolerance of the fit"
+                "bound and gradient are estimates, which agree to their standard errors only, of "
+                f"the bound {error:.2g} nats: raise probes or rank of the representation"
             )
         warnings.append(f"The search{of} ended early because {learned.reason}; {advice}.")
     warnings += complaints

@@ -22,7 +22,12 @@ MODEL = lgp.LatentGP(
     lgp.Matern32(lengthscale=[0.8, 2.0], variance=1.5), lgp.Gaussian(0.05), lgp.ConstantMean(0.2)
 )
 KEY = jax.random.key(0)
-PRECISE = lgp.MatrixFree(tolerance=1e-9)
+PRECISE = lgp.MatrixFree(tolerance=1e-9, exact_up_to=0)  # as of many rows
+
+
+def _precise(**settings):
+    return dataclasses.replace(PRECISE, **settings)
+
 
 _value_and_slope = eqx.filter_jit(jax.value_and_grad(lgp.log_evidence))
 
@@ -67,7 +72,7 @@ def estimates():
         dense = lgp.Dense()
         exact = dense.condition(kernel, X, sites)
         slope = dense.pull_back(exact, X, sites)
-        own = lgp.MatrixFree(structured=False)
+        own = lgp.MatrixFree(structured=False, exact_up_to=0)
         keys = jax.random.split(KEY, 40)
         return exact, slope, jax.device_get(_estimates(own, kernel, sites, keys)), precision
 
@@ -102,12 +107,10 @@ def test_slopes_are_unbiased(estimates):
     "representation",
     [
         PRECISE,
-        lgp.MatrixFree(solver="conjugate-gradients", preconditioner="fitc", tolerance=1e-9),
-        lgp.MatrixFree(preconditioner="pivoted-cholesky", rank=20, tolerance=1e-9, store=True),
-        lgp.MatrixFree(precision="single", tolerance=1e-9),
-        lgp.MatrixFree(
-            precision="single", solver="conjugate-gradients", tolerance=1e-9, store=True
-        ),
+        _precise(solver="conjugate-gradients", preconditioner="fitc"),
+        _precise(preconditioner="pivoted-cholesky", rank=20, store=True),
+        _precise(precision="single"),
+        _precise(precision="single", solver="conjugate-gradients", store=True),
     ],
     ids=["block", "plain", "stored", "single", "single, plain"],
 )
@@ -119,6 +122,32 @@ def test_predictions_are_those_of_the_exact_process(representation):
     off = float(ours.log_evidence) - float(exact.log_evidence)
     assert abs(off) < 4 * float(latent.evidence_error)
     assert (ours.log_evidence.kind, exact.log_evidence.kind) == ("approximation", "exact")
+
+
+@pytest.mark.parametrize("together", [1, 5, 40, 65])
+def test_variances_do_not_depend_on_how_many_are_asked(exact_posterior, together):
+    """Rows of the data, one of them many times, and others: copies fill the last piece up."""
+    new = np.concatenate([X[:3], np.tile(X[3], (30, 1)), NEW, X[100:130]])[:65]
+    ours, exact = exact_posterior
+    parts = [ours.predict_f(new[i : i + together]) for i in range(0, 65, together)][-13:]
+    found = np.concatenate([part.variance for part in parts])
+    np.testing.assert_allclose(found, exact.predict_f(new[-len(found) :]).variance, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def exact_posterior():
+    """Posteriors by the settings of many rows, and by dense algebra."""
+    own = lgp.MatrixFree(exact_up_to=0)
+    return fitted(lgp.ExactGP(own))[0], fitted(lgp.ExactGP())[0]
+
+
+def test_what_predictions_rest_on_is_said():
+    """Variances and paths of a solve that was stopped after two steps."""
+    posterior, _ = fitted(lgp.ExactGP(_precise(max_steps=2)))
+    with pytest.warns(UserWarning, match=r"Variances rest on a linear solve .*\(out of steps\)"):
+        posterior.predict_f(NEW)
+    with pytest.warns(UserWarning, match="Paths rest on a linear solve"):
+        posterior.sample_paths(key=KEY)
 
 
 def test_residuals_of_products_in_single_precision_are_true():
@@ -166,7 +195,7 @@ def test_laplace_by_solves_is_laplace(likelihood, targets):
     noise = generator.logistic(size=SIZE)
     y = {"sign": (F + 0.2 * noise > 0) * 1.0, "count": 1.0 * generator.poisson(np.exp(F))}[targets]
     model = lgp.LatentGP(MODEL.kernel, likelihood, MODEL.mean)
-    ours = evidence_of(lgp.Laplace(lgp.MatrixFree(probes=100)), model, y)
+    ours = evidence_of(lgp.Laplace(lgp.MatrixFree(probes=100, exact_up_to=0)), model, y)
     exact = evidence_of(lgp.Laplace(), model, y)
     assert float(ours[0]) == pytest.approx(float(exact[0]), abs=0.3)
     for one, other in zip(jax.tree.leaves(ours[1]), jax.tree.leaves(exact[1]), strict=True):
@@ -183,17 +212,38 @@ def test_laplace_by_solves_is_laplace(likelihood, targets):
 
 def test_few_rows_leave_nothing_to_estimate():
     few = slice(None, 60)
-    methods = lgp.ExactGP(PRECISE), lgp.ExactGP()
+    methods = lgp.ExactGP(lgp.MatrixFree()), lgp.ExactGP()
     (ours, diagnostics), (exact, _) = (fitted(m, x=X[few], y=Y[few]) for m in methods)
     assert float(ours.log_evidence) == pytest.approx(float(exact.log_evidence), rel=1e-9)
     assert diagnostics.evidence_error == 0.0
     assert "nothing was estimated" in diagnostics.verdict
 
 
+def far_apart(size):
+    """Rows of a hundred inputs, at a length-scale from which no row knows of another."""
+    x = np.random.default_rng(0).normal(size=(size, 100))
+    kernel = lgp.Matern52(lengthscale=np.ones(100))
+    return lgp.LatentGP(kernel, lgp.Gaussian(0.1)), x, np.sin(2 * x[:, 0])
+
+
+def test_few_rows_are_searched_as_by_dense_algebra():
+    """Out of a plateau at -56 nats, where a rough search ends."""
+    model, x, y = far_apart(50)
+    ours, exact = (
+        lgp.fit(model, lgp.Data(x, y), method=lgp.ExactGP(own), key=KEY)
+        for own in (lgp.MatrixFree(), lgp.Dense())
+    )
+    assert float(exact.posterior.log_evidence) > 100
+    np.testing.assert_allclose(
+        float(ours.posterior.log_evidence), float(exact.posterior.log_evidence), atol=0.01
+    )
+    assert ours.diagnostics.evidence_error == 0
+
+
 @pytest.mark.slow
 def test_hyper_parameters_are_learned():
     astray = lgp.replace(MODEL, {"kernel.lengthscale": [2.0, 0.8]})
-    methods = lgp.ExactGP(lgp.MatrixFree(probes=60)), lgp.ExactGP()
+    methods = lgp.ExactGP(lgp.MatrixFree(probes=60, exact_up_to=0)), lgp.ExactGP()
     ours, exact = (
         lgp.fit(astray, lgp.Data(X, Y), method=m, key=KEY, tolerance=1e-4) for m in methods
     )
@@ -231,7 +281,7 @@ def test_any_number_of_inputs(columns):
 def test_what_did_not_converge_is_said():
     """A condition number of about 1e12: noise of 1e-10 under a smooth function."""
     hopeless = lgp.LatentGP(lgp.RBF(lengthscale=3.0), lgp.Gaussian(1e-10))
-    own = lgp.MatrixFree(preconditioner="none", max_steps=20)
+    own = lgp.MatrixFree(preconditioner="none", max_steps=20, exact_up_to=0)
     _, diagnostics = fitted(lgp.ExactGP(own), hopeless)
     assert not diagnostics.converged
     said = [warning for warning in diagnostics.warnings if "did not converge" in warning]
@@ -246,7 +296,7 @@ def test_rows_on_a_line():
     model = lgp.LatentGP(lgp.Matern32(lengthscale=0.7), lgp.Gaussian(0.1))
     found = []
     for structured, words in ((True, "Toeplitz products on 230"), (False, "tiled products")):
-        own = lgp.MatrixFree(structured=structured, tolerance=1e-9)
+        own = _precise(structured=structured)
         posterior, diagnostics = fitted(lgp.ExactGP(own), model, x=x, y=np.sin(2 * x[:, 0]))
         found.append((float(posterior.log_evidence), posterior.mean_f(x[:3] + 0.01)))
         assert words in diagnostics.verdict

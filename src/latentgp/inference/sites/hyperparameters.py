@@ -32,7 +32,7 @@ THINNED_RUN = -1
 # Neighbours are found again where a run has ended, until few of them change.
 _MOST_RENEWALS = 5
 # An estimated gradient is not that of the estimate: at the end no step along it helps.
-_ESTIMATED_TOLERANCE, _ESTIMATED_STEPS = 1e-4, 5
+_ESTIMATED_STEPS, _ESTIMATED_GAIN = 5, 1e-4  # nats a row
 # Several starts: short runs from each on few rows, numbered from here downwards. What is behind,
 # but rose by a sixth of that in the second half of its evaluations, has as many again.
 _OPENING_EVALUATIONS, _OPENING_ROUNDS, _FASTER = 8, 3, 6.0
@@ -43,6 +43,7 @@ _FIRST_STEP, _FIRST_STEP_AFTER_THINNED = 1.0, 0.1
 _FAR_BELOW = 0.02  # nats a row
 _LITTLE_GAIN = 10  # times what an iteration must gain
 NO_STEP = "no step along the gradient raised the bound any more"
+NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
 
 
 class Learned(NamedTuple):
@@ -251,7 +252,6 @@ class _Runs:
         from scipy.optimize import minimize  # takes long to import
 
         estimated = self._algorithm.representation.estimates_evidence
-        tolerance = max(tolerance, _ESTIMATED_TOLERANCE) if estimated else tolerance
         enough = tolerance * data.total_weight
         reached, rise = -np.inf, np.inf
         at_most = _THINNED_EVALUATIONS if run == THINNED_RUN else None
@@ -295,11 +295,13 @@ class _Runs:
                 self.endings[run] = True, f"an iteration gained less than {enough:.1e} nats"
             elif found.success:
                 self.endings[run] = True, "the gradient vanished"
-            elif estimated:
-                self.endings[run] = True, "no step raised the estimated bound any more"
             else:
-                gain = self._likely_gain(run) / data.total_weight
-                self.endings[run] = gain <= _LITTLE_GAIN * enough, NO_STEP
+                gain, little = self._likely_gain(run) / data.total_weight, _LITTLE_GAIN * enough
+                reason = NO_STEP
+                if estimated:
+                    little = max(little, _ESTIMATED_GAIN * data.total_weight)
+                    reason = f"{NO_STEP_OF_ESTIMATE}, whose gradient promises {gain:.2g} nats"
+                self.endings[run] = gain <= little, reason
         except EndRun as end:
             self.endings[run] = (False, str(end))
         except EndFit as end:

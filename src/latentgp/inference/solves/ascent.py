@@ -91,7 +91,7 @@ class Ascent(Module):
             size = jnp.sqrt(square / (1 - _SECOND**made)) + _TINY
             move = mean / (1 - _FIRST**made) / size
         vector = jnp.clip(state.vector + self.step_size * move, self.lower, self.upper)
-        sound = jnp.all(jnp.isfinite(slope.solution))
+        sound = jnp.all(jnp.isfinite(slope.solution)) & jnp.all(jnp.isfinite(slope.gradient))
         solution = jnp.where(sound, slope.solution, 0.0)
         after = AscentState(vector, mean, square, solution, probes, made)
         return after, AscentTold(vector, slope.steps, slope.solved & sound)

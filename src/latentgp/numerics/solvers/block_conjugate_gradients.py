@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from latentgp.numerics.cholesky import lower_cholesky
+from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms
+from latentgp.numerics.solvers.solution import (
+    CONVERGED,
+    OUT_OF_STEPS,
+    Solution,
+    certified,
+    first_residual,
+    norms,
+    relative,
+)
 from latentgp.numerics.solvers.split import Split
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.numerics.triangular import solve_lower
 from latentgp.typing import Array
+
+# What is left of a column is rounding below so many times the precision.
+_ROUNDING = 10
+# A restart that leaves more than this part of the worst residual has come to its end.
+_PROGRESS = 0.5
 
 
 class State(NamedTuple):
     """An iteration: right-hand sides with their directions in common."""
 
     value: Float[Array, "N S"]
-    basis: Float[Array, "N S"]  # orthonormal; the residual is basis @ coordinates
+    basis: Float[Array, "N S"]  # orthonormal or zero; the residual is basis @ coordinates
     coordinates: Float[Array, "S S"]
     directions: Float[Array, "N S"]
     broken: Bool[Array, ""]
@@ -45,12 +60,14 @@ def block_conjugate_gradients(
     """Solutions of A X = B, each in the space of all residuals (O'Leary 1980).
 
     A step costs a product with S columns, as in `conjugate_gradients`, and there are fewer of them.
-    Residuals are kept orthonormal (Dubrulle 2001, BCGrQ), so equal right-hand sides do no harm. All
-    go on until the last has converged.
+    Residuals are kept orthonormal (Dubrulle 2001, BCGrQ), and those that depend on others are left
+    out: right-hand sides may be equal, zero or of any size. All go on until the last has converged.
+    Where residuals computed from X say that it has not, the iteration starts again from X, and in
+    the end goes on with directions of each column's own.
 
     Args:
         operator: A, N rows.
-        right: B, shape (N, S) with S <= N.
+        right: B, shape (N, S).
         preconditioner: P with its root; none unless given.
         start: what the iteration starts at, zero unless given.
         tolerance: of ||b - A x|| / ||b|| of each column.
@@ -69,17 +86,97 @@ def block_conjugate_gradients(
     P = Identity() if preconditioner is None else preconditioner
     split, goal = Split(operator, P), tolerance * norms(right)
     value, residual = first_residual(operator, right, start)
-    end = jax.lax.while_loop(
-        lambda state: state.active & (state.steps < max_steps),
-        lambda state: advance_block(state, split, goal),
-        start_block(split, residual, goal),
-    )
-    return solution_of(operator, right, value, P, end, tolerance)
+    most = max_steps if right.shape[1] <= operator.size else 0  # more have no basis
+
+    def cycle(now: Any) -> Any:
+        value, residual, before, _, steps = now
+        end = jax.lax.while_loop(
+            lambda state: state.active & (state.steps < most),
+            lambda state: advance_block(state, split, goal),
+            start_block(split, residual, goal)._replace(steps=steps),
+        )
+        value = value + P.solve_root(end.value, transposed=True)
+        residual = right - operator.exactly_times(value)
+        return value, residual, relative(residual, right), before, end.steps
+
+    def going(now: Any) -> Bool[Array, ""]:
+        _, _, size, before, steps = now
+        helped = jnp.max(size) <= _PROGRESS * jnp.max(before)
+        return jnp.any(size > tolerance) & helped & (steps < most)
+
+    size = relative(residual, right)
+    begun = value, residual, size, jnp.full_like(size, jnp.inf), jnp.asarray(0)
+    value, _, size, _, steps = jax.lax.while_loop(going, cycle, begun)
+    code = jnp.where(size <= tolerance, CONVERGED, OUT_OF_STEPS)
+    found = Solution(value, size, code, steps, jnp.asarray(0))
+    return gone_on(found, operator, right, P, tolerance, max_steps)
+
+
+def gone_on(
+    found: Solution,
+    operator: LinearOperator,
+    right: Float[Array, "N S"],
+    preconditioner: Preconditioner,
+    tolerance: Any,
+    max_steps: Any,
+) -> Solution:
+    """Solutions that a block iteration has ended short of, column by column to their end."""
+
+    def apart() -> Solution:
+        after = conjugate_gradients(
+            operator,
+            right,
+            preconditioner=preconditioner,
+            start=jnp.where(jnp.isfinite(found.value), found.value, 0.0),
+            tolerance=tolerance,
+            max_steps=max_steps - found.steps,
+        )
+        return eqx.tree_at(lambda s: s.steps, after, found.steps + after.steps)
+
+    short = jnp.any(found.code != CONVERGED) & (found.steps < max_steps)
+    return jax.lax.cond(short, apart, lambda: found)
+
+
+def orthonormal(
+    columns: Float[Array, "N S"], rounding: Float[Array, "S"]
+) -> tuple[Float[Array, "N S"], Float[Array, "S S"]]:
+    """Q and R with Q R the columns, Q orthonormal but zero where a column depends on those before.
+
+    Classical Gram-Schmidt, twice (Giraud, Langou & Rozlozník 2005): reflections would fill Q up
+    with directions of rounding.
+
+    Args:
+        columns: any.
+        rounding: length of what is left of a column below which it depends on the others.
+    """
+
+    def one(place: Int[Array, ""], now: tuple[Array, Array]) -> tuple[Array, Array]:
+        basis, inner = now
+        column = columns[:, place]
+        first = column @ basis
+        left = column - basis @ first
+        second = left @ basis
+        left = left - basis @ second
+        length = jnp.sqrt(jnp.sum(left**2))
+        new = length > rounding[place]
+        own = jnp.where(new, left / jnp.where(new, length, 1.0), 0.0)
+        inner = (
+            inner.at[:, place].set(first + second).at[place, place].set(jnp.where(new, length, 0.0))
+        )
+        return basis.at[:, place].set(own), inner
+
+    size = columns.shape[1]
+    nothing = jnp.zeros_like(columns), jnp.zeros((size, size), columns.dtype)
+    return jax.lax.fori_loop(0, size, one, nothing)
 
 
 def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, "S"]) -> State:
     """The state before the first step, at a residual of A."""
-    basis, coordinates = jnp.linalg.qr(split.preconditioner.solve_root(residual))
+    white = split.preconditioner.solve_root(residual)
+    length = norms(white)
+    unit = jnp.where(length > 0, length, 1.0)
+    basis, inner = orthonormal(white / unit, jnp.full_like(length, _smallest(white)))
+    coordinates = inner * unit
     nothing = jnp.zeros_like(coordinates)
     return State(
         jnp.zeros_like(residual),
@@ -87,7 +184,7 @@ def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, 
         coordinates,
         basis,
         jnp.asarray(False),
-        ~_finished(split, basis, coordinates, goal),
+        _unfinished(split, basis, coordinates, goal),
         jnp.asarray(0),
         nothing,
         nothing,
@@ -97,7 +194,8 @@ def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, 
 def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
     """One step; one that breaks down leaves the solution as it was."""
     product = split.times(state.directions)
-    curvature = state.directions.T @ product
+    gone = jnp.all(state.directions == 0, axis=0)
+    curvature = state.directions.T @ product + jnp.diag(gone.astype(product.dtype))
     lower = lower_cholesky(curvature)
     sound = jnp.all(jnp.isfinite(lower))
     lower = jnp.where(sound, lower, jnp.eye(len(lower), dtype=lower.dtype))
@@ -106,7 +204,8 @@ def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
         """The columns times (S' A S)^-1, S the directions."""
         return solve_lower(lower, solve_lower(lower, columns.T), transposed=True).T
 
-    basis, turn = jnp.linalg.qr(state.basis - over(product))
+    change = over(product)
+    basis, turn = orthonormal(state.basis - change, (1 + norms(change)) * _smallest(change))
     coordinates = turn @ state.coordinates
     after = State(
         state.value + over(state.directions) @ state.coordinates,
@@ -114,7 +213,7 @@ def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
         coordinates,
         basis + state.directions @ turn.T,
         jnp.asarray(False),
-        ~_finished(split, basis, coordinates, goal),
+        _unfinished(split, basis, coordinates, goal),
         state.steps + 1,
         curvature,
         turn,
@@ -143,10 +242,17 @@ def solution_of(
     )
 
 
-def _finished(
+def _unfinished(
     split: Split,
     basis: Float[Array, "N S"],
     coordinates: Float[Array, "S S"],
     goal: Float[Array, "S"],
 ) -> Bool[Array, ""]:
-    return jnp.all(norms(split.preconditioner.times_root(basis @ coordinates)) <= goal)
+    """Whether a column has not converged, and there is a direction left to go."""
+    residual = norms(split.preconditioner.times_root(basis @ coordinates))
+    return ~jnp.all(residual <= goal) & jnp.any(basis != 0)
+
+
+def _smallest(columns: Array) -> float:
+    """Of columns of unit length, what is left of one that depends on others."""
+    return _ROUNDING * float(jnp.finfo(columns.dtype).eps)

@@ -11,7 +11,14 @@ from jaxtyping import Bool, Float, Int
 from latentgp.errors import InputError
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms, relative
+from latentgp.numerics.solvers.solution import (
+    Solution,
+    certified,
+    first_residual,
+    in_units_of_columns,
+    norms,
+    relative,
+)
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -105,6 +112,7 @@ def check_fixed(preconditioner: Preconditioner) -> None:
 
 
 @compiled("tolerance", "max_steps")
+@in_units_of_columns
 def conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

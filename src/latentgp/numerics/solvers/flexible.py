@@ -10,7 +10,13 @@ from jaxtyping import Bool, Float, Int
 
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, first_residual, norms
+from latentgp.numerics.solvers.solution import (
+    Solution,
+    certified,
+    first_residual,
+    in_units_of_columns,
+    norms,
+)
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -27,6 +33,7 @@ class _State(NamedTuple):
 
 
 @compiled("tolerance", "max_steps")
+@in_units_of_columns
 def flexible_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

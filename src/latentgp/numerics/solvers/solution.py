@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from latentgp.errors import warn_user
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.typing import Array
+
+Solver = TypeVar("Solver", bound=Callable[..., Any])
 
 OUTCOMES = ("converged", "out of steps", "breakdown", "stalled")
 CONVERGED, OUT_OF_STEPS, BREAKDOWN, STALLED = range(4)
@@ -58,6 +64,26 @@ class Solution(eqx.Module):
             f"({OUTCOMES[int(code[worst])]}); {_MEANINGS[int(code[worst])]}."
         )
 
+    def tell(self, what: str) -> None:
+        """Warn of what did not converge, from inside a program whose result has no place for it.
+
+        Args:
+            what: rests on the solution, the beginning of a sentence.
+        """
+        code, residual = self.code.astype(jnp.int32), self.relative_residual.astype(jnp.float32)
+        failed = code != CONVERGED
+        # A residual that is not a number is the worst.
+        worst = jnp.argmax(jnp.where(failed, jnp.nan_to_num(residual, nan=jnp.inf), -1.0))
+        jax.debug.callback(functools.partial(_warn, what), residual[worst], code[worst])
+
+
+def _warn(what: str, residual: Any, code: Any) -> None:
+    if code != CONVERGED:
+        warn_user(
+            f"{what} rest on a linear solve that did not converge: a relative residual of "
+            f"{float(residual):.1g} is left ({OUTCOMES[int(code)]}); {_MEANINGS[int(code)]}."
+        )
+
 
 def first_residual(
     operator: LinearOperator, right: Float[Array, "N S"], start: Float[Array, "N S"] | None
@@ -69,8 +95,24 @@ def first_residual(
 
 
 def norms(columns: Float[Array, "N S"]) -> Float[Array, "S"]:
-    """Euclidean norm of every column."""
-    return jnp.sqrt(jnp.sum(columns**2, axis=0))
+    """Euclidean norm of every column, whose squares may be too small or large to be numbers."""
+    largest = jnp.max(jnp.abs(columns), axis=0)
+    unit = jnp.where(largest > 0, largest, 1.0)
+    return unit * jnp.sqrt(jnp.sum((columns / unit) ** 2, axis=0))
+
+
+def in_units_of_columns(solver: Solver) -> Solver:
+    """A solver whose right-hand sides have unit length: squares of what is tiny are zero."""
+
+    @functools.wraps(solver)
+    def solve(operator: Any, right: Any, *, start: Any = None, **settings: Any) -> Solution:
+        unit = norms(jnp.asarray(right))
+        unit = jnp.where(unit > 0, unit, 1.0)
+        begun = {} if start is None else {"start": start / unit}
+        found = solver(operator, right / unit, **begun, **settings)
+        return eqx.tree_at(lambda s: s.value, found, found.value * unit)
+
+    return solve  # pyright: ignore
 
 
 def relative(residual: Float[Array, "N S"], right: Float[Array, "N S"]) -> Float[Array, "S"]:

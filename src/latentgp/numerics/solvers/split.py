@@ -11,7 +11,7 @@ from jaxtyping import Float
 from latentgp.numerics.solvers.conjugate_gradients import advance, start_at
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
-from latentgp.numerics.solvers.solution import Solution, certified, norms
+from latentgp.numerics.solvers.solution import Solution, certified, in_units_of_columns, norms
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
@@ -32,6 +32,7 @@ class Split(LinearOperator):
 
 
 @compiled("tolerance", "max_steps")
+@in_units_of_columns
 def split_conjugate_gradients(
     operator: LinearOperator,
     right: Float[Array, "N S"],

@@ -63,7 +63,7 @@ class MatrixFreePosterior(LatentPosterior):
 
     Means are products with the Gram matrix, variances take a solve for each new input. A solve that
     was stopped early leaves the variance too large by what more steps would have explained, never
-    too small (Wenger et al. 2022).
+    too small (Wenger et al. 2022), and a warning.
 
     Attributes:
         X: inputs of the rows, shape (N, D); the last ones may be copies of weight zero.
@@ -157,7 +157,9 @@ class MatrixFreePosterior(LatentPosterior):
         for (q, _, latents), (system, near) in zip(self.systems, _prepared(self), strict=True):
             own = jnp.array(latents)
             residual = self.root[q] * prior[own] + noise[own]
-            correction = self.solves.solve_apart(system, near, residual.T).value.T
+            solution = self.solves.solve_apart(system, near, residual.T)
+            solution.tell("Paths")
+            correction = solution.value.T
             weights = weights.at[own].add(-self.root[q] * correction)
         return weights
 
@@ -181,7 +183,7 @@ class MatrixFreePosterior(LatentPosterior):
             f"the log evidence has a standard error of {float(self.error):.2g} nats "
             f"({self.solved.shape[2]} probe vectors)"
             if self.error > 0
-            else "with as many probe vectors as rows nothing was estimated"
+            else "rows are so few that nothing was estimated"
         )
         return (
             f"Solves by {self._operator} took {int(np.max(self.report.steps))} steps to a relative "
@@ -221,7 +223,9 @@ def _marginals(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Margin
         for (q, kernel, latents), (system, near) in zip(posterior.systems, prepared, strict=True):
             across, prior = kernel.gram(posterior.X, x), kernel.diagonal(x)
             right = posterior.root[q][:, None] * across
-            explained = jnp.sum(right * solves.solve(system, near, right).value, axis=0)
+            solution = solves.solve(system, near, right)
+            solution.tell("Variances")
+            explained = jnp.sum(right * solution.value, axis=0)
             variance = jnp.clip(prior - explained, 0.0, prior)
             variances = variances.at[jnp.array(latents)].set(variance)
             blocks.append(across)
@@ -239,7 +243,9 @@ def _covariance(posterior: MatrixFreePosterior, X: Float[Array, "N D"]) -> Float
 
         def step(carry: Any, x: Array, real: Bool[Array, "B"]) -> tuple[Any, Array]:
             right = root * kernel.gram(posterior.X, x)
-            weights = root * solves.solve(system, near, right).value
+            solution = solves.solve(system, near, right)
+            solution.tell("Covariances")
+            weights = root * solution.value
             return carry, weights.T @ kernel.gram(posterior.X, X)
 
         _, explained = scan_rows(step, None, X, columns=_COLUMNS, in_cache=True)

@@ -43,7 +43,7 @@ class MatrixFree(Representation):
     Gardner et al. 2018). The same probe vectors serve all evaluations of a fit. Kernel values are
     made tile by tile at every product. Of rows on regularly spaced points, or on a grid, with a
     kernel that allows it products are by Fourier transforms or Kronecker factors; cells may be
-    empty. With up to 128 rows nothing is estimated.
+    empty. Of few rows B is factorised, and nothing is estimated.
 
     It works with `ExactGP`, and with `Laplace` for log-concave likelihoods of one latent function:
     other rules need the variances at all rows, which are known by noisy estimates only.
@@ -62,8 +62,11 @@ class MatrixFree(Representation):
             time; residuals are computed in double precision and tell where that is too little. On a
             grid all is in double precision.
         structured: whether grids are looked for.
+        exact_up_to: number of rows up to which B is factorised: a preconditioner that leaves
+            nothing to be estimated, in O(N^3) and N^2 numbers.
         shared: whether precisions of sites are the same for all latent functions; a method sets it.
         means_only: whether nothing but means is asked for; a method sets it.
+        exact: whether rows are as few; `initialise` sets it.
         key: data of the random key of probe vectors; `initialise` sets it.
         grid: that the rows are on; `initialise` finds it.
 
@@ -91,8 +94,10 @@ class MatrixFree(Representation):
     store: bool = eqx.field(static=True, default=False)
     precision: Precision = eqx.field(static=True, default="double")
     structured: bool = eqx.field(static=True, default=True)
+    exact_up_to: int = eqx.field(static=True, default=500)
     shared: bool = eqx.field(static=True, default=False)
     means_only: bool = eqx.field(static=True, default=False)
+    exact: bool = eqx.field(static=True, default=False)
     key: UInt32[Array, "2"] | None = None
     grid: Grid | None = None
 
@@ -120,7 +125,8 @@ class MatrixFree(Representation):
     ) -> "MatrixFree":
         if is_tabulated(kernel):
             raise InputError("Precomputed is a matrix that is kept already; use Dense().")
-        own = dataclasses.replace(self, key=jax.random.key_data(key), grid=None)
+        few = len(X) <= self.exact_up_to
+        own = dataclasses.replace(self, key=jax.random.key_data(key), grid=None, exact=few)
         if not self.structured or isinstance(X, Tracer):
             return own
         return dataclasses.replace(own, grid=find_grid(distinct_kernels(kernel), np.asarray(X)))
@@ -188,7 +194,9 @@ class MatrixFree(Representation):
             ):
                 own, root = jnp.array(latents), posterior.root[q][:, None]
                 right = root * system.covariance.exactly_times(along[:, own])
-                solved = posterior.solves.solve(system, near, right).value
+                solution = posterior.solves.solve(system, near, right)
+                solution.tell("Gradients of the log evidence")
+                solved = solution.value
                 change = along[:, own] - root * solved
                 means = means.at[own].set(system.covariance.exactly_times(change).T)
                 weights = posterior.weights[own].T
@@ -205,7 +213,7 @@ class MatrixFree(Representation):
 
     @property
     def estimates_evidence(self) -> bool:
-        return True
+        return not self.exact
 
     @property
     def evidence_is_exact(self) -> bool:
@@ -246,6 +254,7 @@ class MatrixFree(Representation):
             max_steps=self.max_steps,
             store=self.store,
             precision=self.precision,
+            exact=self.exact,
         )
 
 

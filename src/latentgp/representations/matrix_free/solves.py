@@ -10,7 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int, UInt32
 
 from latentgp.kernels import Kernel
-from latentgp.numerics.solvers.block_conjugate_gradients import block_conjugate_gradients
+from latentgp.numerics.solvers.block_conjugate_gradients import (
+    block_conjugate_gradients,
+    gone_on,
+)
 from latentgp.numerics.solvers.block_quadrature import (
     block_quadrature,
     recorded_block_conjugate_gradients,
@@ -30,7 +33,8 @@ from latentgp.numerics.solvers.operators import (
     Tiled,
     site_system,
 )
-from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner, draws
+from latentgp.numerics.solvers.preconditioners.base import Identity, Preconditioner
+from latentgp.numerics.solvers.preconditioners.complete import Complete
 from latentgp.numerics.solvers.preconditioners.fitc import Fitc
 from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom
 from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
@@ -44,8 +48,6 @@ SolverName = Literal["block", "conjugate-gradients"]
 Precision = Literal["double", "single"]
 PreconditionerName = Literal["nystrom", "fitc", "pivoted-cholesky", "randomised-svd", "none"]
 
-# With so few rows all unit vectors are probe vectors, so that nothing is estimated.
-FEW_ROWS = 128
 _MORE_STEPS = 8
 # What products in single precision are asked for at once, and the least that a correction gives.
 _AT_ONCE, _PROGRESS = 1e-5, 0.5
@@ -54,7 +56,10 @@ _OF_ROWS = (1 << 32) - 1  # number by which the key of random rows differs from 
 
 
 class Probed(NamedTuple):
-    """Solves of one system with probe vectors z ~ N(0, P).
+    """Solves of one system with probe vectors z = R u, P = R R', u of random signs.
+
+    Of what P leaves a multiple of the identity, as where no row knows of another, signs know the
+    log-determinant without error, which normal draws do not.
 
     Attributes:
         solved: B^-1 z, shape (N, S).
@@ -76,6 +81,7 @@ class MatrixFreeSolves(eqx.Module):
         grid: that the rows are on; None where they are on none.
         key: data of a random key, of probe vectors and random rows: the same in every evaluation.
         rank: of the preconditioner; None is four times the root of the number of rows.
+        exact: whether B is its own preconditioner, so that nothing is estimated.
     """
 
     grid: Grid | None
@@ -88,6 +94,7 @@ class MatrixFreeSolves(eqx.Module):
     max_steps: int = eqx.field(static=True)
     store: bool = eqx.field(static=True)
     precision: Precision = eqx.field(static=True, default="double")
+    exact: bool = eqx.field(static=True, default=False)
 
     def covariance(self, kernel: Kernel, X: Float[Array, "N D"]) -> Covariance:
         """The Gram matrix of rows as an operator."""
@@ -121,8 +128,7 @@ class MatrixFreeSolves(eqx.Module):
         self, system: System, preconditioner: Preconditioner, right: Float[Array, "N S"]
     ) -> Solution:
         """B^-1 right; right-hand sides share their directions where that is the solver."""
-        shared = self.solver == "block" and 1 < right.shape[1] <= system.size
-        if not shared:
+        if self.exact or self.solver != "block" or right.shape[1] == 1:
             return self.solve_apart(system, preconditioner, right)
         found = block_conjugate_gradients(
             system,
@@ -161,35 +167,40 @@ class MatrixFreeSolves(eqx.Module):
             number: of the system, which has probe vectors of its own.
         """
         size, columns = right.shape
-        few = size <= FEW_ROWS
-        if few:
-            units = jnp.sqrt(size) * jnp.eye(size, dtype=right.dtype)
-            z, first = preconditioner.times_root(units), right[:, :0]
+        if self.exact:  # all unit vectors are probe vectors
+            z = preconditioner.times_root(jnp.sqrt(size) * jnp.eye(size, dtype=right.dtype))
+            every = jnp.concatenate([right, z], axis=1)
+            solution = self.solve_apart(system, preconditioner, every)
+            log_determinant = preconditioner.log_determinant()
+            estimate = Estimate(log_determinant, jnp.zeros_like(log_determinant))
         else:
             key = jax.random.fold_in(jax.random.wrap_key_data(self.key), number)
-            z, first = draws(preconditioner, key, size, self.probes, right.dtype), right
-        every = jnp.concatenate([first, z], axis=1)
-        if self.solver == "block" and every.shape[1] <= size:
-            # Far more steps than exhaust the space help no more.
-            most = min(self.max_steps, _MORE_STEPS + _MORE_STEPS * size // (2 * every.shape[1]))
-            block = recorded_block_conjugate_gradients(
-                system, every, preconditioner, self._first_tolerance, most
-            )
-            solution = self._corrected(system, preconditioner, every, block.solution)
-            forms = block_quadrature(block)
-        else:
+            signs = jax.random.rademacher(key, (size, self.probes), right.dtype)
+            z = preconditioner.times_root(signs)
+            every = jnp.concatenate([right, z], axis=1)
+            solution, forms = self._recorded(system, preconditioner, every)
+            estimate = mean_of(preconditioner.log_determinant() + forms[columns:])
+        own, solved = solution.value[:, :columns], solution.value[:, columns:]
+        return own, Probed(solved, preconditioner.solve(z), estimate, solution)
+
+    def _recorded(
+        self, system: System, preconditioner: Preconditioner, every: Float[Array, "N S"]
+    ) -> tuple[Solution, Float[Array, "S"]]:
+        """B^-1 of right-hand sides, and the forms by which their iteration knows |P^-1 B|."""
+        size, columns = every.shape
+        if self.solver != "block" or columns > size:
             recorded = recorded_conjugate_gradients(
                 system, every, preconditioner, self.tolerance, self.max_steps
             )
-            solution, forms = recorded.solution, quadrature(recorded)
-        estimate = mean_of(preconditioner.log_determinant() + forms[first.shape[1] :])
-        if few:
-            estimate = Estimate(estimate.value, jnp.zeros_like(estimate.value))
-            own = self.solve(system, preconditioner, right).value
-        else:
-            own = solution.value[:, :columns]
-        solved = solution.value[:, first.shape[1] :]
-        return own, Probed(solved, preconditioner.solve(z), estimate, solution)
+            return recorded.solution, quadrature(recorded)
+        # Far more steps than exhaust the space help no more.
+        most = min(self.max_steps, _MORE_STEPS + _MORE_STEPS * size // (2 * columns))
+        block = recorded_block_conjugate_gradients(
+            system, every, preconditioner, self._first_tolerance, most
+        )
+        solution = self._corrected(system, preconditioner, every, block.solution)
+        solution = gone_on(solution, system, every, preconditioner, self.tolerance, self.max_steps)
+        return solution, block_quadrature(block)
 
     def _corrected(
         self, system: System, preconditioner: Preconditioner, right: Array, found: Solution
@@ -226,6 +237,8 @@ class MatrixFreeSolves(eqx.Module):
         return self.tolerance if self.precision == "double" else max(self.tolerance, _AT_ONCE)
 
     def _preconditioner(self, system: System) -> Preconditioner:
+        if self.exact:
+            return Complete.of(system)
         size = system.size
         rank = self.rank or int(_RANK_OF_ROOT * size**0.5)
         rank = max(1, min(rank, size // 2))

@@ -19,11 +19,11 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.kernels import LatentKernel
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import cholesky
-from latentgp.numerics.solvers.conjugate_gradients import advance, start_at
+from latentgp.numerics.solvers.conjugate_gradients import conjugate_gradients
 from latentgp.numerics.solvers.log_determinant import quadrature, recorded_conjugate_gradients
 from latentgp.numerics.solvers.operators import LinearOperator
 from latentgp.numerics.solvers.preconditioners.base import Identity
-from latentgp.numerics.solvers.solution import norms
+from latentgp.numerics.solvers.solution import BREAKDOWN, Solution
 from latentgp.representations.latent_axis import over_sharing
 from latentgp.representations.neighbours.conditionals import Block
 from latentgp.representations.neighbours.near import (
@@ -38,8 +38,8 @@ from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
-_TOLERANCE, _MOST_STEPS = 1e-6, 300  # of the mean
-_POOR = 1e-3  # residual of the mean that is worth a warning
+_TOLERANCE, _MOST_STEPS = 1e-6, 1000  # of the mean
+_POOR = 1e-3  # residual of the mean, or of a probe vector, that is worth a warning
 _COLUMNS = 16  # of draws that are solved for together
 _PROBE_TOLERANCE, _MOST_PROBE_STEPS = 1e-5, 200  # errors of estimates are of its square
 
@@ -105,6 +105,7 @@ class Solved(NamedTuple):
         log_determinant: of A.
         standard_error: of the log-determinant.
         residual: relative one of the mean; zero until a fit is finished.
+        of_probes: largest relative residual of the probe vectors' solves.
     """
 
     mean: Float[Array, "N Q"]
@@ -114,6 +115,7 @@ class Solved(NamedTuple):
     log_determinant: Float[Array, ""]
     standard_error: Float[Array, ""]
     residual: Float[Array, ""]
+    of_probes: Float[Array, ""] | float = 0.0  # which earlier files lack
 
 
 def solved(
@@ -135,7 +137,7 @@ def solved(
     if not probes:
         none, nan = jnp.zeros((*linear.shape, 0), linear.dtype), jnp.asarray(jnp.nan)
         mean = M.from_white(_solve(M, right))[..., 0]
-        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan, nan)
+        return Solved(mean, none, none, jnp.zeros_like(mean), nan, nan, nan, nan)
     if exact:
         units = jnp.eye(M.size, dtype=right.dtype)
         whole = cholesky(M.times(units))
@@ -143,6 +145,7 @@ def solved(
         noise = jnp.sqrt(M.size) * units
         left = whole.inverse.T @ (whole.inverse @ noise)
         log_det, error = 2 * whole.half_log_determinant, jnp.zeros((), right.dtype)
+        of_probes = error
     else:
         white = _solve(M, right)
         noise = jax.random.rademacher(key, (M.size, probes), right.dtype)
@@ -152,6 +155,7 @@ def solved(
         left, traces = recorded.solution.value, quadrature(recorded)
         log_det = jnp.mean(traces)
         error = jnp.std(traces, ddof=1) / jnp.sqrt(probes)
+        of_probes = jnp.max(recorded.solution.relative_residual)
     x, p = M.from_white(left), M.from_white(noise)
 
     def by_probes() -> Float[Array, "N Q"]:
@@ -169,7 +173,7 @@ def solved(
         spread = jax.lax.stop_gradient(drawn)
     log_det = M.log_determinant_of_preconditioner + log_det
     mean, unknown = M.from_white(white)[..., 0], jnp.zeros((), linear.dtype)
-    return Solved(mean, x, p, 1 / diagonal + spread, log_det, error, unknown)
+    return Solved(mean, x, p, 1 / diagonal + spread, log_det, error, unknown, of_probes)
 
 
 def _spread_of_draws(
@@ -200,8 +204,10 @@ def perturbed(M: Whitened, key: Key[Array, ""], number: int) -> Float[Array, "N 
 
 
 def solve_to(M: Whitened, right: Float[Array, "N Q S"], tolerance: float) -> Float[Array, "N Q S"]:
-    """A^-1 right, to a relative residual after the preconditioner."""
-    return M.from_white(_iterated(M, M.to_white(right), tolerance))
+    """A^-1 right, to a relative residual after the preconditioner; a warning if it is missed."""
+    solution = _iterated(M, M.to_white(right), tolerance)
+    solution.tell("Draws and means of latent functions by neighbours")
+    return M.from_white(_sound(solution))
 
 
 def mean_given(M: Whitened, linear: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
@@ -213,21 +219,19 @@ def _solve(M: Whitened, right: Float[Array, "M 1"]) -> Float[Array, "M 1"]:
     """By conjugate gradients; its derivative is another solve."""
 
     def solve(times: Any, right: Array) -> Array:
-        return _iterated(M, right, _TOLERANCE)
+        return _sound(_iterated(M, right, _TOLERANCE))
 
     return jax.lax.custom_linear_solve(M.times, right, solve, symmetric=True)
 
 
-def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Float[Array, "M S"]:
-    """M^-1 right by conjugate gradients; not numbers where M is not positive definite."""
-    goal, none = tolerance * norms(right), Identity()
-    begun = start_at(right, jnp.zeros_like(right), none, goal), jnp.asarray(0)
-    state, _ = jax.lax.while_loop(
-        lambda now: jnp.any(now[0].active) & (now[1] < _MOST_STEPS),
-        lambda now: (advance(now[0], M, none, goal), now[1] + 1),
-        begun,
-    )
-    return jnp.where(state.broken, jnp.nan, state.value)
+def _iterated(M: Whitened, right: Float[Array, "M S"], tolerance: float) -> Solution:
+    """M^-1 right by conjugate gradients."""
+    return conjugate_gradients(M, right, tolerance=tolerance, max_steps=_MOST_STEPS)
+
+
+def _sound(solution: Solution) -> Float[Array, "M S"]:
+    """The solution; not numbers where the matrix is not positive definite."""
+    return jnp.where(solution.code == BREAKDOWN, jnp.nan, solution.value)
 
 
 def diagonal_of(
@@ -282,20 +286,24 @@ class LatentNeighboursPosterior(NearPosterior):
             return ()
         return (
             f"Each latent sees {self.neighbours.shape[2]} neighbours; solves left a relative "
-            f"residual of {residual:.1e}, the log evidence has a standard error of "
+            f"residual of {self._worst:.1e}, the log evidence has a standard error of "
             f"{float(self.evidence_error):.2g} nats, and variances at new inputs, by {draws} "
             f"draws, one of {np.sqrt(2 / draws):.0%} in what the rows leave of them.",
         )
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        residual = float(self.solved.residual)
-        if residual <= _POOR:
+        if self._worst <= _POOR:
             return ()
         return (
-            f"Solves with the posterior precision left a relative residual of {residual:.1e}; "
+            f"Solves with the posterior precision left a relative residual of {self._worst:.1e}; "
             "add noise or priors against huge variances, or use Inducing(...).",
         )
+
+    @property
+    def _worst(self) -> float:
+        """Largest relative residual of the mean and of probe vectors."""
+        return float(np.maximum(self.solved.residual, self.solved.of_probes))
 
     @property
     def kl(self) -> Float[Array, ""]:

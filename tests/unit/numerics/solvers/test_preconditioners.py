@@ -12,6 +12,7 @@ from latentgp.kernels.features import random_features
 from latentgp.numerics.solvers.operators import Stored, Tiled, noisy_system
 from latentgp.numerics.solvers.preconditioners.base import Identity, draws
 from latentgp.numerics.solvers.preconditioners.block_jacobi import BlockJacobi
+from latentgp.numerics.solvers.preconditioners.complete import Complete
 from latentgp.numerics.solvers.preconditioners.fitc import Fitc
 from latentgp.numerics.solvers.preconditioners.interpolation import Interpolation, interpolated
 from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom, random_rows
@@ -80,6 +81,7 @@ DIRECT = {
     "spectral": (lambda: Spectral(jax.random.key(KEY), 16), of_features),
     "svd": (lambda: RandomisedSVD(jax.random.key(KEY), 6, 18), largest_eigenvalues),
     "pivoted": (lambda: PivotedCholesky(6), of_pivots),
+    "complete": (lambda: Complete.of, lambda K: K),
 }
 
 

@@ -15,7 +15,10 @@ from latentgp.numerics.solvers.preconditioners.base import Identity
 from latentgp.numerics.solvers.preconditioners.nystrom import Nystrom
 from latentgp.numerics.solvers.preconditioners.pivoted_cholesky import PivotedCholesky
 from latentgp.numerics.solvers.preconditioners.regularised import Regularised
-from latentgp.numerics.solvers.refinement import refined_conjugate_gradients
+from latentgp.numerics.solvers.refinement import (
+    in_single_precision,
+    refined_conjugate_gradients,
+)
 from latentgp.numerics.solvers.split import Split, split_conjugate_gradients
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -120,6 +123,30 @@ def test_breakdown_is_said(solver, entry):
     solution = SOLVERS[solver](A, jnp.array([[0.1], [0.1], [1.0]]), preconditioner=Identity())
     assert solution.outcomes == ("breakdown",)
     assert "positive definite" in (solution.complaint or "")
+
+
+def hard_columns():
+    """Columns that repeat, are zero, nearly depend on each other, or differ in size by 1e29."""
+    b, c = np.random.default_rng(1).normal(size=(2, cases.SIZE, 1))
+    nearly = [b, b + 1e-9 * c, b + 1e-13 * c, b - 1e-6 * c]
+    return np.hstack([c, c, 0 * b, *nearly, c, 0 * b, 1e-20 * b, 1e9 * (b + c), 1e-12 * c])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_any_columns_are_solved(solver, dtype):
+    system, right = cases.systems()["noise"], hard_columns()
+    A = cases.dense("noise", cases.gram())
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    if dtype == np.float32:
+        system = in_single_precision(system)
+    options = {"preconditioner": Nystrom(ROWS)(system), "tolerance": tolerance}
+    for columns in (right, np.tile(right[:, 3:4], (1, 40))):
+        found = SOLVERS[solver](system, jnp.asarray(columns, dtype), **options)
+        assert found.outcomes == ("converged",) * columns.shape[1]
+        length = np.linalg.norm(columns, axis=0)
+        off = np.linalg.norm(columns - A @ np.asarray(found.value, float), axis=0)
+        assert np.all(off <= 3 * tolerance * length)
 
 
 @pytest.mark.parametrize("solver", ["plain", "block"])
