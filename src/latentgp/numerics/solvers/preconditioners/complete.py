@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Float
 
 from latentgp.numerics.cholesky import Factor, cholesky
