@@ -29,7 +29,7 @@ class Complete(Preconditioner):
     @classmethod
     def of(cls, system: System) -> Complete:
         """The factor of a system; not numbers where it is not positive definite."""
-        whole = system.exactly_times(jnp.eye(system.size, dtype=system.dtype))
+        whole = system.exactly_times(jnp.eye(system.size, dtype=system.added.dtype))
         return cls(cholesky(0.5 * (whole + whole.T)))
 
     def solve(self, right: Float[Array, "N S"]) -> Float[Array, "N S"]:
