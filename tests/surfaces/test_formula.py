@@ -432,6 +432,27 @@ class TestLevel:
         else:
             np.testing.assert_allclose(at_zero, 0, atol=1e-9)
 
+    def test_thresholds_of_ordered_classes_have_the_level(self):
+        grade = np.digitize(self.TABLE["y"] + np.random.default_rng(2).normal(size=60), [5, 8])
+        table = self.TABLE.assign(grade=grade)
+        settings = {"task": "ordinal", "random_state": 0, "max_evaluations": 60}
+        with_one, without = (
+            lgp.TableModel.fit(table, formula=formula, **settings)
+            for formula in ("grade ~ dose + clinic", "grade ~ clinic + dose + 1")
+        )
+        found = with_one.coefficients()
+        assert found.names == ("dose", "clinic[T.b]", "clinic[T.c]")
+        np.testing.assert_allclose(found.estimate[0], 1.162, atol=0.5)
+        rows = table.iloc[[0, 30, 59]]
+        pd.testing.assert_frame_equal(with_one.predict(rows), without.predict(rows), rtol=1e-3)
+        assert "with thresholds in place of an intercept" in " ".join(with_one.notes)
+
+    def test_a_second_latent_function(self):
+        hurdle = lgp.Hurdle(lgp.Poisson(), 0.3, varying=True)
+        model = self.fitted("count ~ dose", likelihood=hurdle, max_evaluations=3)
+        assert not any(path.startswith("mean") for path in model.estimator.priors_)
+        assert model.coefficients().estimate.shape == (2, 2)
+
     def test_which_columns_sum_to_one(self):
         table = self.TABLE.assign(ward=["p", "q"] * 30)
         for formula, number in {

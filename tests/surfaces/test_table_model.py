@@ -157,6 +157,35 @@ class TestLikelihoodObjects:
         assert (model.predict(frame)["mean"] < 5).all()
 
 
+class TestDates:
+    MONTHS = pd.date_range("2015-01-01", periods=ROWS, freq="MS")
+
+    def fitted(self, months, name="month"):
+        values = np.arange(ROWS) + 0.1 * _f
+        return fitted(values, "auto", {name: months}, leave_out=["x"], max_evaluations=20)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_months_are_forecast_as_dates_are(self):
+        model, frame = self.fitted(self.MONTHS.strftime("%Y-%m"))
+        other, _ = self.fitted(self.MONTHS)
+        new = pd.DataFrame({"month": ["2020-01", "2020-06"]})
+        right = other.predict(new.assign(month=pd.to_datetime(new["month"])))
+        pd.testing.assert_frame_equal(model.predict(new), right)
+        assert abs(right["mean"][0] - ROWS) < 10
+        shown = model.effects(frame).dependence("month", points=3)
+        assert shown.values.dtype.kind == "M"
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_a_duration_is_predicted_in_a_unit_that_is_named(self):
+        wait = pd.to_timedelta(10 + 3 * _x, "min")
+        model, frame = fitted(wait, "auto", max_evaluations=20)
+        assert "y: duration in minutes" in model.notes
+        np.testing.assert_allclose(model.predict(frame)["mean"], 10 + 3 * _x, atol=0.5)
+        assert model.evaluate(frame)["root mean squared error"] < 0.5
+        with pytest.raises(InputError, match=r"the weights column 'y' holds dates or durations"):
+            TableModel.fit(frame.assign(z=_f), "z", weights="y")
+
+
 class TestScores:
     @pytest.mark.filterwarnings("ignore")
     def test_of_counts(self):

@@ -163,6 +163,22 @@ def test_numbers_that_only_look_like_dates_stay_numbers(values):
         pd.DataFrame({"v": values}))[:, 0], values)  # fmt: skip
 
 
+def test_codes_are_no_dates_or_durations():
+    frame = pd.DataFrame(
+        {
+            "format": ["2D", "3D", "4D"] * 12,
+            "shutter": ["1/60", "1/1000", "1/2000"] * 12,
+            "case": ["1234/05", "9876/11", "5555/01"] * 12,
+            "item_id": DAYS.strftime("%Y%m%d").astype(int),
+        }
+    )
+    encoder = TableEncoder.fit(frame)
+    assert [line.split(" categories")[0] for line in encoder.describe()[:3]] == [
+        *("format: 3", "shutter: 3", "case: 3")
+    ]
+    assert encoder.left_out[0][1].startswith("it is an identifier by its name")
+
+
 def test_a_few_that_are_wrong_are_named():
     months = MONTHS.strftime("%Y-%m").tolist()
     frame = pd.DataFrame(

@@ -71,7 +71,7 @@ _MONTHS = (
     *("november", "december dezember"),
 )
 _DURATION = re.compile(
-    r"(?P<sign>[+-]?)(?:(?P<days>\d+) ?(?:days?|d)(?:,? |$)\+?)?(?:"
+    r"(?P<sign>[+-]?)(?:(?P<days>\d+) ?days?(?:,? |$)\+?)?(?:"
     r"(?P<hours>\d+)(?::(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:[.,]\d+)?))?)?"
     r"\s*(?P<half>[ap]\.?m\.?)?)?",
     re.IGNORECASE,
@@ -80,7 +80,7 @@ _ISO_DURATION = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
 )
-_YEARS = range(1000, 3000)
+_YEARS = range(1500, 2200)  # others are rather numbers of something
 _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 _LIKE_NUMBER = re.compile(
     rf"[<>~≈±+-]?\s*{_UNIT}?\s*[+-]?\d[\d.,'’{_BLANK}]*\s*(?:[^\W\d]{{1,4}}\.?|%|[{_SYMBOLS}])?"

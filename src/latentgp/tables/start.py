@@ -194,7 +194,7 @@ def start(
     if by is not None and time is None:
         raise InputError(f"--by {by} tells series apart, which need a column of time: add --time")
     if formula is not None:
-        encoder = FormulaEncoder.fit(inputs, formula)
+        encoder = FormulaEncoder.fit(inputs, formula, has_thresholds=task == "ordinal")
     elif time is not None:
         encoder = TableEncoder.of_series(inputs, time, by)
     else:

@@ -7,6 +7,7 @@ import difflib
 import re
 import warnings
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -156,7 +157,7 @@ def read_column(values: pd.Series, *, may_be_date: bool = True) -> tuple[pd.Seri
         source = source_of(known)
         if source == "category" and _is_textual(values):
             recognised = recognise(known)
-        elif source in ("number", "text") and may_be_date:
+        elif may_be_date and source != "date" and not _names_an_identifier(str(values.name)):
             recognised = recognise_numbers(known)
     return plain(values, recognised.notation), recognised
 
@@ -389,18 +390,17 @@ def dates_in(values: pd.Series) -> pd.Series:
     if isinstance(values.dtype, pd.PeriodDtype):
         return values.dt.to_timestamp()
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        # The model may have learned from dates as such, and be given 202212 or "Dec 2022".
         texts = [
-            None if gap else iso_of(text_of(value))
+            None if gap else text_of(value)
             for value, gap in zip(values, values.isna(), strict=True)
         ]
-        dates = pd.to_datetime(
-            pd.Series(texts, index=values.index, dtype=object),
-            format="ISO8601",
-            errors="coerce",
-            utc=True,
-        )
+        dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
         wrong = (dates.isna() & values.notna()).to_numpy()
+        if wrong.any():  # the model may have learned from dates as such, and be given "Dec 2022"
+            read = cache(iso_of)
+            texts = [read(text) if text else None for text in texts]
+            dates = _parsed_dates(pd.Series(texts, index=values.index, dtype=object))
+            wrong = (dates.isna() & values.notna()).to_numpy()
         if wrong.any():
             example = values.iloc[int(np.flatnonzero(wrong)[0])]
             raise InputError(
@@ -410,6 +410,12 @@ def dates_in(values: pd.Series) -> pd.Series:
             )
         values = dates
     return values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
+
+
+def _parsed_dates(texts: pd.Series) -> pd.Series:
+    import pandas as pd
+
+    return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
 
 
 def texts_in(values: pd.Series) -> pd.Series:

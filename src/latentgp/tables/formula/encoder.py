@@ -53,6 +53,8 @@ class FormulaEncoder:
         levels: columns of the table that are taken as categories with fixed effects.
         groups: of columns, or of combinations of columns.
         fixed: products that have fixed effects.
+        has_thresholds: whether the likelihood has the level, in thresholds of ordered classes, so
+            that there is no intercept.
 
     Example:
         >>> import pandas
@@ -69,10 +71,18 @@ class FormulaEncoder:
     levels: tuple[LevelColumn, ...]
     groups: tuple[SeriesColumn, ...]
     fixed: tuple[FixedColumn, ...]
+    has_thresholds: bool = False
 
     @classmethod
-    def fit(cls, frame: pd.DataFrame, formula: str) -> FormulaEncoder:
+    def fit(
+        cls, frame: pd.DataFrame, formula: str, *, has_thresholds: bool = False
+    ) -> FormulaEncoder:
         """Learn the encoding of a table without gaps in the formula's columns.
+
+        Args:
+            frame: the table.
+            formula: its formula.
+            has_thresholds: whether the likelihood has the level.
 
         Raises:
             InputError: a formula that cannot be read, or columns that do not fit it.
@@ -102,8 +112,11 @@ class FormulaEncoder:
         by_name = {column.name: column for column in levels.values()}
         units = {column.name: column.feature_names[0] for column in numbers.values()}
         fixed = coded(read, {factor: own.levels for factor, own in levels.items()}, units)
+        if has_thresholds:
+            fixed = tuple(column for column in fixed if column.factors)
         return cls(
-            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), fixed)
+            *(formula, tuple(numbers.values()), tuple(by_name.values()), tuple(groups), fixed),
+            has_thresholds,
         )
 
     @property
@@ -140,7 +153,8 @@ class FormulaEncoder:
     def describe(self) -> list[str]:
         """Describe the encoding of the table in words."""
         columns = (*self.groups, *self.numbers, *self.levels)
-        return [f"formula {self.formula}", *(column.describe() for column in columns)]
+        level = ", with thresholds in place of an intercept" if self.has_thresholds else ""
+        return [f"formula {self.formula}{level}", *(column.describe() for column in columns)]
 
     def doubts(self, X: NDArray[np.float64]) -> list[str]:
         """What the rows of training leave undecided, a sentence each.
@@ -262,7 +276,9 @@ class FormulaEncoder:
             for term in read.groups
         ]
         return AdditiveTerms(
-            *(tuple(range(fixed)), tuple(smooth), tuple(of_groups)), centred=False, ones=self.ones
+            *(tuple(range(fixed)), tuple(smooth), tuple(of_groups)),
+            centred=self.has_thresholds,
+            ones=self.ones,
         )
 
     @property
