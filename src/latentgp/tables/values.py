@@ -37,6 +37,7 @@ _IDENTIFIERS = {
 }
 _ROWS_IN_STEPS = 20
 _PARTS = "lists or mappings: give each of their parts a column"
+_LONG = 16  # digits that numbers beyond 2**53 have
 _BEYOND, _WHOLE = "whole numbers beyond 2**53", re.compile(r"[+-]?\d+")
 _ISO_DATE = re.compile(r"[12]\d{3}-\d{2}|\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 _WHOLE_IN_FLOATS = 2**53
@@ -164,8 +165,11 @@ def read_column(values: pd.Series, *, may_be_date: bool = True) -> tuple[pd.Seri
 
 def has_parts(known: pd.Series) -> bool:
     """Whether a column holds lists, arrays or mappings in place of single values."""
-    kinds = list, tuple, set, dict, np.ndarray
-    return known.dtype == object and any(isinstance(value, kinds) for value in known)
+    from pandas.api import types
+
+    if known.dtype != object or not types.infer_dtype(known).startswith("mixed"):
+        return False
+    return any(isinstance(value, list | tuple | set | dict | np.ndarray) for value in known)
 
 
 def _is_textual(values: pd.Series) -> bool:
@@ -282,8 +286,8 @@ def _whole_numbers(known: pd.Series) -> list[int]:
         return [int(value) for value in known] if largest > _WHOLE_IN_FLOATS else []
     if not _is_textual(known):
         return []
-    texts = [str(value) for value in known]
-    if not any(len(text) > 15 for text in texts) or not all(map(_WHOLE.fullmatch, texts)):
+    texts = list(map(str, known))
+    if max(map(len, texts), default=0) < _LONG or not all(map(_WHOLE.fullmatch, texts)):
         return []
     numbers = [int(text) for text in texts]
     return numbers if max(map(abs, numbers)) > _WHOLE_IN_FLOATS else []
