@@ -179,7 +179,7 @@ class TestDates:
     def test_a_duration_is_predicted_in_a_unit_that_is_named(self):
         wait = pd.to_timedelta(10 + 3 * _x, "min")
         model, frame = fitted(wait, "auto", max_evaluations=20)
-        assert "y: duration in minutes" in model.notes
+        assert "y: duration in minutes of 60 seconds" in model.notes
         np.testing.assert_allclose(model.predict(frame)["mean"], 10 + 3 * _x, atol=0.5)
         assert model.evaluate(frame)["root mean squared error"] < 0.5
         with pytest.raises(InputError, match=r"the weights column 'y' holds dates or durations"):

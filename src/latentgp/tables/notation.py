@@ -231,7 +231,10 @@ class DurationNotation:
 
     def describe(self) -> str:
         """Describe the notation in words."""
-        return "hours since midnight" if self.of_day else f"duration in {self.unit}"
+        if self.of_day:
+            return "hours since midnight"
+        each = f" of {_SECONDS[self.unit]} seconds" if self.unit != "seconds" else ""
+        return f"duration in {self.unit}{each}"
 
 
 def seconds_of(text: str) -> float | None:
