@@ -166,7 +166,7 @@ def compare(
     named = next((name for name in likelihoods if name in TASKS), "auto")
     sides, order_given = settings.get("side_columns") or {}, settings.get("order")
     chosen, said, _ = choose_task(split.target, task, named, sides, order_given)
-    usual = LIKELIHOODS[chosen] if said == "auto" and not representations else (said,)
+    usual = LIKELIHOODS[chosen] if said == "auto" and not representations else (str(said),)
     likelihoods = likelihoods or usual
     tried, notes = {}, []
     known = np.flatnonzero(frame.index.isin(split.inputs.index))

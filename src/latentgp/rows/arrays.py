@@ -96,8 +96,10 @@ def unmasked(values: Any) -> Any:
     if not np.ma.is_masked(values):
         return np.asarray(values)
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64).filled(np.nan)
-    return np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    found = np.asarray(values).astype(object)
+    found[np.ma.getmaskarray(values)] = None
+    return found
 
 
 def check_not_traced(name: str, values: Any) -> None:

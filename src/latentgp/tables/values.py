@@ -56,8 +56,9 @@ def checked_frame(frame: pd.DataFrame) -> pd.DataFrame:
         frame = frame.set_axis([name_of(label) for label in frame.columns], axis=1)
     frame = frame.rename(columns=str)
     refuse_duplicates(frame.columns, "the table")
+    columns: Any = frame
     arrow = [name for name in frame.columns if isinstance(frame.dtypes[name], pd.ArrowDtype)]
-    return frame.assign(**{name: _from_arrow(frame[name]) for name in arrow}) if arrow else frame
+    return frame.assign(**{name: _from_arrow(columns[name]) for name in arrow}) if arrow else frame
 
 
 def name_of(label: Any) -> str:
