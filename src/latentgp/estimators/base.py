@@ -298,10 +298,9 @@ class GPEstimator(BaseEstimator):
         self, model: LatentGP, data: Data | MergedRows | RowSource, method: Method, **settings: Any
     ) -> Fit:
         """`fit` with the estimator's own settings, unless others are given."""
-        terms, frozen = self.kernel, tuple(self.frozen)
-        if isinstance(terms, AdditiveTerms) and not (
-            terms.centred or isinstance(model.mean, ZeroMean)
-        ):
+        terms, frozen = self.kernel, self.frozen
+        has_level = isinstance(terms, AdditiveTerms) and not terms.centred
+        if has_level and not isinstance(model.mean, ZeroMean) and not isinstance(frozen, str):
             frozen = (*frozen, "mean")  # about which the intercept is; what is learned is that
         own = {
             "priors": self.priors,
