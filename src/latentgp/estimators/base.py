@@ -300,8 +300,9 @@ class GPEstimator(BaseEstimator):
         """`fit` with the estimator's own settings, unless others are given."""
         terms, frozen = self.kernel, self.frozen
         has_level = isinstance(terms, AdditiveTerms) and not terms.centred
-        if has_level and not isinstance(model.mean, ZeroMean) and not isinstance(frozen, str):
-            frozen = (*frozen, "mean")  # about which the intercept is; what is learned is that
+        if has_level and not isinstance(model.mean, ZeroMean):
+            given = (frozen,) if isinstance(frozen, str) else frozen
+            frozen = (*given, "mean")  # about which the intercept is; what is learned is that
         own = {
             "priors": self.priors,
             "frozen": frozen,
