@@ -239,7 +239,8 @@ class CouplingMethod(SiteMethod):
         if self.coupled is not None or not _can_be_tied(likelihood):
             return self
         few = rows * likelihood.latent_size <= _MOST_COUPLED
-        dense = self.representation.one_coefficient_a_row
+        own = self.representation
+        dense = own.one_coefficient_a_row and own.has_dense_factors
         return dataclasses.replace(self, coupled=dense and few and self._gains(likelihood))
 
     def couples(self, model: LatentGP) -> bool:

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.errors import InputError
+from latentgp.errors import warn_user
 from latentgp.kernels import LatentKernel
 from latentgp.kernels.parts import as_wholes, telling_parts
 from latentgp.likelihoods.base import JointMarginals
-from latentgp.numerics.cholesky import cholesky, jittered_lower
+from latentgp.numerics.cholesky import Factor, cholesky, jittered_cholesky, jittered_lower
 from latentgp.numerics.small_matrices import small_eigh
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.inducing.stream import StreamingPrior
 from latentgp.representations.latent_axis import (
     block_means,
@@ -32,6 +33,7 @@ from latentgp.representations.latent_axis import (
     latent_grams,
     over_sharing,
     split_linear,
+    vmap_latents,
 )
 from latentgp.sites.coupled import CoupledSites
 from latentgp.typing import Array
@@ -59,11 +61,65 @@ class CoupledPosterior(LatentPosterior):
         noise = jax.random.normal(key, (number, size), mean.dtype)
         return mean + jnp.swapaxes((noise @ lower.T).reshape(number, *mean.T.shape), 1, 2)
 
+    @abstractmethod
+    def white_moments(self) -> "WhiteMoments":
+        """The posterior of white coefficients v = L^-1 u of the centres."""
+
     def remembered(self, log_evidence: float) -> StreamingPrior:
-        raise InputError(
-            "Sites that couple the latents of a row have no streaming updates; fit with a method "
-            "such as VariationalInference(coupled=False)."
+        """The nearest Gaussian of independent latents, as a streaming update takes it.
+
+        The mean-field approximation (Bishop 2006, section 10.1.2) has the same means, and for each
+        latent the precision that it has given the others.
+        """
+        white = self.white_moments()
+        identity = jnp.eye(white.mean.shape[1], dtype=white.mean.dtype)
+        linear = white.mean + jnp.einsum("qab,qb->qa", white.precision, white.mean)
+        # The constant is such that the evidence falls by the divergence to that Gaussian.
+        constant = log_evidence - 0.5 * jnp.sum(white.mean * linear) + white.half_log_determinant
+
+        def deviations(factor: Factor, precision: Float[Array, "M M"]) -> Float[Array, "M"]:
+            root = cholesky(identity + precision).inverse
+            return jnp.sqrt(jnp.sum((root @ factor.lower.T) ** 2, axis=0))
+
+        kept = vmap_latents(deviations, white.factor, white.precision) / white.deviations
+        halves = vmap_latents(
+            lambda precision: cholesky(identity + precision).half_log_determinant, white.precision
         )
+        lost = float(jnp.sum(halves) - white.half_log_determinant)
+        warn_user(
+            "The latent functions of the rows so far are remembered as independent ones, "
+            f"{lost:.2g} nats from the posterior that correlates them: means are kept, standard "
+            f"deviations are {1 - float(jnp.mean(kept)):.1%} smaller on average, "
+            f"{1 - float(jnp.min(kept)):.1%} at most; fit with coupled=False for latents that are "
+            "independent from the start."
+        )
+        return StreamingPrior(
+            centres=self.centres,
+            inverse=white.factor.inverse,
+            white=WhiteSites(linear, white.precision),
+            constant=constant,
+            signed=white.signed,
+        )
+
+
+class WhiteMoments(NamedTuple):
+    """A posterior of white coefficients of all latents, as far as independent ones need it.
+
+    Attributes:
+        factor: of the prior covariance of the coefficients, shapes (#Q, M, M).
+        mean: shape (Q, M).
+        precision: of each latent given the others, less that of the prior, shape (Q, M, M).
+        half_log_determinant: of the joint precision, halved.
+        deviations: posterior standard deviations of the coefficients, shape (Q, M).
+        signed: whether rows can have negative precisions.
+    """
+
+    factor: Factor
+    mean: Float[Array, "Q M"]
+    precision: Float[Array, "Q M M"]
+    half_log_determinant: Float[Array, ""]
+    deviations: Float[Array, "Q M"]
+    signed: bool
 
 
 class CoupledDensePosterior(CoupledPosterior):
@@ -77,6 +133,8 @@ class CoupledDensePosterior(CoupledPosterior):
             (N Q, Q, N).
         raised: the same of rows of negative precision, which add to it; shape (N Q, Q, N), or
             (0, Q, N) where there can be none.
+        precision: of the sites, for each latent given the others of its row, shape (Q, N).
+        half_log_determinant: half that of I + K W.
     """
 
     kernel: LatentKernel
@@ -85,6 +143,8 @@ class CoupledDensePosterior(CoupledPosterior):
     inverse: Float[Array, "J J"]
     lowered: Float[Array, "J Q N"]
     raised: Float[Array, "S Q N"]
+    precision: Float[Array, "Q N"]
+    half_log_determinant: Float[Array, ""]
     log_evidence: Float[Array, ""]
     kl: Float[Array, ""]
     jitter: Float[Array, ""]
@@ -116,6 +176,24 @@ class CoupledDensePosterior(CoupledPosterior):
     def centres(self) -> Float[Array, "M D"]:
         return self.X
 
+    def white_moments(self) -> WhiteMoments:
+        grams = latent_grams(self.kernel, self.X)
+        factor = vmap_latents(jittered_cholesky, grams).factor
+
+        def white(lower, weights, precision):
+            return lower.T @ weights, lower.T @ (precision[:, None] * lower)
+
+        mean, precision = vmap_latents(white, factor.lower, self.weights, self.precision)
+        marginals = self.marginals(self.X)
+        return WhiteMoments(
+            factor=factor,
+            mean=mean,
+            precision=precision,
+            half_log_determinant=self.half_log_determinant,
+            deviations=jnp.sqrt(jnp.diagonal(marginals.covariance, axis1=1, axis2=2)).T,
+            signed=len(self.raised) > 0,
+        )
+
     def without_fillers(self) -> "CoupledDensePosterior":
         latents = len(self.weights)
         used = (np.asarray(part) != 0 for part in (self.lowered, self.raised, self.weights[None]))
@@ -131,6 +209,7 @@ class CoupledDensePosterior(CoupledPosterior):
             inverse=self.inverse[places][:, places],
             lowered=self.lowered[places][:, :, chosen],
             raised=raised[:, :, chosen],
+            precision=self.precision[:, chosen],
         )
 
     def pathwise_update(
@@ -200,6 +279,8 @@ def coupled_posterior(
         inverse=factor.inverse,
         lowered=_behind(factor.inverse, S),
         raised=jnp.zeros((0, latents, rows), K.dtype),
+        precision=sites.precisions.T,
+        half_log_determinant=determinant,
         log_evidence=0.5 * explained - determinant,
         kl=kl + determinant,
         jitter=jnp.zeros((), K.dtype),
@@ -240,6 +321,7 @@ def _with_negative(
             positive,
             weights=weights,
             raised=raised,
+            half_log_determinant=positive.half_log_determinant + determinant,
             log_evidence=positive.log_evidence + gain - determinant,
             kl=positive.kl + more + determinant,
         )

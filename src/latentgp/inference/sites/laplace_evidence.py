@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import linear_call
 from jaxtyping import Float
 
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
@@ -129,8 +130,12 @@ def _with_ties(
 
     _, curve = jax.linearize(slope, mean)
 
+    def by_covariance(_: Any, direction: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+        return move(direction)
+
     def untied(direction: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
-        moved = move(direction)
+        # S is its own transpose, which representations that iterate cannot be asked for.
+        moved = linear_call(by_covariance, by_covariance, (), direction)
         return direction - (curve(moved) + sites.precision * moved)
 
     solution, _ = jax.scipy.sparse.linalg.gmres(untied, along, tol=1e-12, restart=30, maxiter=20)

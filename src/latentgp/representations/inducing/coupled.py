@@ -21,7 +21,7 @@ from latentgp.likelihoods.base import JointMarginals
 from latentgp.numerics.cholesky import Factor, cholesky
 from latentgp.numerics.small_matrices import small_cholesky, small_solve_lower
 from latentgp.representations.base import SiteUpdate
-from latentgp.representations.coupled import CoupledPosterior
+from latentgp.representations.coupled import CoupledPosterior, WhiteMoments
 from latentgp.representations.inducing.posterior import Prior, kernel_blocks, residuals
 from latentgp.representations.latent_axis import block_means, vmap_latents
 from latentgp.representations.variables import (
@@ -103,6 +103,29 @@ class CoupledInducingPosterior(CoupledPosterior):
     @property
     def centres(self) -> Centres:
         return self.variables
+
+    def white_moments(self) -> WhiteMoments:
+        latents, points = self.white_mean.shape
+        shape = latents, points, latents, points
+        identity = jnp.eye(points, dtype=self.white_mean.dtype)
+        lower = jnp.linalg.inv(self.white_root)  # of I + A
+        joint = (lower @ lower.T).reshape(shape)
+        covariance = (self.white_root.T @ self.white_root).reshape(shape)
+        own = jnp.stack([joint[q, :, q] - identity for q in range(latents)])
+        marginal = jnp.stack([covariance[q, :, q] for q in range(latents)])
+
+        def deviations(factor: Factor, covariance: Float[Array, "M M"]) -> Float[Array, "M"]:
+            spread = jnp.einsum("ab,bc,ac->a", factor.lower, covariance, factor.lower)
+            return jnp.sqrt(spread)
+
+        return WhiteMoments(
+            factor=self.factor,
+            mean=self.white_mean,
+            precision=own,
+            half_log_determinant=jnp.sum(jnp.log(jnp.diagonal(lower))),
+            deviations=vmap_latents(deviations, self.factor, marginal),
+            signed=self.signed,
+        )
 
     def pathwise_update(
         self, key: Key[Array, ""], prior_path: Callable[[Centres], Array]

@@ -406,9 +406,34 @@ def test_what_has_no_coupled_form_refuses(method, match):
         fitted(method, "softmax")
 
 
-def test_no_streaming_updates():
-    with pytest.raises(lgp.InputError, match=r"VariationalInference\(coupled=False\)"):
-        fitted(lgp.VariationalInference(), "softmax").posterior.remembered()
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (lgp.VariationalInference(), "softmax"),
+        (lgp.Laplace(coupled=True), "network"),  # with negative precisions
+        (lgp.VariationalInference(lgp.Inducing(points=X), coupled=True), "softmax"),
+    ],
+)
+def test_streams_go_on_with_the_nearest_independent_latents(method, name):
+    """Means stay, precisions are those of each latent given the others, the evidence says it."""
+    posterior = fitted(method, name).posterior
+    with pytest.warns(UserWarning, match="remembered as independent ones"):
+        remembered = posterior.remembered()
+    nothing = lgp.Data(X[:1], CASES[name][1][:1], weights=[1e-13])
+    going_on = lgp.VariationalInference(lgp.Inducing(points=X, remembered=remembered))
+    model = lgp.LatentGP(KERNEL, CASES[name][0])
+    after = lgp.fit(model, nothing, key=KEY, method=going_on, learn_hyperparameters=False)
+    own = after.posterior.latent
+    np.testing.assert_allclose(own.mean(X), posterior.latent.mean(X), atol=1e-6)
+    size = own.mean(X).size
+    joint = np.asarray(posterior.latent.joint_covariance(X)).reshape(size, size)
+    precision = np.linalg.inv(joint).reshape(size // 3, 3, size // 3, 3)
+    alone = [np.linalg.inv(precision[q, :, q]) for q in range(size // 3)]
+    np.testing.assert_allclose(own.covariance(X), alone, atol=1e-6)
+    divergence = np.linalg.slogdet(joint)[1] - sum(np.linalg.slogdet(A)[1] for A in alone)
+    lost = float(posterior.log_evidence) - float(after.posterior.log_evidence)
+    np.testing.assert_allclose(lost, 0.5 * divergence, atol=1e-6)
+    assert lost > 0.01
 
 
 def test_no_augmentation_gap():
