@@ -10,7 +10,8 @@ import numpy as np
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
-# Whatever a reader would miss: figures without extent, texts cut off, a page wider than the screen.
+# Whatever a reader would miss: figures without extent, texts cut off or over each other, captions
+# beyond the edge, a page wider than the screen.
 _LOOK = """
 <script>
 window.addEventListener("load", () => {
@@ -28,6 +29,21 @@ window.addEventListener("load", () => {
                            own.bottom - box.bottom);
       if (out > 2) wrong.push(`${name}: "${text.textContent}" is cut by ${out.toFixed(1)} px`);
     }
+    const texts = [...svg.querySelectorAll("text")].map(text =>
+      [text.textContent, text.closest("g"), text.getBoundingClientRect()]);
+    texts.forEach(([one, group, a], i) => texts.slice(i + 1).forEach(([two, other, b]) => {
+      const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const down = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (group !== other && across > 1 && down > 3)
+        wrong.push(`${name}: "${one}" is over "${two}"`);
+    }));
+  }
+  for (const block of document.querySelectorAll("figcaption, .caption, summary, .lead")) {
+    if (!block.offsetParent) continue;
+    const words = document.createRange();
+    words.selectNodeContents(block);
+    if (words.getBoundingClientRect().right > width + 1)
+      wrong.push(`beyond the edge: ${block.textContent.slice(0, 40)}`);
   }
   for (const block of document.querySelectorAll("p, h1, h2, figcaption, .verdict, li"))
     if (block.scrollWidth > block.clientWidth + 1 && block.clientWidth)

@@ -113,7 +113,11 @@ class TestTheWayItIsMeant:
         assert written["colour"].isna().sum() == 1
         probabilities = written[["predicted_probability_high", "predicted_probability_low"]]
         np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-        assert written["predicted_lower"].lt(written["predicted_upper"]).all()
+        assert (
+            written["predicted_probability_low_lower"]
+            .lt(written["predicted_probability_low_upper"])
+            .all()
+        )
         assert (written["predicted_prediction"] == written["price"]).mean() > 0.8
 
     def test_more_than_two_classes(self, run, house, tmp_path):
@@ -260,7 +264,8 @@ class TestTheWayItIsMeant:
         )
         assert code == 0
         written = pd.read_csv(tmp_path / "p.csv")
-        assert written["lower"].lt(written["upper"]).all()
+        lower, upper = (name for name in written if name.endswith(("_lower", "_upper")))
+        assert written[lower].lt(written[upper]).all()
 
     def test_compare(self, run, house, tmp_path):
         picture = tmp_path / "picture.png"

@@ -541,7 +541,8 @@ def test_classes_of_a_table(tmp_path):
     columns = {name: values[:2] for name, values in ODD.items()}
     (own, told), (found, said) = both(model, predictor, columns)
     assert said == told
-    assert list(found) == ["prediction", "probability_cheap", "probability_dear", "lower", "upper"]
+    ends = ["probability_dear_lower", "probability_dear_upper"]
+    assert list(found) == ["prediction", "probability_cheap", "probability_dear", *ends]
     assert (found.pop("prediction") == own["prediction"]).all()
     for name in found:
         close(found[name], own[name])

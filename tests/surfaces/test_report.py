@@ -60,8 +60,66 @@ def test_a_page_is_whole_and_needs_nothing_else(page):
     assert all(svg["role"] == "img" and svg["aria-label"] for svg in read.svgs)
     assert len(read.svgs) >= 3
     assert text.count("<title>") > 20  # values where the pointer rests
-    for name in ("model", "verdict", "scores", "calibration", "residuals", "effects", "again"):
+    for name in (
+        "short",
+        "model",
+        "verdict",
+        "scores",
+        "calibration",
+        "residuals",
+        "effects",
+        "again",
+    ):
         assert f'<section id="{name}"' in text
+
+
+def test_curves_say_what_they_are_the_probability_of(page):
+    text = page.read_text()
+    if page.stem == "classifier":
+        assert "Mean of P(ill = yes) by dose" in text
+        assert "predicted probability of ill = yes" in text
+        assert "share in the variance of P(ill = yes)" in text
+        assert ">probability<" not in text
+    assert "The path is what" in text
+    assert "±" not in text
+    assert "kernel.lengthscale[0]:" not in text  # length-scales have the name of their column
+    assert ("What comes next?" in text) == (page.stem == "series")
+
+
+ODD = "a column with a name of many words, as tables have them [mg/l]"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """A report on long names, many categories, dates in text, many inputs and three classes."""
+    rng = np.random.default_rng(7)
+    words = [f"{a} {b} upon the water" for a in ("Upper", "Lower", "Saint") for b in "ABCDEFGH"]
+    frame = pd.DataFrame({f"{ODD} {d}": rng.normal(size=90) for d in range(3)})
+    frame["town or village"] = rng.choice(words, 90)
+    frame["cost in $ and more $"] = rng.choice(["1 $", "2 $"], 90)
+    frame["day"] = pd.date_range("2021-01-01", periods=90).strftime("%d.%m.%Y")
+    three = np.digitize(frame[f"{ODD} 0"], [-0.5, 0.5])
+    frame["the state of the patient"] = np.array(["well again", "as before", "worse"])[three]
+    model = lgp.TableModel.fit(
+        frame, "the state of the patient", random_state=0, method="laplace", max_evaluations=3
+    )
+    page = tmp_path_factory.mktemp("odd") / "odd.html"
+    return write_report(model, frame, page)
+
+
+def test_a_report_on_odd_columns_says_what_it_is_about(odd):
+    text = odd.read_text()
+    assert "P(the state of the patient = worse)" in text
+    assert "The 20 most frequent of 24." in text
+    assert "day: 2021-0" in text  # where the pointer rests: dates have a date axis
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is absent")
+@pytest.mark.parametrize("width", WIDTHS)
+def test_odd_names_neither_overlap_nor_are_cut(odd, width, tmp_path):
+    said, console = look_at(odd, width, tmp_path)
+    assert said["wrong"] == []
+    assert console == []
 
 
 def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):
@@ -76,8 +134,9 @@ def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):
     assert "the rows are new to the model" in new
     assert "learned from: 0 %" in new
     assert "ahead of a linear model" in seen
-    assert "Prior and posterior of kernel.lengthscale[1]: 95 % from" in seen
-    assert "Prior of kernel.lengthscale[1], and the fitted value" in new
+    assert "Prior and posterior of length-scale of x1: 95 % from" in seen
+    assert "Prior of length-scale of x1, and the fitted value" in new
+    assert "GPRegressor(random_state=0).fit(X, y)" in seen
     assert "these rows are new to the model" in new
 
 
@@ -114,7 +173,10 @@ def test_the_command_line_writes_it_and_says_effects(tmp_path, monkeypatch):
 
     run("fit", "pain.csv", "--target", "pain", "--out", "m")
     assert "Report written to report.html" in run("report", "m", "pain.csv")
-    assert Path("report.html").read_text().startswith("<!DOCTYPE html>")
+    page = Path("report.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    commands = "latentgp fit pain.csv --out m --target pain\nlatentgp report m pain.csv</pre>"
+    assert commands in page
     shares = run("effects", "m", "pain.csv", "--plot", "shares.png")
     assert "dose" in shares
     assert Path("shares.png").exists()

@@ -63,10 +63,11 @@ class TestIntervalsOfTwoClasses:
         method = "augmented" if likelihood == "bayesian-svm" else "laplace"
         model, frame = fitted(self.LABEL, method, likelihood=likelihood)
         predicted = model.predict(frame)
-        assert (predicted["lower"] <= predicted["probability_yes"]).all()
-        assert (predicted["probability_yes"] <= predicted["upper"]).all()
+        assert (predicted["probability_yes_lower"] <= predicted["probability_yes"]).all()
+        assert (predicted["probability_yes"] <= predicted["probability_yes_upper"]).all()
         # At a level of nothing, both ends are the probability at the latent mean.
-        ends = model.predict(frame, level=1e-9)[["lower", "upper"]].to_numpy()
+        names = ["probability_yes_lower", "probability_yes_upper"]
+        ends = model.predict(frame, level=1e-9)[names].to_numpy()
         f = model.estimator.posterior_.mean_f(model.encoder.encode(frame))
         given = model.estimator.model_.likelihood.class_probabilities
         np.testing.assert_allclose(ends[:, 0], [given(np.array([v]), {})[1] for v in f], rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shlex
 import warnings
@@ -73,6 +74,7 @@ def _known_method(name: str) -> str:
 
 @app.command()
 def fit(
+    typed: typer.Context,
     data: Tables,
     out: Annotated[Path, typer.Option(help="Where to write the model.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
@@ -251,7 +253,7 @@ def fit(
             **more,
         )
         if is_first_process():  # it speaks and writes for all
-            save(model, out)
+            save(dataclasses.replace(model, made_by=_as_typed(typed)), out)
     if is_first_process():
         typer.echo(said.getvalue(), nl=False)
         for note in model.notes:
@@ -321,6 +323,7 @@ def evaluate(
 
 @app.command()
 def report(
+    typed: typer.Context,
     model: ModelFile,
     data: Table,
     out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
@@ -332,8 +335,8 @@ def report(
     check_writable(out)
     table_model = _table_model(model)
     frame = read_table(data, table_model.read_as_text)
-    command = shlex.join(["latentgp", "report", str(model), str(data), "--out", str(out)])
-    written = write_report(table_model, frame, out, command=command, tell=once(), verbose=1)
+    told = {"command": _as_typed(typed), "tell": once(), "verbose": 1}
+    written = write_report(table_model, frame, out, **told)
     typer.echo(f"Report written to {written}.")
 
 
@@ -569,6 +572,25 @@ def _joined_devices(coordinator: str | None, processes: int, process: int) -> An
     else:
         join_processes(coordinator, processes, process)
     return jax.devices()
+
+
+def _as_typed(typed: typer.Context) -> str:
+    """The command, with what was given alone."""
+    words = ["latentgp", str(typed.info_name)]
+    for known in typed.command.params:
+        value, source = (
+            typed.params.get(str(known.name)),
+            typed.get_parameter_source(str(known.name)),
+        )
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        option = known.opts[:1] if known.param_type_name == "option" else []
+        if value is True:
+            words += option
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [*option, str(each)]
+    return shlex.join(words)
 
 
 def _labels(order: str | None) -> list[str] | None:

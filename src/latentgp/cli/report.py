@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from latentgp.evaluation.comparison import Comparison
     from latentgp.tables.model import TableModel
-    from latentgp.tables.start import Estimator
 
 
 def calibration_picture(
@@ -39,7 +38,7 @@ def calibration_picture(
         path: of the picture.
         tell: as `TableModel.predict` takes it.
     """
-    return plots.save_figure(_calibration(model.estimator, *model.encoded(frame, tell)), path)
+    return plots.save_figure(_calibration(model, *model.encoded(frame, tell)), path)
 
 
 def lengthscales(model: "TableModel") -> str:
@@ -189,13 +188,15 @@ def comparison_picture(found: "Comparison", path: Path) -> Path:
 
 
 def _calibration(
-    estimator: "Estimator", X: np.ndarray, y: np.ndarray, side: dict[str, Any] | None = None
+    model: "TableModel", X: np.ndarray, y: np.ndarray, side: dict[str, Any] | None = None
 ) -> Any:
+    estimator = model.estimator
     if isinstance(estimator, GPClassifier | GPOrdinalClassifier):
         bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
-        probabilities = estimator.predict_proba(X)
-        judged = probabilities[:, 1] if probabilities.shape[1] == 2 else probabilities
-        return plots.reliability_diagram(None, y, judged, bins, classes=estimator.classes_)
+        given, classes = estimator.predict_proba(X), estimator.classes_
+        shown = given[:, 1] if given.shape[1] == 2 else given
+        event = f"{model.target} = {classes[1]}"
+        return plots.reliability_diagram(None, y, shown, bins, classes=classes, event=event)
     observed = interval_coverages(estimator, X, y, side or {})
     rows = int(uncensored(side or {}, len(y)).sum())
     return plots.interval_calibration(None, LEVELS, observed, rows=rows)

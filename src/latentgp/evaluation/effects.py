@@ -7,6 +7,7 @@ the dependence between rows, which bands of point predictions do not have.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -81,6 +82,7 @@ class Dependence(eqx.Module):
         each: posterior means of the background rows, shape (n, G, K).
         level: the intervals' probability.
         draws: number of joint draws.
+        response: what the mean is of, with its unit: a quantity, or the event of a probability.
     """
 
     column: str = eqx.field(static=True)
@@ -92,6 +94,7 @@ class Dependence(eqx.Module):
     each: Float[np.ndarray, "n G K"]
     level: float = eqx.field(static=True)
     draws: int = eqx.field(static=True)
+    response: str = eqx.field(static=True, default="y")
 
     @property
     def is_ordered(self) -> bool:
@@ -99,13 +102,17 @@ class Dependence(eqx.Module):
         return self.values.dtype.kind in "fiuMm"
 
     def __str__(self) -> str:
-        heads = [self.column, "output", "mean", f"{100 * self.level:g} % interval", ""]
+        heads = [self.column, "mean of", "mean", f"{100 * self.level:g} % interval", ""]
         return aligned([heads, *self.rows()])
 
     def rows(self) -> list[list[str]]:
         """Value, output, mean and ends of the interval, in words, of each value and output."""
         return [
-            [str(value), name, *(f"{a[g, k]:.4g}" for a in (self.mean, self.lower, self.upper))]
+            [
+                in_words(value),
+                name or self.response,
+                *(f"{a[g, k]:.4g}" for a in (self.mean, self.lower, self.upper)),
+            ]
             for g, value in enumerate(self.values)
             for k, name in enumerate(self.outputs)
         ]
@@ -129,6 +136,7 @@ class VarianceShares(eqx.Module):
         level: the intervals' probability.
         rows: number of rows at which draws were made.
         draws: number of joint draws.
+        response: what has the variance, as in `Dependence`.
     """
 
     columns: tuple[str, ...] = eqx.field(static=True)
@@ -141,14 +149,15 @@ class VarianceShares(eqx.Module):
     level: float = eqx.field(static=True)
     rows: int = eqx.field(static=True)
     draws: int = eqx.field(static=True)
+    response: str = eqx.field(static=True, default="y")
 
     def __str__(self) -> str:
         interval = f"{100 * self.level:g} % interval"
-        heads = ["column", "output", "alone", "in all", interval, "", "± design"]
+        heads = ["column", "variance of", "alone", "in all", interval, "", "off by (design)"]
         figures = self.first, self.total, *self.total_interval, self.design_error
         order = np.argsort(-self.total.mean(axis=1), kind="stable")
         rows = [
-            [self.columns[d], name, *(f"{a[d, k]:.3f}" for a in figures)]
+            [self.columns[d], name or self.response, *(f"{a[d, k]:.3f}" for a in figures)]
             for d in order
             for k, name in enumerate(self.outputs)
         ]
@@ -164,6 +173,7 @@ class Effects:
         encode: a table of such columns as inputs, (N, D).
         columns: those asked about; None is all of the frame.
         outputs: names of the outputs or classes that draws have, one for all where there is one.
+        response: what the expectation is of, with its unit, for tables and pictures.
         background: number of rows that averages are over, at most.
         draws: number of joint draws.
         level: probability of the intervals.
@@ -190,6 +200,7 @@ class Effects:
         *,
         columns: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
+        response: str = "y",
         background: int = 100,
         draws: int = 500,
         level: float = 0.95,
@@ -209,6 +220,7 @@ class Effects:
         self.level, self._ends = level, np.asarray(interval_levels(level))
         self._posterior, self._encode, self._scale = posterior, encode, scale
         self._draws, self._outputs = draws, None if outputs is None else tuple(outputs)
+        self.response = response if scale == "response" else "f"
         self._key = jax.random.key(0) if key is None else key
 
     @classmethod
@@ -259,6 +271,7 @@ class Effects:
             each=np.moveaxis(draws.mean(axis=0), 1, 0),
             level=self.level,
             draws=self._draws,
+            response=self.response,
         )
 
     def contrast(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> Estimate:
@@ -283,25 +296,20 @@ class Effects:
         )
         return self._estimate(said, high - low)
 
-    def value_of(self, column: str, text: str) -> Any:
-        """A value of a column as text writes it.
+    def value_of(self, column: str, text: str) -> str:
+        """A value of a column as text writes it, which the table's own reading takes.
 
         Raises:
             InputError: no such column, or no such value.
         """
-        import pandas as pd
-
         known = self._known(column)
         try:
-            if known.dtype.kind in "fiu":
-                return float(text)
-            if known.dtype.kind == "M":
-                return pd.Timestamp(text)
-        except ValueError:
+            self._encode(self.background.iloc[:1].assign(**{column: text}))
+        except (InputError, ValueError):
             raise InputError(
-                f"{text!r} is no value of {column!r}, such as {known.iloc[0]}."
+                f"{text!r} is no value of {column!r}, such as {in_words(known.iloc[0])}."
             ) from None
-        return {str(value): value for value in known.dropna().unique()}.get(text, text)
+        return text
 
     def slope(self, column: str) -> Estimate:
         """Average derivative with respect to a column of numbers, by central differences.
@@ -357,10 +365,11 @@ class Effects:
             level=self.level,
             rows=size * (D + 2),
             draws=self._draws,
+            response=self.response,
         )
 
     def _known(self, column: str) -> "pd.Series":
-        if column not in self.columns:
+        if column not in self.columns or column not in self.frame.columns:
             raise InputError(
                 f"There is no column {column!r}; take one of {', '.join(map(str, self.columns))}."
             )
@@ -419,6 +428,15 @@ def evenly_spaced(rows: int, at_most: int) -> np.ndarray:
     return np.unique(np.linspace(0, rows - 1, min(rows, at_most)).round().astype(int))
 
 
+def in_words(value: Any) -> str:
+    """A value of a column: numbers with six digits, days without the time."""
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[s]").item()
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ", "seconds").removesuffix(" 00:00:00")
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
+
+
 def _in_order(values: "pd.Series") -> Any:
     """The values of a column, sorted."""
     numbers = values.dtype.kind in "fiuM"
@@ -435,7 +453,9 @@ def _grid(values: "pd.Series", points: int) -> np.ndarray:
         return distinct
     low, high = present.quantile([0.01, 0.99])
     if present.dtype.kind == "M":
-        return np.asarray(low + (high - low) * np.linspace(0, 1, points), dtype="datetime64[us]")
+        unit = "D" if bool((present == present.dt.normalize()).all()) else "us"
+        found = np.asarray(low + (high - low) * np.linspace(0, 1, points), dtype="datetime64[us]")
+        return found.astype(f"datetime64[{unit}]")
     return np.linspace(float(low), float(high), points)
 
 

@@ -9,7 +9,9 @@ which people with colour-vision deficiency can tell apart.
 from __future__ import annotations
 
 import datetime
+import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from latentgp.errors import InputError
-from latentgp.evaluation.effects import Dependence, VarianceShares
+from latentgp.evaluation.effects import Dependence, VarianceShares, in_words
 from latentgp.evaluation.metrics import (
     RejectCurve,
     equally_long,
@@ -59,9 +61,11 @@ __all__ = [
 
 BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 CURVES = (BLUE, ORANGE, GREEN, PURPLE)
+DASHES = "-", "--", ":", "-."  # with colours tell more than four curves apart
 MARKERS = "osD^vPX*"  # with colours tell more than four sets apart
 INK, GREY, LIGHT = "#262626", "#6E6E6E", "#E4E4E4"
 _NAMES_AT = 4, -28, 36  # points above: neighbouring fits that are level keep apart
+_LABEL_SIZE = 10  # points, Matplotlib's
 NORMAL_95 = 1.959963984540054  # the 97.5 % quantile of N(0, 1)
 
 
@@ -116,11 +120,7 @@ def prediction_bands(
     order = np.argsort(x, kind="stable")
     ax = _axes(ax, (6.4, 3.8))
     if has_dates:
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator()
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        _date_axis(ax)
     ax.fill_between(
         x[order], lower[order], upper[order], color=BLUE, alpha=0.18, linewidth=0, label=band_label
     )
@@ -182,7 +182,7 @@ def parts(
         band = f"{100 * level:g} % interval"
         labels = {"x_label": "", "y_label": y_label, "band_label": band}
         prediction_bands(ax, x, part.mean, lower, upper, **labels)
-        ax.set_title(_shortened(name, 60), loc="left", fontsize=10, color=INK)
+        ax.set_title(_written(name, 60), loc="left", fontsize=10, color=INK)
         if ax is not panels[0] and (legend := ax.get_legend()) is not None:
             legend.remove()
     panels[-1].set_xlabel(x_label, color=INK)
@@ -254,6 +254,7 @@ def reliability_diagram(
     bins: int = 15,
     *,
     classes: ArrayLike | None = None,
+    event: str | None = None,
 ) -> Axes:
     """Draw observed frequency against stated probability, with 95 % Wilson bars a bin.
 
@@ -267,13 +268,15 @@ def reliability_diagram(
             class is judged.
         bins: number of equally wide bins.
         classes: (C,) the class of each column; None means 0 .. C-1.
+        event: what flat probabilities are of, for instance "outcome = well"; None is the second
+            class.
 
     Raises:
         InputError: as `latentgp.evaluation.metrics.reliability_curve`.
 
     Example:
-        >>> reliability_diagram(None, [0, 1], [0.2, 0.7]).get_ylabel()
-        'observed frequency'
+        >>> reliability_diagram(None, [0, 1], [0.2, 0.7], event="rain").get_ylabel()
+        'share of rows with rain'
     """
     curve = reliability_curve(labels, probabilities, bins, classes=classes)
     gap = float(curve.weight @ np.abs(curve.probability - curve.frequency))
@@ -306,8 +309,9 @@ def reliability_diagram(
     handles, names = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], names[::-1], **legend_style(loc="best"))
     if binary:
-        return tidy(ax, "predicted probability", "observed frequency")
-    return tidy(ax, "confidence in the predicted class", "observed accuracy")
+        event = event or f"class {1 if classes is None else np.asarray(classes)[1]}"
+        return tidy(ax, f"predicted probability of {event}", f"share of rows with {event}")
+    return tidy(ax, "probability of the predicted class", "share of rows with that class")
 
 
 def interval_calibration(
@@ -476,15 +480,16 @@ def standardised_residuals(ax: Axes | None, mean: ArrayLike, residuals: ArrayLik
     return tidy(ax, "predicted", "residual [standard deviations]")
 
 
-def dependence(ax: Axes | None, shown: Dependence, *, y_label: str = "y") -> Axes:
+def dependence(ax: Axes | None, shown: Dependence, *, y_label: str | None = None) -> Axes:
     """Draw the partial dependence on a column with its band, and lines of single rows behind.
 
-    Of categories there are bars of the intervals instead; of several outputs, one line each.
+    Categories are beside each other from top to bottom, with bars of the intervals; of several
+    outputs there is one line each.
 
     Args:
         ax: axes to draw on, None for a new figure.
         shown: by `posterior.effects(X).dependence(column)`.
-        y_label: name and unit of the expectation.
+        y_label: name and unit of the expectation; None is `shown.response`.
 
     Example:
         >>> import latentgp as lgp, numpy as np
@@ -494,38 +499,45 @@ def dependence(ax: Axes | None, shown: Dependence, *, y_label: str = "y") -> Axe
         >>> dependence(None, shown).get_xlabel()
         'dose'
     """
+    response, outputs = y_label or shown.response, len(shown.outputs)
+    if not shown.is_ordered:
+        return _dependence_on_categories(ax, shown, response)
     ax = _axes(ax, (6.4, 3.8))
-    several = len(shown.outputs) > 1
-    values = shown.values if shown.is_ordered else np.arange(len(shown.values))
-    if shown.is_ordered and values.dtype.kind == "M":
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-        locator = AutoDateLocator()
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    values = shown.values
+    if values.dtype.kind == "M":
+        _date_axis(ax)
         values = _in_days(values)
     for k, name in enumerate(shown.outputs):
-        color = CURVES[k % len(CURVES)]
         mean, lower, upper = shown.mean[:, k], shown.lower[:, k], shown.upper[:, k]
-        if not shown.is_ordered:
-            at = values + 0.12 * (k - (len(shown.outputs) - 1) / 2)
-            ax.vlines(at, lower, upper, color=color, linewidth=2.0, alpha=0.6)
-            ax.plot(at, mean, "o", color=color, markersize=5.5, label=name, zorder=3)
-            continue
-        if not several:
+        color, dashes = CURVES[k % len(CURVES)], DASHES[k // len(CURVES) % len(DASHES)]
+        if outputs == 1:
             few = np.unique(np.linspace(0, len(shown.each) - 1, 25).astype(int))
             for row in shown.each[few, :, k]:
                 ax.plot(values, row, color=GREY, linewidth=0.6, alpha=0.35, zorder=1)
         ax.fill_between(values, lower, upper, color=color, alpha=0.2, linewidth=0)
-        ax.plot(values, mean, "o-", color=color, markersize=2.6, linewidth=1.6, label=name)
-    if not shown.is_ordered:
-        names = [_shortened(str(value), 14) for value in shown.values]
-        tilt = {"rotation": 30, "ha": "right"} if max(map(len, names)) * len(names) > 40 else {}
-        ax.set_xticks(values, names, **tilt)
-        ax.margins(x=0.15)
-    if several:
-        ax.legend(**legend_style())
-    return tidy(ax, shown.column, y_label)
+        style: dict[str, Any] = {"marker": "o", "markersize": 2.6, "linewidth": 1.6}
+        ax.plot(values, mean, dashes, color=color, label=name, **style)
+    if outputs > 1:
+        _legend_above(ax)
+    return tidy(ax, shown.column, response)
+
+
+def _dependence_on_categories(ax: Axes | None, shown: Dependence, response: str) -> Axes:
+    """Means with bars of the intervals, a row a category and below each other its outputs."""
+    categories, outputs = len(shown.values), len(shown.outputs)
+    names = [in_words(value) for value in shown.values]
+    ax = _axes(ax, (6.4, rows_height(names, outputs)))
+    places, step = np.arange(categories), 0.7 / outputs
+    for k, name in enumerate(shown.outputs):
+        at = places + step * (k - (outputs - 1) / 2)
+        color, marker = CURVES[k % len(CURVES)], MARKERS[k % len(MARKERS)]
+        ax.hlines(at, shown.lower[:, k], shown.upper[:, k], color=color, linewidth=2.0, alpha=0.6)
+        ax.plot(shown.mean[:, k], at, marker, color=color, markersize=5, label=name)
+    if outputs > 1:
+        _legend_above(ax)
+    tidy(ax, response, shown.column)
+    _rows(ax, names)
+    return ax
 
 
 def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 20) -> Axes:
@@ -550,17 +562,16 @@ def variance_shares(ax: Axes | None, shares: VarianceShares, *, at_most: int = 2
     low, high = shares.total_interval.mean(axis=2)
     order = np.argsort(-total, kind="stable")[:at_most]
     places = np.arange(order.size)
-    ax = _axes(ax, (6.4, 0.9 + 0.28 * max(order.size, 2)))
+    names = [shares.columns[d] for d in order]
+    ax = _axes(ax, (6.4, rows_height(names)))
     ax.barh(places, total[order], height=0.66, color=LIGHT, zorder=2, label="in all")
     ax.barh(places, np.maximum(first[order], 0), 0.34, color=BLUE, zorder=3, label="alone")
     ax.hlines(places, low[order], high[order], color=GREY, linewidth=1.4, zorder=4)
-    ax.set_yticks(places, [_shortened(str(shares.columns[d]), 22) for d in order])
-    ax.set_ylim(order.size - 0.5, -0.5)
     ax.set_xlim(left=0)
-    ax.legend(**legend_style(loc="lower right"))
-    tidy(ax, "share in the variance of the prediction", "")
-    ax.grid(visible=False, axis="y")
-    ax.tick_params(axis="y", length=0)
+    _legend_above(ax)
+    what = "the prediction" if shares.response == "y" else shares.response
+    tidy(ax, f"share in the variance of {what}", "")
+    _rows(ax, names)
     return ax
 
 
@@ -600,15 +611,13 @@ def relevance(
     if len(names) != size:
         raise InputError(f"feature_names has {len(names)} names for {size} inputs: pass one each")
     order = np.argsort(lengthscales, kind="stable")[:at_most]
-    ax = _axes(ax, (6.4, 0.9 + 0.28 * max(order.size, 2)))
+    shown = [str(names[number]) for number in order]
+    ax = _axes(ax, (6.4, rows_height(shown)))
     ax.barh(np.arange(order.size), 1 / lengthscales[order], height=0.66, color=BLUE, zorder=2)
-    ax.set_yticks(np.arange(order.size), [_shortened(str(names[number])) for number in order])
-    ax.set_ylim(order.size - 0.5, -0.5)
     ax.set_xlim(left=0)
     left_out = f" ({order.size} most relevant of {size} inputs)" if order.size < size else ""
     tidy(ax, x_label + left_out, "")
-    ax.grid(visible=False, axis="y")
-    ax.tick_params(axis="y", length=0)
+    _rows(ax, shown)
     return ax
 
 
@@ -760,17 +769,11 @@ def kernel_weights(
             ax.plot(known[number], y, "|", label=label, zorder=4, **style)
     for edge in places[1:] - 0.5:
         ax.axhline(edge, color=LIGHT, linewidth=0.8, zorder=1)
-    ax.set_yticks(places, [_shortened(part) for part in weights.parts])
-    ax.set_ylim(parts - 0.5, -0.5)
     ax.set_xlim(left=0)
     if latents > 1 or known is not None:
-        columns = min(latents + (known is not None), 5)
-        title = f"mean, {100 * weights.level:g} % interval"
-        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
-        ax.legend(**legend_style(title=title, **above))
+        _legend_above(ax, title=f"mean, {100 * weights.level:g} % interval")
     tidy(ax, x_label, "")
-    ax.grid(visible=False, axis="y")
-    ax.tick_params(axis="y", length=0)
+    _rows(ax, weights.parts)
     return ax
 
 
@@ -907,7 +910,7 @@ def comparison(
             f"{len(names)} names, {scores.size} scores and {errors.size} standard errors: pass one "
             "of each a contender"
         )
-    ax = _axes(ax, (7.2, 1.3 + 0.34 * max(scores.size, 2)))
+    ax = _axes(ax, (7.2, 0.2 + rows_height(names)))
     places = np.arange(scores.size)
     ax.errorbar(
         scores,
@@ -919,10 +922,8 @@ def comparison(
         linewidth=1.6,
         zorder=3,
     )
-    ax.set_yticks(places, [_shortened(name, 40) for name in names])
-    ax.set_ylim(scores.size - 0.5, -0.5)
     tidy(ax, f"{x_label}\nbars: {bars}", "")
-    ax.tick_params(axis="y", length=0)
+    _rows(ax, names)
     return ax
 
 
@@ -1050,8 +1051,7 @@ def _chains(draws: ArrayLike) -> NDArray[np.float64]:
 
 def _legend_of_chains(ax: Axes, chains: int) -> None:
     if chains <= 2 * len(CURVES):
-        above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": min(chains + 1, 5)}
-        ax.legend(**legend_style(**above))
+        _legend_above(ax)
 
 
 def _have_dates(inputs: dict[str, ArrayLike | None]) -> bool:
@@ -1092,15 +1092,22 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def tidy(ax: Axes, x_label: str, y_label: str) -> Axes:
-    """Label the axes, leave a light grid and no frame on top and right."""
-    ax.set_xlabel(x_label, color=INK)
-    ax.set_ylabel(y_label, color=INK)
+    """Label the axes, in lines that fit, leave a light grid and no frame on top and right."""
+    across, up = _characters(ax)
+    ax.set_xlabel(_in_lines(x_label, across), color=INK, parse_math=False)
+    ax.set_ylabel(_in_lines(y_label, up), color=INK, parse_math=False)
     ax.grid(visible=True, color=LIGHT, linewidth=0.7)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
     ax.tick_params(colors=INK, labelsize=9, color=GREY)
     return ax
+
+
+def _in_lines(label: str, characters: int) -> str:
+    """A label in lines of so many characters, at most three for each line that it had."""
+    wrap = partial(textwrap.wrap, width=characters, max_lines=3, placeholder=" …")
+    return "\n".join(line for written in label.split("\n") for line in wrap(written))
 
 
 def legend_style(**placement: Any) -> dict[str, Any]:
@@ -1133,8 +1140,49 @@ def _view_the_end(ax: Axes) -> None:
     ax.set_ylim(bottom - margin, top + margin)
 
 
-def _shortened(name: str, length: int = 32) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
+def _written(name: str, characters: int = 26) -> str:
+    """A name in lines of so many characters, and with no mathematics between dollars."""
+    return _in_lines(name, characters).replace("$", r"\$")
+
+
+def _rows(ax: Axes, names: Sequence[str]) -> None:
+    """A row for each name, from top to bottom."""
+    ax.set_yticks(np.arange(len(names)), [_written(name) for name in names])
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
+
+
+def rows_height(names: Sequence[str], curves: int = 1) -> float:
+    """Height in inches of a figure with a row for each name, and so many curves in a row."""
+    lines = max((_in_lines(name, 26).count("\n") + 1 for name in names), default=1)
+    return 1.1 + max(len(names), 2) * max(0.28, 0.05 + 0.16 * lines, 0.1 * curves)
+
+
+def _date_axis(ax: Axes) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(maxticks=7)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _legend_above(ax: Axes, **more: Any) -> None:
+    """A legend that hides nothing, in as many columns as there is room for."""
+    handles, names = ax.get_legend_handles_labels()
+    across = _characters(ax)[0]
+    columns = min(max(1, across // (max(map(len, names)) + 6)), len(names), 5)
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": columns}
+    written = [_written(name, max(across - 6, 8)) for name in names]
+    ax.legend(handles, written, **legend_style(**above, **more))
+
+
+def _characters(ax: Axes) -> tuple[int, int]:
+    """How many characters of a label fit along the axes, across and up."""
+    figure: Any = ax.figure
+    sizes = figure.get_size_inches() * (ax.get_position().width, ax.get_position().height)
+    across, up = np.maximum(sizes * 72 / (0.6 * _LABEL_SIZE), 8).astype(int).tolist()
+    return across, up
 
 
 def wilson_interval(

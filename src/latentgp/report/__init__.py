@@ -12,8 +12,10 @@ import numpy as np
 
 from latentgp.estimators.base import GPEstimator
 from latentgp.report import sections
+from latentgp.report.forecast import forecast
 from latentgp.report.hyperparameters import hyperparameters
 from latentgp.report.judged import judged
+from latentgp.report.opening import in_short
 from latentgp.report.page import page_of
 from latentgp.report.terms import terms
 from latentgp.rows.arrays import unmasked
@@ -46,7 +48,7 @@ def write_report(
         model: fitted.
         frame: rows with the target.
         path: of the page.
-        command: that made the model, for the page to show.
+        command: that makes the page, for it to show; that of the fit is the model's.
         tell: warns of what the rows hold.
         verbose: 1 shows progress of what takes longer than a second.
 
@@ -61,7 +63,8 @@ def write_report(
     rows = judged(model, frame)
     predicted = time.perf_counter()
     asked = model.effects(rows.frame, tell)
-    of_effects = sections.effects(rows, asked, verbose)
+    shares, contenders = sections.shares_of(asked), sections.contenders_of(rows)
+    of_effects = sections.effects(rows, asked, shares, verbose)
     seconds = {
         "fit": float(model.estimator.diagnostics_.seconds),
         "predictions of this report": predicted - began,
@@ -69,22 +72,21 @@ def write_report(
     }
     digest = hashlib.sha256(np.ascontiguousarray(rows.X).tobytes()).hexdigest()
     found = [
-        sections.what_it_is(model),
+        in_short(rows, contenders, shares),
         sections.trust(model),
-        sections.scores(rows),
+        sections.scores(rows, contenders),
+        forecast(rows),
         sections.calibration(rows),
         sections.residuals(rows),
         of_effects,
         terms(model),
+        sections.what_it_is(model),
         hyperparameters(rows),
         sections.search(model),
         sections.columns(model) if model.notes else None,
         sections.reproduction(model, digest, command, seconds),
     ]
-    lead = (
-        f"{model.task} of {model.target!r} with {type(model.estimator).__name__}, "
-        f"{type(model.estimator.method_).__name__}; {len(rows.frame):,} rows judged."
-    )
+    lead = f"Made by latentgp of {len(rows.frame):,} rows."
     text = page_of(f"Report on {model.target}", lead, sections.all_of(found))
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -121,5 +123,6 @@ def as_table_model(
     frame = frame.assign(**given, **{target: np.asarray(unmasked(y))})
     spreads: Sequence[float] = np.std(values, axis=0).tolist()
     sides = {name: name for name in given}
-    model = TableModel(estimator, encoder, target, (), sides, spreads=tuple(spreads))  # type: ignore
+    given = {"spreads": tuple(spreads), "made_by": f"{estimator!r}.fit(X, y)"}
+    model = TableModel(estimator, encoder, target, (), sides, **given)  # type: ignore
     return model, frame

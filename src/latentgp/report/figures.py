@@ -38,11 +38,6 @@ def new_axes(height: float = 3.3) -> "Axes":
     return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
 
 
-def bars_height(number: int) -> float:
-    """Height of a figure of so many bars."""
-    return 1.0 + 0.27 * max(number, 2)
-
-
 def svg_of(drawn: "Axes", name: str, alt: str) -> str:
     """The figure of the axes as an element of a page.
 
@@ -82,6 +77,7 @@ def _hover(figure: Any) -> Iterator[tuple[str, list[str]]]:
     number = 0
     for axes in figure.axes:
         x_name, y_name = axes.get_xlabel() or "x", axes.get_ylabel() or "y"
+        x_name, y_name = x_name.replace("\n", " "), y_name.replace("\n", " ")
         for line in axes.get_lines():
             if line.get_marker() in ("None", None, "", " "):
                 continue

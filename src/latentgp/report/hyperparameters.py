@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -15,36 +14,47 @@ from latentgp.parameters.base import parameters
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.report.blocks import Block, Figure, Section, Table, Text
-from latentgp.report.figures import bars_height, new_axes, svg_of
+from latentgp.report.figures import new_axes, svg_of
 from latentgp.report.judged import Judged
+from latentgp.report.names import names_of
 from latentgp.tables.model import TableModel
 
 _SHOWN = 8
 _MOST_SECONDS = 60.0  # of evaluations for a Hessian
 _EVALUATIONS = 3  # of each hyper-parameter, about
 
+_LISTED = 200
+
 Marginals = Mapping[str, HyperparameterMarginal]
+Names = Mapping[str, str]
 
 
 def hyperparameters(judged: Judged) -> Section:
     """What was learned about the hyper-parameters, beside the prior."""
-    posterior = judged.model.estimator.posterior_
+    posterior, names = judged.model.estimator.posterior_, names_of(judged.model)
     found = getattr(posterior, "hyperparameter_marginals", None)
     if found is not None:
         how = "by chains" if isinstance(posterior, SampledPosterior) else "by integration"
-        blocks = [_table(found, f"Posterior of the hyper-parameters, {how}."), *_figures(found)]
+        caption = f"Posterior of the hyper-parameters, {how}."
+        blocks = [_table(found, caption, names), *_figures(found, names)]
     else:
-        blocks = [*_optimised(judged), *_relevance(judged.model)]
+        blocks = [*_optimised(judged, names), *_relevance(judged.model)]
+    units = (
+        "A length-scale is how far an input must move for the prediction to change much, in the "
+        "unit of its column; one of an input that is 0 or 1 is in that unit. Variances have the "
+        "square of the unit of what they are of. The path is what --prior and --freeze take."
+    )
+    blocks = [Text(units), *blocks]
     return Section("hyperparameters", "What was learned about the hyper-parameters?", blocks)
 
 
-def _optimised(judged: Judged) -> list[Block]:
+def _optimised(judged: Judged, names: Names) -> list[Block]:
     """Values, and the posterior around them if it can be had; priors alone if not."""
     estimator = judged.model.estimator
     priors = getattr(estimator, "priors_", {})
     known = parameters(estimator.model_)
     if not priors:
-        return [_values(estimator, tuple(known))]
+        return [_values(estimator, tuple(known), names)]
     fitted = _entries(estimator, tuple(priors))
     blocks: list[Block] = []
     try:
@@ -53,7 +63,7 @@ def _optimised(judged: Judged) -> list[Block]:
         found = prior_marginals(estimator.model_, priors)
         blocks = [
             Text(f"Of these values there is no posterior here, only their priors. {error}"),
-            *(_prior_figure(n, *one, fitted) for n, one in enumerate(_first(found))),
+            *(_prior_figure(n, *one, fitted, names) for n, one in enumerate(_first(found))),
         ]
         shown = ()
     else:
@@ -61,6 +71,7 @@ def _optimised(judged: Judged) -> list[Block]:
             _table(
                 found,
                 "The most probable values, with 95 % intervals and those of the prior.",
+                names,
                 fitted,
             ),
             Text(
@@ -69,11 +80,11 @@ def _optimised(judged: Judged) -> list[Block]:
                 "(of what is positive) that bends at the fitted values as the log evidence does; "
                 "fit with --hyperparameters integrate for its true form."
             ),
-            *_figures(found, fitted),
+            *_figures(found, names, fitted),
         ]
         shown = tuple(priors)
     rest = tuple(path for path in known if path not in shown)
-    return [*([_values(estimator, rest)] if rest else []), *blocks]
+    return [*([_values(estimator, rest, names)] if rest else []), *blocks]
 
 
 def _around_optimum(judged: Judged) -> Marginals:
@@ -106,31 +117,37 @@ def _entries(estimator: GPEstimator, paths: tuple[str, ...]) -> dict[str, float]
     return {label: own.mean for label, own in found.items()}
 
 
-def _values(estimator: GPEstimator, paths: tuple[str, ...]) -> Table:
+def _values(estimator: GPEstimator, paths: tuple[str, ...], names: Names) -> Table:
     """The values of hyper-parameters, of which no posterior is shown."""
-    known = parameters(estimator.model_)
-    learned = getattr(estimator, "priors_", known)  # files of before do not say
-    rows = [(p, _numbers(known[p].value), "" if p in learned else "yes") for p in paths]
+    learned = getattr(estimator, "priors_", None)  # files of before do not say
+    rows = [
+        (
+            names.get(label, label),
+            _number(value),
+            "" if learned is None or p in learned else "yes",
+            label,
+        )
+        for p in paths
+        for label, value in _entries(estimator, (p,)).items()
+    ]
     caption = "Their values; those that were learned are the most probable ones under the priors."
-    return Table(("hyper-parameter", "value", "held"), rows, caption)
+    heads = "hyper-parameter", "value", "held", "path"
+    return Table(heads, rows[:_LISTED], caption, folded=len(rows) > 12)
 
 
-def _table(found: Marginals, caption: str, fitted: Mapping[str, float] | None = None) -> Table:
+def _table(
+    found: Marginals, caption: str, names: Names, fitted: Mapping[str, float] | None = None
+) -> Table:
     """Centres and 95 % intervals, of the priors too."""
     rows = []
     for path, own in found.items():
         centre = (own.mean, own.std) if fitted is None else (fitted[path],)
         before = ("", "") if own.prior is None else own.prior.interval()
-        rows.append((path, *map(_number, (*centre, *own.interval(), *before))))
-    heads = ("mean", "sd") if fitted is None else ("fitted",)
-    heads = ("hyper-parameter", *heads, "95 % from", "to", "prior 95 % from", "to")
+        numbers = map(_number, (*centre, *own.interval(), *before))
+        rows.append((names.get(path, path), *numbers, path))
+    heads = ("mean", "standard deviation") if fitted is None else ("fitted",)
+    heads = ("hyper-parameter", *heads, "95 % from", "to", "prior 95 % from", "to", "path")
     return Table(heads, rows, caption)
-
-
-def _numbers(value: Any) -> str:
-    flat = np.ravel(np.asarray(value, dtype=float))
-    shown = ", ".join(f"{v:.4g}" for v in flat[:6])
-    return shown if len(flat) <= 6 else f"{shown}, ... ({len(flat)})"
 
 
 def _number(value: float | str) -> str:
@@ -141,26 +158,33 @@ def _first(found: Marginals) -> list[tuple[str, HyperparameterMarginal]]:
     return list(found.items())[:_SHOWN]
 
 
-def _figures(found: Marginals, fitted: Mapping[str, float] | None = None) -> list[Block]:
+def _figures(
+    found: Marginals, names: Names, fitted: Mapping[str, float] | None = None
+) -> list[Block]:
     """Prior and posterior of the first few."""
     figures: list[Block] = []
     for number, (path, own) in enumerate(_first(found)):
-        value = None if fitted is None else fitted[path]
-        axes = plots.hyperparameter(new_axes(2.8), own, x_label=path, fitted=value)
+        value, name = None if fitted is None else fitted[path], names.get(path, path)
+        axes = plots.hyperparameter(new_axes(2.9), own, x_label=name, fitted=value)
         what = "Posterior" if own.prior is None else "Prior and posterior"
         lower, upper = own.interval()
-        words = f"{what} of {path}: 95 % from {lower:.3g} to {upper:.3g}."
+        words = f"{what} of {name}: 95 % from {lower:.3g} to {upper:.3g}."
         figures.append(Figure(svg_of(axes, f"marginal-{number}", words), words))
     return figures
 
 
 def _prior_figure(
-    number: int, path: str, prior: HyperparameterMarginal, fitted: Mapping[str, float]
+    number: int,
+    path: str,
+    prior: HyperparameterMarginal,
+    fitted: Mapping[str, float],
+    names: Names,
 ) -> Figure:
     """The prior of one, and where the fit is."""
-    axes = plots.hyperparameter_prior(new_axes(2.8), prior, fitted[path], x_label=path)
+    name = names.get(path, path)
+    axes = plots.hyperparameter_prior(new_axes(2.9), prior, fitted[path], x_label=name)
     below = 100 * float(prior.cdf(fitted[path]))
-    words = f"Prior of {path}, and the fitted value, {fitted[path]:.3g}."
+    words = f"Prior of {name}, and the fitted value, {fitted[path]:.3g}."
     said = f"{words} {below:.0f} % of the prior are below it."
     return Figure(svg_of(axes, f"marginal-{number}", said), said)
 
@@ -173,10 +197,11 @@ def _relevance(model: TableModel) -> list[Block]:
         return []
     with np.errstate(divide="ignore"):
         relative = np.where(spreads > 0, lengthscales / spreads, np.inf)
+    names = model.encoder.feature_names
     axes = plots.relevance(
-        new_axes(bars_height(min(len(relative), 25))),
+        new_axes(plots.rows_height(names[:25])),
         relative,
-        model.encoder.feature_names,
+        names,
         x_label="relevance: spread / length-scale",
     )
     words = "Relevance of the inputs: their spread in length-scales"

@@ -32,8 +32,8 @@ p { max-width: 46rem; margin: .5rem 0; }
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 21rem), 1fr)); }
 figure { margin: 0; max-width: 31rem; } figure svg { display: block; width: 100%; height: auto; }
 figure svg text { font-family: "DejaVu Sans", Verdana, Arial, sans-serif !important; }
-figcaption, caption, .lead { color: var(--grey); font-size: .92rem; }
-caption { text-align: left; padding-bottom: .3rem; }
+figcaption, .caption, .lead { color: var(--grey); font-size: .92rem; }
+.caption { margin: .8rem 0 -.5rem; }
 .scroll { overflow-x: auto; margin: .8rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; border-bottom: 1px solid var(--light);
@@ -121,12 +121,14 @@ def _table(table: Table) -> str:
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         for cells in table.rows
     )
-    caption = f"<caption>{escape(table.caption)}</caption>" if not table.folded else ""
     kind = ' class="wordy"' if table.wordy else ""
+    label = f' aria-label="{escape(table.caption)}"'
     written = (
-        f'<div class="scroll" tabindex=0><table{kind}>{caption}<thead><tr>{heads}</tr></thead>\n'
+        f'<div class="scroll" tabindex=0><table{kind}{label}><thead><tr>{heads}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody></table></div>"
     )
-    if not table.folded:
-        return written
+    if not table.folded:  # outside of what scrolls, so that a narrow screen shows it all
+        return (
+            f'<p class="caption">{escape(table.caption)}</p>' if table.caption else ""
+        ) + written
     return f"<details><summary>{escape(table.caption)}</summary>{written}</details>"

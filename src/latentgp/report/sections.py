@@ -12,14 +12,20 @@ import numpy as np
 from latentgp._version import __version__
 from latentgp.evaluation import metrics, plots
 from latentgp.evaluation.comparison import LEVELS
-from latentgp.evaluation.effects import Dependence, Effects, VarianceShares, evenly_spaced
+from latentgp.evaluation.effects import (
+    Dependence,
+    Effects,
+    VarianceShares,
+    evenly_spaced,
+    in_words,
+)
 from latentgp.kernels.base import ActiveDimensions, Scaled
 from latentgp.kernels.parts import parts_of
 from latentgp.kernels.per_latent import OwnKernels
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.report.baselines import Baseline, baselines
 from latentgp.report.blocks import Block, Code, Figure, Section, Table, Text, Verdict
-from latentgp.report.figures import bars_height, new_axes, svg_of
+from latentgp.report.figures import new_axes, svg_of
 from latentgp.report.judged import Judged
 from latentgp.runtime.progress import stepwise
 from latentgp.tables.model import TableModel
@@ -70,7 +76,13 @@ def columns(model: TableModel) -> Section:
     )
 
 
-def scores(judged: Judged) -> Section:
+def contenders_of(judged: Judged) -> list[Baseline]:
+    """This model, and what needs no Gaussian process."""
+    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
+    return [ours, *baselines(judged)]
+
+
+def scores(judged: Judged, contenders: Sequence[Baseline]) -> Section:
     """How well rows are predicted, beside what needs no Gaussian process."""
     rows = judged.frame.shape[0]
     seen = "unknown" if judged.seen is None else f"{100 * judged.seen:.0f} %"
@@ -80,8 +92,6 @@ def scores(judged: Judged) -> Section:
         ),
         *(Verdict(False, warning) for warning in judged.warnings),
     ]
-    ours = Baseline("this model", judged.log_density, judged.mean, judged.probabilities)
-    contenders = [ours, *baselines(judged)]
     heads, cells = ["", "log density a row"], [[c.name] for c in contenders]
     known = np.isfinite(judged.log_density)
     for contender, own in zip(contenders, cells, strict=True):
@@ -99,7 +109,7 @@ def scores(judged: Judged) -> Section:
             own.append(f"{metrics.mean_absolute_error(y, mean):.4g}")
     elif judged.probabilities is not None and judged.classes is not None:
         classes = judged.classes
-        heads += ["wrong", "Brier score"]
+        heads += ["wrong class", "Brier score"]
         for contender, own in zip(contenders, cells, strict=True):
             given = contender.probabilities
             if given is None:
@@ -108,10 +118,19 @@ def scores(judged: Judged) -> Section:
             wrong = np.mean(classes[np.argmax(given, axis=1)] != judged.y)
             own.append(f"{100 * wrong:.1f} %")
             own.append(f"{metrics.brier_score(judged.y, given, classes=classes):.4f}")
-    blocks.append(Table(heads, cells, "Higher log densities and lower errors are better."))
+    unit = f", in the unit of {judged.model.target}" if judged.mean is not None else ""
+    caption = (
+        "Log density: of what was observed under the prediction, in nats; higher is better. "
+        f"Errors{unit}: lower is better."
+    )
+    blocks.append(Table(heads, cells, caption))
     gains = judged.log_density[known] - contenders[-1].log_density[known]
     error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    ahead = f"{np.mean(gains):+.3f} ± {2 * error:.3f} nats a row"
+    ends = np.mean(gains) - 2 * error, np.mean(gains) + 2 * error
+    ahead = (
+        f"its log density is {np.mean(gains):+.3f} nats a row apart, 95 % interval "
+        f"{ends[0]:+.3f} to {ends[1]:+.3f}"
+    )
     if np.mean(gains) > 2 * error:
         blocks.append(Verdict(True, f"It is ahead of {contenders[-1].name}: {ahead}."))
     else:
@@ -147,15 +166,19 @@ def calibration(judged: Judged) -> Section | None:
         classes = judged.classes
         given = judged.probabilities
         shown = given[:, 1] if given.shape[1] == 2 else given
+        event = f"{judged.model.target} = {classes[1]}"
         judged_by = (
-            "Of rows with a predicted probability, the share in which it happened;"
+            f"Of rows with a predicted probability of {event}, the share with {event};"
             if shown.ndim == 1
             else "Of rows whose most probable class has a probability, the share that are of it;"
         )
         bins = int(np.clip(len(judged.y) // 30, 5, 15))
-        axes = plots.reliability_diagram(new_axes(4.4), judged.y, shown, bins, classes=classes)
+        axes = plots.reliability_diagram(
+            new_axes(4.8), judged.y, shown, bins, classes=classes, event=event
+        )
         off, chance = _gaps(judged.y, shown, classes, bins)
-        said = f"Probabilities are off by {100 * off:.1f} points on average"
+        what = event if shown.ndim == 1 else "the predicted class"
+        said = f"Probabilities of {what} are off by {100 * off:.1f} points on average"
         usual = f"of calibrated ones 95 % are off by less than {100 * chance:.1f}"
         blocks += [
             _calibrated(off <= max(chance, 0.02), said, usual),
@@ -201,7 +224,10 @@ def residuals(judged: Judged) -> Section:
             new_axes(4.4), y, mean, mean - reach, mean + reach, target_label=judged.model.target
         )
         axes.legend_ = None
-        caption = "Observed against predicted; bars are 1.96 standard deviations to either side"
+        caption = (
+            f"Observed {judged.model.target} against predicted; bars are 1.96 standard deviations "
+            "to either side, 95 % of a normal law"
+        )
         blocks.append(
             Figure(svg_of(axes, "observed", f"{caption}."), f"{caption}, orange if they miss.")
         )
@@ -221,63 +247,79 @@ def residuals(judged: Judged) -> Section:
         (
             str(judged.frame.index[n]),
             _cell(judged.y[n]),
-            predicted[n],
+            *predicted[n],
             f"{judged.log_density[n]:.2f}",
             *(_cell(judged.frame[name].iloc[n]) for name in names),
         )
         for n in worst
     ]
     caption = "The rows that surprised the model most: errors in the data, or what it cannot know."
-    heads = ("row", judged.model.target, "predicted", "log density", *names)
+    heads = ("row", judged.model.target, *_predicted_heads(judged), "log density", *names)
     blocks.append(Table(heads, rows, caption))
     return Section("residuals", "Where is it wrong?", blocks)
 
 
-def effects(judged: Judged, asked: Effects, verbose: int = 0) -> Section:
+def effects(judged: Judged, asked: Effects, shares: VarianceShares | None, verbose: int) -> Section:
     """Which columns matter, and how."""
-    model = judged.model
-    names = list(asked.columns)
+    names, response = list(asked.columns), asked.response
     blocks: list[Block] = []
-    shares = None
-    if 1 < len(names) <= _MOST_COLUMNS:
-        shares = asked.variance_shares()
+    if shares is not None:
         order = np.argsort(-shares.total.mean(axis=1), kind="stable")
-        axes = plots.variance_shares(new_axes(bars_height(len(names))), shares)
-        words = f"Variance shares; {names[order[0]]} has the largest."
+        names = [names[d] for d in order]
+        axes = plots.variance_shares(new_axes(plots.rows_height(names[:20])), shares)
+        words = f"Shares in the variance of {response}; {names[0]} has the largest."
         blocks += [
             Figure(
                 svg_of(axes, "shares", words),
-                "Share of each column in the variance of the prediction: alone, and with all its "
-                f"interactions, with {100 * shares.level:g} % intervals.",
+                f"Share of each column in how much {response} differs between rows: alone, and "
+                f"with all its interactions; lines are {100 * shares.level:g} % intervals.",
             ),
             _shares_table(shares),
         ]
-        names = [names[d] for d in order]
-    curves = []
-    unit = model.target if judged.mean is not None else "probability"
+    figures, tables = [], []
     drawn = stepwise(names[:_CURVES], "averaging effects", "column", verbose)
     for number, name in enumerate(drawn):
         shown = asked.dependence(name)
-        axes = plots.dependence(new_axes(), shown, y_label=unit)
-        words = f"Partial dependence of the prediction on {name}"
-        curves.append(
-            (
-                Figure(
-                    svg_of(axes, f"dependence-{number}", f"{words}."),
-                    f"{words}, averaged over rows, with {100 * shown.level:g} % bands.",
-                ),
-                _dependence_table(shown),
-            )
+        axes = plots.dependence(new_axes(_height(shown)), shown)
+        words = f"Mean of {response} by {name}"
+        few = len(shown.values)
+        known = judged.frame[name].nunique() if name in judged.frame else few
+        most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
+        lines = (
+            " Thin lines are single rows." if shown.is_ordered and len(shown.outputs) == 1 else ""
         )
-    blocks += [figure for figure, _ in curves] + [table for _, table in curves]
-    blocks.append(
-        Text(
-            f"Bands are of the average over {len(asked.background)} rows, from "
-            "joint draws of the posterior: they tell what the model does not know, not how much "
-            "rows differ. They are effects in the model, causal only if nothing else is behind."
-        )
+        if shown.is_ordered:
+            bands = f"shaded is its {100 * shown.level:g} % interval"
+        else:
+            bands = f"lines are its {100 * shown.level:g} % intervals"
+        said = f"{words}, were it the same in all rows; {bands}.{lines}{most}"
+        figures.append(Figure(svg_of(axes, f"dependence-{number}", f"{words}."), said))
+        tables.append(_dependence_table(shown))
+    more = len(names) - len(names[:_CURVES])
+    left = (
+        f" {more} more are answered by latentgp effects MODEL DATA --column NAME." if more else ""
     )
-    return Section("effects", "Which columns matter, and how?", blocks)
+    note = (
+        f"Intervals are of the average over {len(asked.background)} rows, from joint draws of the "
+        "posterior: they tell what the model does not know, not how much rows differ. These are "
+        f"effects in the model, causal only if nothing else is behind.{left}"
+    )
+    return Section(
+        "effects", "Which columns matter, and how?", [*blocks, *figures, *tables, Text(note)]
+    )
+
+
+def shares_of(asked: Effects) -> VarianceShares | None:
+    """Shares of the columns, where there are several and not too many."""
+    return asked.variance_shares() if 1 < len(asked.columns) <= _MOST_COLUMNS else None
+
+
+def _height(shown: Dependence) -> float:
+    """Of a figure of the dependence on a column, with room for its legend."""
+    outputs = len(shown.outputs)
+    legend = 0.2 * outputs if outputs > 1 else 0.0
+    names = [in_words(value) for value in shown.values]
+    return legend + (3.3 if shown.is_ordered else plots.rows_height(names, outputs))
 
 
 def search(model: TableModel) -> Section | None:
@@ -325,10 +367,9 @@ def reproduction(
         *((f"seconds: {name}", f"{value:.2f}") for name, value in seconds.items()),
     ]
     heads = ("what", "as it was")
-    blocks: list[Block] = [Table(heads, rows, wordy=True), Code(repr(estimator))]
-    if command:
-        blocks.append(Code(command))
-    return Section("again", "To do it again", blocks)
+    made = model.made_by or "How the model was fitted is not in its file."
+    commands = [Code("\n".join(line for line in (made, command) if line)), Code(repr(estimator))]
+    return Section("again", "To do it again", [*commands, Table(heads, rows, wordy=True)])
 
 
 def _calibrated(good: bool, said: str, chance: str) -> Verdict:
@@ -379,16 +420,24 @@ def _kernels(kernel: Any) -> Iterator[tuple[str, str, str]]:
             yield f"kernel{of}", _said(inner), repr(part)
 
 
-def _predicted(judged: Judged) -> list[str]:
+def _predicted_heads(judged: Judged) -> tuple[str, ...]:
+    if judged.mean is not None and judged.std is not None:
+        return "predicted", "one standard deviation"
+    return ("predicted", "its probability") if judged.probabilities is not None else ()
+
+
+def _predicted(judged: Judged) -> list[tuple[str, ...]]:
+    """Cells of the predictions, under the heads above."""
     if judged.mean is not None and judged.std is not None:
         given = zip(judged.mean, judged.std, strict=True)
-        return [f"{mean:.4g} ± {std:.2g}" for mean, std in given]
+        return [(f"{mean:.4g}", f"{std:.2g}") for mean, std in given]
     if judged.probabilities is not None and judged.classes is not None:
-        classes = judged.classes
         best = np.argmax(judged.probabilities, axis=1)
         tops = judged.probabilities[np.arange(len(best)), best]
-        return [f"{classes[k]} ({100 * p:.0f} %)" for k, p in zip(best, tops, strict=True)]
-    return [""] * len(judged.y)
+        return [
+            (f"{judged.classes[k]}", f"{100 * p:.0f} %") for k, p in zip(best, tops, strict=True)
+        ]
+    return [()] * len(judged.y)
 
 
 def _shares_table(shares: VarianceShares) -> Table:
@@ -398,13 +447,16 @@ def _shares_table(shares: VarianceShares) -> Table:
         for d, column in enumerate(shares.columns)
         for k, output in enumerate(shares.outputs)
     ]
-    heads = ("column", "alone", "in all", "from", "to", "± design")
-    return Table(heads, rows, "Values of the shares", folded=True)
+    level = f"{100 * shares.level:g} %"
+    heads = ("column", "alone", "in all", f"{level} from", "to", "off by (rows are finitely many)")
+    return Table(
+        heads, rows, f"Values of the shares in the variance of {shares.response}", folded=True
+    )
 
 
 def _dependence_table(shown: Dependence) -> Table:
-    heads = (shown.column, "output", "mean", "from", "to")
-    said = f"Values of the dependence on {shown.column}"
+    heads = (shown.column, "mean of", "mean", f"{100 * shown.level:g} % from", "to")
+    said = f"Values of the dependence of {shown.response} on {shown.column}"
     return Table(heads, shown.rows(), said, folded=True)
 
 

@@ -122,12 +122,12 @@ class NumberColumn:
         return np.stack([filled, missing], axis=1) if self.marks_missing else filled[:, None]
 
     def read(self, values: pd.Series) -> pd.Series:
-        """The column as dates or numbers, where it is written in another way."""
+        """The column as dates or numbers, however it is written; truth values stay."""
         import pandas as pd
 
         if self.source == "date":
             return dates_in(plain(values, self.notation))
-        if self.notation is None:
+        if self.source == "boolean":
             return values
         return pd.Series(self._raw(values), index=values.index, name=values.name)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from os import fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 import jax
 import numpy as np
@@ -57,6 +59,27 @@ if TYPE_CHECKING:
 
 _SAMPLED_ROWS, _START_ROWS, _START_EVALUATIONS = 20_000, 4_096, 20
 _INDUCING = 200
+_Given = ParamSpec("_Given")
+_Model = TypeVar("_Model", bound="TableModel")
+
+
+def _recorded(fit: Callable[_Given, _Model]) -> Callable[_Given, _Model]:
+    """A fit whose model says by which call it was made."""
+
+    def as_code(value: Any) -> str:
+        return (
+            "frame"
+            if hasattr(value, "columns")
+            else repr(fspath(value) if isinstance(value, Path) else value)
+        )
+
+    @functools.wraps(fit)
+    def recorded(*args: _Given.args, **given: _Given.kwargs) -> _Model:
+        words = [*map(as_code, args[1:]), *(f"{k}={as_code(v)}" for k, v in given.items())]
+        call = f"latentgp.TableModel.{fit.__name__}({', '.join(words)})"
+        return dataclasses.replace(fit(*args, **given), made_by=call)
+
+    return recorded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +96,7 @@ class TableModel:
         side_columns: which columns hold what the likelihood reads a row, by its name for it.
         notation: how text writes a target of numbers; None if as Python does.
         spreads: standard deviation of each encoded column in training, (D,).
+        made_by: the call or command that fitted it; empty if nobody knows.
 
     Example:
         >>> import numpy as np, pandas as pd, latentgp as lgp
@@ -95,8 +119,10 @@ class TableModel:
     side_columns: dict[str, str] = dataclasses.field(default_factory=dict)
     notation: Notation | None = None
     spreads: tuple[float, ...] = ()
+    made_by: str = ""
 
     @classmethod
+    @_recorded
     def fit(
         cls,
         frame: "pd.DataFrame",
@@ -162,6 +188,7 @@ class TableModel:
         return cls._made(started, target, sides)
 
     @classmethod
+    @_recorded
     def fit_files(
         cls,
         path: str | Path,
@@ -326,9 +353,9 @@ class TableModel:
 
         Numbers and counts give `mean`, `std`, `lower`, `upper` of the target; without a column of
         exposure or trials in one unit of it, which a warning says. Classes give
-        `prediction`, a `probability` for each class, and, of two classes with one latent function,
-        `lower`, `upper`: the interval that holds the second's probability, given how uncertain the
-        latent function is.
+        `prediction`, a `probability_...` for each class, and, of two classes with one latent
+        function, `probability_..._lower` and `_upper` of the second: the interval that holds this
+        probability, given how uncertain the latent function is.
 
         Args:
             frame: the rows.
@@ -373,7 +400,9 @@ class TableModel:
                 mean, variance = self.estimator.posterior_.predict_f(X)
             reach = ndtri((1 + level) / 2) * np.sqrt(variance)
             ends = np.stack([mean - reach, mean + reach])
-            columns["lower"], columns["upper"] = _second_class(likelihood, ends)
+            lower, upper = _second_class(likelihood, ends)
+            second = f"probability_{classes[1]}"
+            columns |= {f"{second}_lower": lower, f"{second}_upper": upper}
         return pd.DataFrame(columns, index=frame.index)
 
     def encoded(
@@ -461,22 +490,39 @@ class TableModel:
     def effects(self, frame: "pd.DataFrame", tell: Tell = warn, **settings: Any) -> Effects:
         """What the columns do to the prediction, categories and dates included.
 
+        Numbers and dates are those that the model reads, however text writes them.
+
         Args:
             frame: the background rows.
             tell: as in `predict`.
             settings: as `latentgp.evaluation.effects.Effects` takes them.
         """
-        frame = self.encoder.read(frame)
-        outputs = None
+        outputs = [self.response]
         if isinstance(self.estimator, LabelEstimator):
-            classes = list(map(str, self.estimator.classes_))
-            outputs = [f"P({name})" for name in (classes if len(classes) > 2 else classes[1:])]
+            classes = self.estimator.classes_
+            outputs = [
+                self.probability_of(k) for k in (classes if len(classes) > 2 else classes[1:])
+            ]
+        response = outputs[0] if len(outputs) == 1 else "probability"
+        plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
         return Effects(
-            frame,
+            self.encoder.read(frame),
             self.estimator.posterior_,
             lambda rows: self.encoder.encode(rows, tell),
-            **{"columns": self.encoder.column_names, "outputs": outputs} | settings,
+            **plain | settings,
         )
+
+    @property
+    def response(self) -> str:
+        """What predictions are of, without side information of a row."""
+        units = [
+            self.side_columns[name] for name in ("exposure", "trials") if name in self.side_columns
+        ]
+        return " ".join([self.target, *(f"per unit of {column}" for column in units)])
+
+    def probability_of(self, label: Any) -> str:
+        """Name of the probability of a class."""
+        return f"P({self.target} = {label})"
 
     def save(self, path: str | Path) -> Path:
         """Write the model to one file, without pickle; read it with `latentgp.load`."""

@@ -106,17 +106,37 @@ def test_categories_dates_and_classes_by_name():
     frame["ill"] = np.where(high, "yes", "no")
     effects = TableModel.fit(frame, "ill", random_state=0).effects(frame, background=20)
     shown = effects.dependence("sex")
-    assert shown.outputs == ("P(yes)",)
+    assert shown.outputs == ("P(ill = yes)",)
     assert sorted(shown.values) == ["f", "m"]
     assert not shown.is_ordered
     by_sex = dict(zip(shown.values, shown.mean[:, 0], strict=True))
     assert by_sex["m"] > by_sex["f"] + 0.3
     assert effects.dependence("seen", points=3).is_ordered
-    assert "P(yes)" in str(effects.contrast({"sex": "f"}, {"sex": "m"}))
+    assert "P(ill = yes)" in str(effects.contrast({"sex": "f"}, {"sex": "m"}))
     with pytest.raises(InputError, match="no column 'weight'; take one of sex, seen, dose"):
         effects.dependence("weight")
     with pytest.raises(InputError, match="'sex' holds no numbers; take contrast"):
         effects.slope("sex")
+
+
+def test_dates_and_numbers_written_in_text_are_no_categories():
+    days = pd.date_range("2022-11-01", periods=60)
+    dose = np.random.default_rng(8).uniform(size=60).round(2)
+    written = [f"{value:.2f}".replace(".", ",") for value in dose]
+    frame = pd.DataFrame({"day": days.strftime("%d.%m.%Y"), "dose": written})
+    frame["y"] = np.arange(60.0) + 10 * dose
+    effects = TableModel.fit(frame, "y", random_state=0).effects(frame, background=20)
+    shown = effects.dependence("day", points=4)
+    assert shown.values.dtype.kind == "M"
+    assert shown.rows()[1][:2] == ["2022-11-20", "y"]
+    assert (np.diff(shown.mean[:, 0]) > 10).all()
+    assert effects.dependence("dose").values.dtype.kind == "f"
+    assert effects.slope("dose").mean.item() == pytest.approx(10, abs=1)
+    values = [effects.value_of("day", text) for text in ("05.12.2022", "06.12.2022")]
+    moved = effects.contrast({"day": values[0]}, {"day": values[1]})
+    assert moved.mean.item() == pytest.approx(1, abs=0.2)  # a day, not the month of May to June
+    with pytest.raises(InputError, match="no value of 'day', such as 2022-11-01"):
+        effects.value_of("day", "yesterday")
 
 
 @pytest.mark.slow

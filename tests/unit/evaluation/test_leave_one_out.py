@@ -118,6 +118,32 @@ def test_sites_are_near_refits(likelihood, data, method, tolerance):
     assert 0 < loo.parameters < 15
 
 
+FEW = lgp.Data(X[::3][:10], np.array([0, 9, 3, 30, 5, 0, 1, 0, 14, 2.0]))
+
+
+def test_few_rows_are_refits(monkeypatch):
+    model = lgp.LatentGP(lgp.RBF(1.0, variance=3.0), lgp.Poisson())
+    method = lgp.VariationalInference()
+    fit = held(model, FEW, method)
+    loo = fit.leave_one_out()
+    right = [density for density, _ in refitted(model, FEW, method, range(10))]
+    np.testing.assert_allclose(loo.log_density, right, atol=1e-4)
+    assert np.abs(loo.cavity_error).max() > 0.1  # what holding the other rows' sites would cost
+    monkeypatch.setattr("latentgp.evaluation.refits._WORK", 2.0 * 15 * 64**3 * 4)
+    some = fit.leave_one_out()
+    done = np.isfinite(some.cavity_error)
+    assert done.sum() == 4
+    np.testing.assert_allclose(some.log_density[done], loo.log_density[done])
+    np.testing.assert_allclose(
+        some.log_density[~done], (loo.log_density + loo.cavity_error)[~done], atol=1e-9
+    )
+    assert some.how == "sites of the other rows, converged anew in 4 rows and held in 6"
+    assert "Holding the sites of the other rows would be off by" in some.warnings[0]
+    alone = lgp.leave_one_out(held(model, FEW, lgp.VariationalInference(POINTS)))
+    assert alone.cavity_error is None
+    assert alone.how == "cavities of the sites, whose error is not known"
+
+
 @pytest.mark.parametrize(
     ("likelihood", "method", "tolerance"),
     [

@@ -46,7 +46,8 @@ def predict_table(columns, level=0.95):
     """Predictions, one a row of a table.
 
     Numbers and counts give "mean", "std", "lower" and "upper"; classes "prediction" and a
-    "probability_" of each, of two with one latent function "lower" and "upper" of the second's.
+    "probability_" of each, of two with one latent function the ends of an interval of the
+    second's, "probability_..._lower" and "probability_..._upper".
 
     Args:
         columns: values of each column by its name, such as lists; columns that the model does not
@@ -90,7 +91,8 @@ def of_classes(X, level):
         mean, variance = (part[:, 0] for part in found["latent"])
         reach = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(variance)
         ends = np.sort([second_class(mean - reach), second_class(mean + reach)], axis=0)
-        columns["lower"], columns["upper"] = ends
+        second = f"probability_{labels[1]}"
+        columns[f"{second}_lower"], columns[f"{second}_upper"] = ends
     return columns
 
 
