@@ -195,7 +195,7 @@ def _calibration(
         bins = int(np.clip(len(y) // 30, 5, 15))  # fewer rows a bin would show chance alone
         given, classes = estimator.predict_proba(X), estimator.classes_
         shown = given[:, 1] if given.shape[1] == 2 else given
-        event = f"{model.target} = {classes[1]}"
+        event = f"{model.target} = {classes[-1]}"
         return plots.reliability_diagram(None, y, shown, bins, classes=classes, event=event)
     observed = interval_coverages(estimator, X, y, side or {})
     rows = int(uncensored(side or {}, len(y)).sum())

@@ -418,7 +418,7 @@ class Effects:
     def _named(self, draws: np.ndarray) -> tuple[str, ...]:
         """Names of the outputs, the last axis."""
         count = draws.shape[-1]
-        if self._scale == "response" and self._outputs is not None:
+        if self._scale == "response" and self._outputs is not None and len(self._outputs) == count:
             return self._outputs
         return tuple(map(str, range(count))) if count > 1 else ("",)
 

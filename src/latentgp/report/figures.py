@@ -104,9 +104,12 @@ def _hover(figure: Any) -> Iterator[tuple[str, list[str]]]:
 
 def _told(formatter: Any, value: float) -> str:
     from matplotlib.dates import ConciseDateFormatter, num2date
+    from matplotlib.ticker import FuncFormatter
 
     if isinstance(formatter, ConciseDateFormatter):
         return num2date(value).date().isoformat()
+    if isinstance(formatter, FuncFormatter):  # of categories
+        return str(formatter(float(round(value)), 0)).replace("\n", " ").replace(r"\$", "$")
     return f"{value:.4g}"
 
 

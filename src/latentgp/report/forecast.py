@@ -54,11 +54,11 @@ def forecast(judged: Judged) -> Section | None:
             blocks.append(_classes(judged, axes, asked[time.name], found, last, number, of))
             continue
         if judged.classes is not None:
-            name = f"probability_{judged.classes[1]}"
-            shown = model.probability_of(judged.classes[1])
+            name = f"probability_{judged.classes[-1]}"
+            shown = model.probability_of(judged.classes[-1])
             mean = found[name]
             ends = [found.get(f"{name}_{end}", mean) for end in ("lower", "upper")]
-            observed = (judged.y[rows] == judged.classes[1]).astype(float)
+            observed = (judged.y[rows] == judged.classes[-1]).astype(float)
         else:
             mean, ends = found["mean"], [found["lower"], found["upper"]]
             observed = judged.y[rows].astype(float) * scale[rows]

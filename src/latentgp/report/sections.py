@@ -166,7 +166,7 @@ def calibration(judged: Judged) -> Section | None:
         classes = judged.classes
         given = judged.probabilities
         shown = given[:, 1] if given.shape[1] == 2 else given
-        event = f"{judged.model.target} = {classes[1]}"
+        event = f"{judged.model.target} = {classes[-1]}"
         judged_by = (
             f"Of rows with a predicted probability of {event}, the share with {event};"
             if shown.ndim == 1
