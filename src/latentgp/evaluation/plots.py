@@ -712,7 +712,10 @@ def hyperparameter_prior(
     ax.axvline(fitted, color=ORANGE, linewidth=1.2, label="fitted")
     told = np.array([lower, fitted, upper])
     ax.plot(told, density(told), "o", color=GREY, markersize=4, zorder=3)
-    ax.set_xscale("log" if prior.positive else "linear")
+    if prior.positive:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter("{x:g}")
+    ax.tick_params(axis="x", pad=7)  # away from the zero of the density
     ax.set_ylim(bottom=0.0, top=1.08 * density(x).max())
     ax.margins(x=0.0)
     ax.legend(**legend_style())

@@ -57,7 +57,7 @@ def forecast(judged: Judged) -> Section | None:
             name = f"probability_{judged.classes[-1]}"
             shown = model.probability_of(judged.classes[-1])
             mean = found[name]
-            ends = [found.get(f"{name}_{end}", mean) for end in ("lower", "upper")]
+            ends: Any = [found.get(f"{name}_{end}", mean) for end in ("lower", "upper")]
             observed = (judged.y[rows] == judged.classes[-1]).astype(float)
         else:
             mean, ends = found["mean"], [found["lower"], found["upper"]]

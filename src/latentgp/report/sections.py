@@ -283,7 +283,7 @@ def effects(judged: Judged, asked: Effects, shares: VarianceShares | None, verbo
         axes = plots.dependence(new_axes(_height(shown)), shown)
         words = f"Mean of {response} by {name}"
         few = len(shown.values)
-        known = judged.frame[name].nunique() if name in judged.frame else few
+        known = len(set(judged.frame[name].dropna())) if name in judged.frame else few
         most = "" if shown.is_ordered or known <= few else f" The {few} most frequent of {known}."
         lines = (
             " Thin lines are single rows." if shown.is_ordered and len(shown.outputs) == 1 else ""
