@@ -38,6 +38,7 @@ figcaption, .caption, .lead { color: var(--grey); font-size: .92rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { padding: .25rem .8rem .25rem 0; text-align: right; border-bottom: 1px solid var(--light);
   white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; min-width: 4.5rem; max-width: 16rem; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6rem; }
 .wordy { max-width: 60rem; } .wordy th, .wordy td { text-align: left; white-space: normal;
   vertical-align: top; overflow-wrap: anywhere; min-width: 5.5rem; }

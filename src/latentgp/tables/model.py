@@ -503,7 +503,7 @@ class TableModel:
             outputs = [
                 self.probability_of(k) for k in (classes if len(classes) > 2 else classes[1:])
             ]
-        response = outputs[0] if len(outputs) == 1 else "probability"
+        response = outputs[0] if len(outputs) == 1 else f"probability of {self.target}"
         plain = {"columns": self.encoder.column_names, "outputs": outputs, "response": response}
         return Effects(
             self.encoder.read(frame),
