@@ -471,7 +471,7 @@ def _scalars(draws: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else in_words(value)
 
 
 def all_of(sections: Sequence[Section | None]) -> list[Section]:
