@@ -12,8 +12,8 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.fixed_point import ascend
-from latentgp.inference.sites.profiled_bound import exact_log_evidence, initial_sites, slope_at
+from latentgp.inference.sites.profiled_bound import exact_log_evidence, slope_at
+from latentgp.inference.sites.starts import ascended_from_best
 from latentgp.likelihoods import Gaussian
 from latentgp.methods.base import Method
 from latentgp.methods.exact import ExactGP
@@ -139,5 +139,4 @@ def _backward(
 def _value_and_slope(
     model: LatentGP, algorithm: SiteInference, data: Data
 ) -> tuple[Float[Array, ""], LatentGP]:
-    ascended = ascend(algorithm, model, data, initial_sites(algorithm, model, data))
-    return slope_at(algorithm, model, data, ascended)
+    return slope_at(algorithm, model, data, ascended_from_best(algorithm, model, data))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import logsumexp
-from jaxtyping import Float
+from jaxtyping import Float, Key
 
 from latentgp.errors import InputError, check_choices
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
@@ -22,6 +22,7 @@ from latentgp.numerics.quadrature import (
     Nodes,
     latents_at,
     lowest_where_unknown,
+    nodes_near,
     prediction_nodes,
     slopes_by_values,
     training_nodes,
@@ -31,8 +32,11 @@ from latentgp.typing import Array
 
 Reasons = Callable[[int], str]  # why a value is none, by its place
 
+_RAISED = Exception, SystemExit  # what a function may end with: no interruption
+_OTHERS = "moments", "distribution", "draws", "gradient"  # functions beside the density
 _KEPT = 100  # failures that are kept in full
 _SHOWN = 3
+_SEEDS = 1 << 24  # whole numbers that single precision has
 
 
 class Failure(NamedTuple):
@@ -41,11 +45,13 @@ class Failure(NamedTuple):
     Attributes:
         y: the target.
         f: the latents.
+        side: the row's side information.
         why: in words.
     """
 
     y: np.ndarray
     f: np.ndarray
+    side: dict[str, float]
     why: str
 
 
@@ -55,30 +61,63 @@ class Calls:
     def __init__(self) -> None:
         self.calls = self.values = self.failed = 0
         self.failures: list[Failure] = []
+        self.interrupted = False
 
-    def add(self, y: np.ndarray, f: np.ndarray, bad: np.ndarray, why: Reasons) -> None:
+    def add(
+        self,
+        y: np.ndarray,
+        f: np.ndarray,
+        side: Mapping[str, np.ndarray],
+        bad: np.ndarray,
+        why: Reasons,
+    ) -> None:
         """Note a call of B values, of which some failed."""
         self.calls += 1
         self.values += len(f)
         self.failed += int(bad.sum())
         for place in np.flatnonzero(bad)[: max(0, _KEPT - len(self.failures))]:
-            self.failures.append(Failure(y[place], f[place], why(place)))
+            own = {name: float(part[place]) for name, part in side.items()}
+            self.failures.append(Failure(y[place], f[place], own, why(place)))
 
-    def told(self, y: np.ndarray) -> tuple[str, ...]:
-        """A sentence on values that failed, for rows with these targets; none if none did."""
+    def begin(self) -> None:
+        """Count from here on, for the fit that begins."""
+        self.__init__()
+
+    def told(self, y: np.ndarray, side: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        """A sentence on values that failed, with the rows as they are numbered here; or none.
+
+        Args:
+            y: targets of the rows.
+            side: their side information.
+        """
         if not self.failed:
             return ()
-        shown = []
-        for failure in self.failures[:_SHOWN]:
-            same = np.all((y == failure.y).reshape(len(y), -1), axis=1)
-            row = f"row {int(np.argmax(same))}, " if same.any() else ""
-            shown.append(f"{row}f = {np.array2string(failure.f, precision=4)}: {failure.why}")
+        shown = [
+            f"{_rows_like(failure, y, side)}f = {np.array2string(failure.f, precision=4)}: "
+            f"{failure.why}"
+            for failure in self.failures[:_SHOWN]
+        ]
         more = "; further ones failed" if self.failed > len(shown) else ""
         return (
             f"The external function gave no finite log density for {self.failed} of {self.values} "
-            f"values, which were counted as the lowest of their row ({'; '.join(shown)}{more}); "
-            "make it finite there, or narrow the prior.",
+            "values, which were counted as the lowest of their row, or in chains as minus infinity "
+            f"({'; '.join(shown)}{more}); make it finite there, or narrow the prior.",
         )
+
+
+def _rows_like(failure: Failure, y: np.ndarray, side: Mapping[str, np.ndarray]) -> str:
+    """The rows that a function cannot tell from that of a failure: all there is to know of it."""
+    same = np.all((y == failure.y).reshape(len(y), -1), axis=1)
+    for name, value in failure.side.items():
+        same &= np.asarray(side[name]) == value if name in side else True
+    rows = np.flatnonzero(same).tolist()
+    if not rows:
+        return ""
+    if len(rows) == 1:
+        return f"row {rows[0]}, "
+    first, more = ", ".join(map(str, rows[:_SHOWN])), len(rows) - _SHOWN
+    first += f" and {more} more" if more > 0 else ""
+    return f"one of the rows {first}, which have the same target, "
 
 
 class Host:
@@ -89,7 +128,8 @@ class Host:
     """
 
     def __init__(self, likelihood: "ExternalLikelihood"):
-        self.function, self.moments = likelihood.function, likelihood.moments
+        self.function = likelihood.function
+        self.others: dict[str, Any] = {name: getattr(likelihood, name) for name in _OTHERS}
         self.latents, self.shape = likelihood.latents, likelihood.output_shape
         self.vectorised, self.timeout = likelihood.vectorised, likelihood.timeout
         self.calls = Calls()
@@ -97,17 +137,27 @@ class Host:
     def values(
         self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
     ) -> tuple[np.ndarray]:
-        """Values of log p for arrays with any axes before those of one row; NaN where it fails."""
-        before = f.shape[:-1]
-        flat = f.reshape(-1, self.latents)
+        """Values of log p for arrays with any axes before those of one row; -inf where it fails.
+
+        A step of an ascent may leave the proper Gaussians, and is taken back: its latents are no
+        numbers, and nor are their values, for which the function is not asked.
+        """
+        before, flat = f.shape[:-1], f.reshape(-1, self.latents)
         targets = y.reshape(len(flat), *self.shape)
         own = {name: part.reshape(len(flat)) for name, part in side.items()}
-        values, why = self._guarded(targets, flat, own)
-        bad = ~np.isfinite(values)
-        if bad.any():
-            values = np.where(bad, np.nan, values)
-        self.calls.add(targets, flat, bad, why)
-        return (values.reshape(before),)
+        found, asked = np.full(len(flat), np.nan), np.isfinite(flat).all(axis=1)
+        if asked.any():
+            targets, flat = targets[asked], flat[asked]
+            own = {name: part[asked] for name, part in own.items()}
+            try:
+                values, why = self._guarded(targets, flat, own)
+            except KeyboardInterrupt:  # on its way up XLA makes another error of it
+                self.calls.interrupted = True
+                raise
+            bad = ~np.isfinite(values)
+            self.calls.add(targets, flat, own, bad, why)
+            found[asked] = np.where(bad, -np.inf, values)
+        return (found.reshape(before),)
 
     def _guarded(
         self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
@@ -134,7 +184,7 @@ class Host:
                 values = np.asarray(self.function(y, f, **side), np.float64)
                 if values.shape != (len(f),):
                     raise ValueError(f"gave shape {values.shape}, not ({len(f)},)")
-            except Exception as error:  # whatever the user's code raises
+            except _RAISED as error:  # whatever the user's code raises
                 said = _in_words(error)
                 return np.full(len(f), np.nan), lambda place: said
         return values, lambda place: f"it gave {values[place]}"
@@ -147,18 +197,56 @@ class Host:
             own = {name: part[place] for name, part in side.items()}
             try:
                 values[place] = float(self.function(y[place], f[place], **own))
-            except Exception as error:
+            except _RAISED as error:
                 said[place] = _in_words(error)
         return values, lambda place: said.get(place, f"it gave {values[place]}")
 
     def moments_of(self, f: np.ndarray, side: Mapping[str, np.ndarray]) -> tuple[np.ndarray, ...]:
         """Mean and variance of y for latents with any axes before those of one row."""
-        assert self.moments is not None
+        return self._answer("moments", f, side, self.shape, 2)
+
+    def probabilities(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
+        """Probabilities of targets of at most y."""
+        targets = y.reshape(-1, *self.shape)
+        return self._answer("distribution", f, side, self.shape, 1, targets)
+
+    def slopes(
+        self, y: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
+        """Gradients of log p in f."""
+        targets = y.reshape(-1, *self.shape)
+        return self._answer("gradient", f, side, (self.latents,), 1, targets)
+
+    def drawn(
+        self, seeds: np.ndarray, f: np.ndarray, side: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
+        """Draws of y, by one generator for all: the same seeds give the same draws."""
+        random = np.random.default_rng(seeds.astype(np.uint64).ravel())
+        return self._answer("draws", f, side, self.shape, 1, random)
+
+    def _answer(
+        self,
+        name: str,
+        f: np.ndarray,
+        side: Mapping[str, np.ndarray],
+        shape: tuple[int, ...],
+        number: int,
+        *first: Any,
+    ) -> tuple[np.ndarray, ...]:
+        """What one of the user's other functions gives, so many arrays of one shape a row."""
         flat = f.reshape(-1, self.latents)
-        own = {name: part.reshape(len(flat)) for name, part in side.items()}
-        shape = len(flat), *self.shape
-        found = (np.broadcast_to(part, shape) for part in self.moments(flat, **own))
-        return tuple(part.reshape(*f.shape[:-1], *self.shape) for part in found)
+        own = {key: part.reshape(len(flat)) for key, part in side.items()}
+        try:
+            found = self.others[name](*first, flat, **own)
+            parts = found if number > 1 else (found,)
+            wanted = len(flat), *shape
+            made = [np.broadcast_to(np.asarray(part, float), wanted) for part in parts]
+        except _RAISED as error:
+            said = f"ExternalLikelihood's {name} failed ({_in_words(error)})."
+            raise RuntimeError(said) from None
+        return tuple(part.reshape(*f.shape[:-1], *shape) for part in made)
 
 
 class ExternalLikelihood(Likelihood):
@@ -166,9 +254,10 @@ class ExternalLikelihood(Likelihood):
 
     It is evaluated for many rows and draws at a time and never differentiated: expectations and
     their derivatives are found from values alone (Bonilla, Krauth & Dezfouli, Theorem 1). So
-    `BlackBoxVI`, `VariationalInference` and `EllipticalSlice` take it; what needs the gradient of
-    log p in f says so. Where it raises an error, or gives a value that is not finite, the lowest
-    value of the row is taken, and the diagnostics say so.
+    `BlackBoxVI`, `VariationalInference`, `ExpectationPropagation` and `EllipticalSlice` take it;
+    what needs the gradient of log p in f says so. Where it raises an error, or gives a value that
+    is not finite, the lowest value of the row is taken, in chains minus infinity, and the
+    diagnostics say so.
 
     Args:
         function: log p(y | f) in nats of B targets, shape (B,) or (B, P), and their latents, shape
@@ -180,7 +269,13 @@ class ExternalLikelihood(Likelihood):
         side: names of side information that it takes.
         moments: mean and variance of y given latents, shape (B, Q), each (B,) or (B, P), for
             predictions of y; without it densities alone can be predicted.
-        vectorised: whether the function takes many rows.
+        distribution: probability of a target of at most y, of targets and latents as `function`
+            has them; gives (B,) or (B, P). For quantiles and intervals of y.
+        draws: draws of y, of a `numpy.random.Generator` and latents, shape (B, Q), and side
+            information by name; gives (B,) or (B, P).
+        gradient: of log p in the latents, of what `function` is given; gives (B, Q). For
+            `NUTS(coupling="whitened")` and other methods by gradients.
+        vectorised: whether the function takes many rows; the others do.
         timeout: seconds that a call may take; its values count as failed after that.
 
     Raises:
@@ -205,9 +300,12 @@ class ExternalLikelihood(Likelihood):
     kind: Targets = eqx.field(static=True, default="real", kw_only=True)
     side: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True, converter=tuple)
     moments: Callable[..., Any] | None = eqx.field(static=True, default=None, kw_only=True)
+    distribution: Callable[..., Any] | None = eqx.field(static=True, default=None, kw_only=True)
+    draws: Callable[..., Any] | None = eqx.field(static=True, default=None, kw_only=True)
+    gradient: Callable[..., Any] | None = eqx.field(static=True, default=None, kw_only=True)
     vectorised: bool = eqx.field(static=True, default=True, kw_only=True)
     timeout: float | None = eqx.field(static=True, default=None, kw_only=True)
-    host: Host = eqx.field(static=True, init=False, repr=False)
+    host: Host = eqx.field(static=True, init=False, repr=False, metadata={"saved": False})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "host", Host(self))
@@ -248,7 +346,7 @@ class ExternalLikelihood(Likelihood):
     def log_prob(
         self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:
-        return _called(self, y, f, {name: side[name] for name in self.side})
+        return _called(self, y, f, self._own(side))
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -258,16 +356,61 @@ class ExternalLikelihood(Likelihood):
                 "ExternalLikelihood has no moments; give moments=..., a function of latents that "
                 "gives mean and variance of y."
             )
-        given = {name: side[name] for name in self.side}
         shapes = self.output_shape, self.output_shape
+        given = self._own(side)
         mean, variance = call_on_host(self.host.moments_of, shapes, f.dtype, f, given)
         return mean, variance
+
+    def cdf(
+        self, y: Float[Array, "*P"], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "*P"]:
+        if self.distribution is None:
+            raise InputError(
+                "ExternalLikelihood has no distribution function; give distribution=..., a "
+                "function of targets and latents that gives the probability of at most y."
+            )
+        shapes = (self.output_shape,)
+        return call_on_host(self.host.probabilities, shapes, f.dtype, y, f, self._own(side))[0]
+
+    def sample(
+        self, key: Key[Array, ""], f: Float[Array, "Q"], side: SideInformation
+    ) -> Float[Array, "*P"]:
+        if self.draws is None:
+            raise InputError(
+                "ExternalLikelihood has no draws of y; give draws=..., a function of a "
+                "numpy.random.Generator and latents."
+            )
+        seed = jax.random.randint(key, (), 0, _SEEDS).astype(f.dtype)
+        shapes = (self.output_shape,)
+        return call_on_host(self.host.drawn, shapes, f.dtype, seed, f, self._own(side))[0]
+
+    def log_expected_power(
+        self,
+        y: Float[Array, "N *P"],
+        marginals: Marginals,
+        side: SideInformation,
+        power: float,
+        near: Marginals,
+    ) -> Float[Array, "N"]:
+        """By values at nodes that stay: their weights alone have derivatives in the law of f."""
+        if self.latents <= 2:
+            f, log_weights = nodes_near(*marginals, *near)
+        else:
+            points = prediction_nodes(self.latents)[0]
+            f, _ = jax.lax.stop_gradient(latents_at(*near, (points, points)))
+            laws = [
+                jnp.sum(-0.5 * (f - mean[:, None]) ** 2 / v[:, None] - 0.5 * jnp.log(v)[:, None], 2)
+                for mean, v in (marginals, near)
+            ]
+            log_weights = laws[0] - laws[1] - float(np.log(len(points)))
+        values = lowest_where_unknown(self._along_nodes(self.log_prob, y, side)(f))
+        return logsumexp(power * values + log_weights, axis=1)
 
     def expected_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
     ) -> Float[Array, "N"]:
         """E log p(y | f), its derivatives in mean and variance by differences over nodes."""
-        return _expected(self, y, *marginals, {name: side[name] for name in self.side})
+        return _expected(self, y, *marginals, self._own(side))
 
     def predictive_log_prob(
         self, y: Float[Array, "N *P"], marginals: Marginals, side: SideInformation
@@ -275,6 +418,9 @@ class ExternalLikelihood(Likelihood):
         nodes = prediction_nodes(self.latents)
         values = lowest_where_unknown(self._at_nodes(y, *marginals, side, nodes))
         return logsumexp(values, axis=1, b=jnp.asarray(nodes[1], values.dtype))
+
+    def _own(self, side: SideInformation) -> dict[str, Array]:
+        return {name: side[name] for name in self.side}
 
     def _at_nodes(
         self,
@@ -287,7 +433,7 @@ class ExternalLikelihood(Likelihood):
         return self._along_nodes(self.log_prob, y, side)(latents_at(mean, variance, nodes)[0])
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
@@ -300,9 +446,27 @@ def _called(
 
 @_called.defjvp
 def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
+    if likelihood.gradient is None:
+        raise InputError(
+            "ExternalLikelihood has no gradient in f, which the method needs; use BlackBoxVI() or "
+            'EllipticalSlice(), or give gradient=... for NUTS(coupling="whitened").'
+        )
+    y, f, side = primals
+    return _called(likelihood, y, f, side), _slope(likelihood, y, f, side) @ tangents[1]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _slope(
+    likelihood: ExternalLikelihood, y: Array, f: Array, side: Mapping[str, Array]
+) -> Float[Array, "Q"]:
+    return call_on_host(likelihood.host.slopes, ((likelihood.latents,),), f.dtype, y, f, side)[0]
+
+
+@_slope.defjvp
+def _(likelihood: ExternalLikelihood, primals: Any, tangents: Any) -> Any:
     raise InputError(
-        "ExternalLikelihood has no gradient in f, which the method needs; use BlackBoxVI() or "
-        "EllipticalSlice()."
+        "ExternalLikelihood has no second derivative in f, which the method needs; use "
+        'NUTS(coupling="whitened"), BlackBoxVI() or EllipticalSlice().'
     )
 
 

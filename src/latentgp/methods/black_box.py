@@ -14,7 +14,7 @@ from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
-from latentgp.inference.mixtures.family import Coordinates, Covariance
+from latentgp.inference.mixtures.family import Coordinates, Covariance, GaussianMixture
 from latentgp.inference.mixtures.own_points import OwnPoints
 from latentgp.inference.mixtures.search import Found, ProfiledSearch
 from latentgp.inference.mixtures.starts import best_of, combined, several, started
@@ -33,6 +33,7 @@ from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 _FEW_FAILED = 0.05
+_OPENING_STEPS = 50  # from each start
 _OF_ONE = -1  # the run with one component, before that with several
 
 Optimiser = Literal["natural", "alternating", "adadelta"]
@@ -194,10 +195,10 @@ class BlackBoxVI(Method):
         control = problem.control_with(self, self, space, tolerance=problem.tolerance)
         tolerance = problem.tolerance * data.total_weight
         if self.optimiser != "natural":
-            found.mixture = combined(first[: self.components])
+            self._begin(bound, found, first, key_start)
             bound = self._by_plain_gradients(bound, found, tolerance, control, key_run)
         elif self._walks:
-            found.mixture = combined(first[: self.components])
+            self._begin(bound, found, first, key_start)
             bound = self._walked(bound, found, control, key_run)
         else:
             search = ProfiledSearch(
@@ -217,6 +218,34 @@ class BlackBoxVI(Method):
                     several(bound, found, first[1:], self.components, key_start)
                 search.run(0)
         return self._result(problem, bound, found, key_end)
+
+    def _begin(
+        self,
+        bound: MixtureBound,
+        found: Found,
+        starts: list[GaussianMixture],
+        key: Key[Array, ""],
+    ) -> None:
+        """Start steps along slopes: where log p is not concave, at the best ends of a few steps.
+
+        These look at the rows of a batch, if there are batches.
+        """
+        number = self.components
+        found.mixture = combined(starts[:number])
+        if len(starts) == number:
+            return
+        rows = len(bound.data.X)
+        if self.batch_size is not None and self.batch_size < rows:
+            from latentgp.inference.mixtures.walk import batch_of  # Optax takes long to import
+
+            places = np.linspace(0, rows - 1, self.batch_size).astype(int)
+            part = batch_of(bound.data, jnp.asarray(places))
+            bound = eqx.tree_at(lambda b: b.data, bound, part)
+        most = min(_OPENING_STEPS, self.steps)
+        best_of(bound, found, starts, key, most)
+        if number > 1:
+            several(bound, found, starts[1:], number, key, most)
+        found.steps = 0
 
     def _walked(
         self, bound: MixtureBound, found: Found, control: RunControl, key: Key[Array, ""]
@@ -289,10 +318,9 @@ class BlackBoxVI(Method):
         nothing = calls is not None and calls.failed == calls.values
         known = [record.bound for record in found.records if np.isfinite(record.bound)]
         if nothing or not (known or np.isfinite(terms.bound)):
-            told = () if calls is None else calls.told(np.asarray(problem.data.y))
             raise InputError(
                 "The bound is not a finite number at these hyper-parameters; start from other "
-                "values, or change the units of the data." + "".join(f" {said}" for said in told)
+                "values, or change the units of the data."
             )
         latents = posteriors_of(bound, model, found.mixture)
         kind = "lower bound" if self._is_sure(model.likelihood) else "approximation"
@@ -328,10 +356,7 @@ class BlackBoxVI(Method):
                 f"{found.passed_over} of {found.steps} steps changed nothing, as they were not "
                 "finite; start from other hyper-parameters, or raise samples."
             )
-        calls = model.likelihood.calls
-        if calls is not None:
-            warnings += calls.told(np.asarray(problem.data.y))
-        elif found.failed:
+        if found.failed and model.likelihood.calls is None:  # `fit` tells of these
             warnings.append(
                 f"{found.failed} values of log p(y | f) were not finite and counted as the lowest "
                 "of their row; make it finite for all latents."

@@ -15,15 +15,20 @@ from jaxtyping import Float, Key
 from latentgp.inference.setup.priors import scales, search_bounds
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import Search, learn
+from latentgp.inference.sites.profiled_bound import converge, initial_sites
+from latentgp.inference.sites.starts import raised
 from latentgp.means import ConstantMean, ZeroMean
 from latentgp.methods.problem import Problem
 from latentgp.methods.sites import learned_model
 from latentgp.models import DeepGP, LatentGP
+from latentgp.numerics.cholesky import Factor
 from latentgp.parameters.base import _is_under, parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
+from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.random_features import FeatureWeights, RandomFeatures
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
+from latentgp.rows.source import counting_as
 from latentgp.rules.variational import VariationalRule
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.progress import INTERRUPTED, RunControl
@@ -97,6 +102,42 @@ def from_shallow(
     last = learned_model(space, learned)
     parts = last.kernel, last.likelihood, last.mean
     return [eqx.tree_at(lambda m: (m.kernel, m.likelihood, m.mean), model, parts)]
+
+
+def last_layer_at_modes(
+    model: DeepGP,
+    sample: Data,
+    seen: Float[np.ndarray, "N E"],
+    features: FeatureWeights,
+    total: float,
+) -> WhiteSites | None:
+    """Natural parameters of the last layer, where log p(y | f) has modes off the prior mean.
+
+    None if site updates from the prior mean end no lower, or there is no such start, as
+    `from_shallow` has none.
+
+    Args:
+        model: where it begins.
+        sample: rows, of which 600 are looked at.
+        seen: what the last layer sees there where hidden functions are their prior means.
+        features: of the last layer.
+        total: weight of all rows.
+    """
+    if not (model.skip and isinstance(model.mean, ZeroMean | ConstantMean)):
+        return None
+    rows = Data(seen, sample.y, weights=sample.weights, **sample.side_information).evenly(_ROWS)
+    shallow = LatentGP(model.kernel, model.likelihood, model.mean)
+    through = RandomFeatures(len(features), weights=features)
+    algorithm = SiteInference.of(shallow, through, VariationalRule(coupled=False)).rough()
+    rows = counting_as(rows, total).padded(number_of_shards()).to_device()
+    usual = converge(algorithm, shallow, rows, initial_sites(algorithm, shallow, rows))
+    higher = raised(algorithm, shallow, rows, usual)
+    if higher is usual:
+        return None
+    blocks, sites = features.cross_covariance(model.kernel, rows.X), higher.sites
+    identity = features.covariance(model.kernel)
+    prior = Factor(identity, identity)
+    return WhiteSites.of_rows(blocks, sites.linear.T, sites.precision.T, prior)
 
 
 def best_start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any, NamedTuple, cast, get_args
 
@@ -20,10 +21,13 @@ from latentgp.approximations.base import LogDensity, Start
 from latentgp.approximations.front import finished
 from latentgp.approximations.pieces import approximate_in_pieces
 from latentgp.errors import InputError, check_choices
-from latentgp.inference.mcmc.coordinates import Kind
+from latentgp.inference.mcmc.coordinate_maps import Coordinates
+from latentgp.inference.mcmc.coordinates import Kind, coordinates_at
 from latentgp.inference.mcmc.joint import JointDensity, JointPosition
 from latentgp.inference.mcmc.loop import Draw
 from latentgp.inference.mcmc.target import WhiteTarget, over_dispersed
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.starts import best_latents
 from latentgp.methods.base import as_method, usual_method
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
@@ -116,11 +120,14 @@ class DensityApproximation(SamplingMethod):
         density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
         key_shape, key_fit, key_draws, key_f = jax.random.split(key, 4)
         white = jax.eval_shape(lambda: over_dispersed(target, key_shape).white)
+        own = dataclasses.replace(self.starting_method(), representation=representation)
+        density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
         flat = FlatDensity(density, space.size, white.shape)
         std = 1.0 if self.coupling != "whitened" else _WHITE_STD
         size = int(np.prod(white.shape))
+        centre = jnp.zeros(size, white.dtype) if centre is None else centre
         start = Start(
-            jnp.concatenate([target.centre, jnp.zeros(size, white.dtype)]),
+            jnp.concatenate([target.centre, centre.ravel()]),
             jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
         )
         method = self.approximation or _usual(space.size, size)
@@ -149,6 +156,30 @@ class DensityApproximation(SamplingMethod):
 
     def starting_method(self) -> SiteMethod:
         return VariationalInference(self.representation)
+
+
+def _from_best_end(
+    target: WhiteTarget, density: JointDensity, by_sites: SiteInference, shape: tuple[int, ...]
+) -> tuple[JointDensity, Array | None]:
+    """The density, and coordinates of some shape to start at; None for zero.
+
+    Where log p(y | f) is not concave, and site updates from the modes of rows end above those from
+    the prior mean, coordinates are those around that end.
+    """
+    latents = best_latents(by_sites, target.space.model, target.data)
+    if latents is None:
+        return density, None
+    there = _coordinates(target, latents)
+    if density.coupling == "whitened":
+        return density, there.white(jnp.zeros(shape, latents.dtype))
+    fixed = None if density.fixed is None else there
+    return dataclasses.replace(density, anchor=there.centre, fixed=fixed), None
+
+
+@Program
+def _coordinates(target: WhiteTarget, latents: Float[Array, "N Q"]) -> Coordinates:
+    """Those by sites at the mode next to some latents, under the space's model."""
+    return coordinates_at(target, target.space.model, "sites", latents)
 
 
 @as_method.register

@@ -14,12 +14,8 @@ from numpyro.distributions import constraints
 
 from latentgp.errors import InputError
 from latentgp.inference.integration.exploration import Evaluated, Explored, Places
-from latentgp.inference.sites.profiled_bound import (
-    converge_at,
-    evaluate,
-    initial_sites,
-    model_at,
-)
+from latentgp.inference.sites.profiled_bound import converge_at, evaluate, model_at
+from latentgp.inference.sites.starts import starting_sites
 from latentgp.methods.sites import Searched, sites_of_rows
 from latentgp.parameters.base import parameters
 from latentgp.parameters.space import ParameterSpace
@@ -112,7 +108,7 @@ class HyperparameterDensity:
         result, sites = self._from(vector, known[int(np.argmin(apart))][1])
         if result is None:
             model = model_at(self._space, jnp.asarray(vector))
-            first = initial_sites(self._algorithm, model, self._found.rows)
+            first = starting_sites(self._algorithm, model, self._found.rows)
             result, sites = self._from(vector, first)
         return result, sites
 

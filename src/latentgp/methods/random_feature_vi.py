@@ -20,8 +20,9 @@ from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
+from latentgp.likelihoods.row_modes import is_concave
 from latentgp.methods.base import Method, check_workers
-from latentgp.methods.deep_start import best_start, from_shallow
+from latentgp.methods.deep_start import best_start, from_shallow, last_layer_at_modes
 from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit, History
 from latentgp.methods.stochastic import check_processes, mean_log_density
@@ -30,6 +31,7 @@ from latentgp.parameters.base import parameters
 from latentgp.posteriors.deep import DeepComponents
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
+from latentgp.representations.inducing.natural_parameters import WhiteSites
 from latentgp.representations.layers import Layout
 from latentgp.representations.random_features import RandomFeatures
 from latentgp.rows import RowsInMemory, RowSource
@@ -285,7 +287,7 @@ class RandomFeatureVI(Method):
         )
         natural = self.last == "natural"
 
-        def begun(model: DeepGP) -> DeepState:
+        def begun(model: DeepGP, last: WhiteSites | None = None) -> DeepState:
             learned = architecture.start(
                 model,
                 space.to_vector(model),
@@ -294,9 +296,15 @@ class RandomFeatureVI(Method):
                 factorised=self.hidden == "factorised",
                 spread=self.hyperparameters == "variational" and space.size > 0,
             )
-            return inference.begin(learned, model)
+            return inference.begin(learned, model, last)
 
         states = list(map(begun, starts))
+        if not is_concave(model.likelihood):  # the prior mean may be where nothing leads away from
+            for own in starts:
+                seen = np.asarray(_seen(architecture.layout, sample.X))
+                features = architecture.features[-1]
+                last = last_layer_at_modes(own, sample, seen, features, source.total_weight)
+                states += [] if last is None else [begun(own, last)]
         if len(states) > 1:
             states = [best_start(inference, states, source, plan, key_start, problem.control)]
         searched = search.run(states[0])

@@ -146,3 +146,8 @@ class Fit:
         told = *sentences, *self.diagnostics.warnings
         diagnostics = dataclasses.replace(self.diagnostics, warnings=told)
         return dataclasses.replace(self, diagnostics=diagnostics)
+
+    def not_converged(self) -> "Fit":
+        """The same result, said not to have converged."""
+        diagnostics = dataclasses.replace(self.diagnostics, converged=False)
+        return dataclasses.replace(self, diagnostics=diagnostics)

@@ -30,6 +30,7 @@ from latentgp.inference.sites.profiled_bound import (
     model_at,
 )
 from latentgp.inference.sites.search import Search
+from latentgp.inference.sites.starts import raised
 from latentgp.likelihoods import LeastSquares, Likelihood
 from latentgp.likelihoods.base import Marginals
 from latentgp.methods.base import Method
@@ -254,7 +255,9 @@ class CouplingMethod(SiteMethod):
 
 def _can_be_tied(likelihood: Likelihood) -> bool:
     # Least squares are a sum over latents, which nothing ties.
-    return likelihood.latent_size > 1 and not isinstance(likelihood, LeastSquares)
+    several = likelihood.latent_size > 1 and not isinstance(likelihood, LeastSquares)
+    # By values alone slopes are known in means and variances.
+    return several and likelihood.has_gradient
 
 
 class Searched(NamedTuple):
@@ -313,11 +316,14 @@ def converged_sites(
 ) -> Converged:
     """Fixed point of site updates: the one given if its bound is finite, or from the first sites.
 
+    Where there can be several, the highest from a few starts.
+
     Raises:
         InputError: the log evidence is not finite.
     """
     if converged is None or not np.isfinite(converged.bound):
         converged = converge(algorithm, model, rows, initial_sites(algorithm, model, rows))
+        converged = raised(algorithm, model, rows, converged)
     if not np.isfinite(converged.bound):
         raise InputError(
             "The log evidence is not a finite number at these hyper-parameters; start from other "

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 import latentgp as lgp
 from latentgp.likelihoods.base import Marginals
@@ -86,7 +87,7 @@ def test_hyperparameters_are_learned_and_other_methods_take_it():
     assert np.isfinite(fit.posterior.predict_f(X).mean).all()
 
 
-@pytest.mark.parametrize("method", [lgp.NUTS(), lgp.Laplace(), lgp.ExpectationPropagation()])
+@pytest.mark.parametrize("method", [lgp.NUTS(), lgp.Laplace()])
 def test_methods_that_need_a_gradient_say_so(method):
     with pytest.raises(lgp.InputError, match="has no gradient in f, which the method needs"):
         lgp.fit(model_of(logistic), DATA, method=method, **HELD)
@@ -139,7 +140,7 @@ def test_failures_are_told_and_count_as_the_lowest():
     assert np.isfinite(answers(fit)).all()
     assert not fit.diagnostics.converged
     (warning,) = fit.diagnostics.warnings
-    assert "gave no finite log density for" in warning
+    assert f"no finite log density for {likelihood.calls.failed} of" in warning
     assert "it gave nan" in warning or "it gave -inf" in warning
     assert "row " in warning
     assert likelihood.calls.failed >= len(likelihood.calls.failures)
@@ -232,3 +233,120 @@ def test_moments_that_are_missing_are_asked_for():
     fit = lgp.fit(model_of(logistic), DATA, **HELD)
     with pytest.raises(lgp.InputError, match="give moments="):
         _ = fit.posterior.predict(X).mean
+
+
+def test_expectation_propagation_needs_values_alone():
+    inside = lgp.LatentGP(lgp.RBF(1.0, 2.0), lgp.Bernoulli())
+    method = lgp.ExpectationPropagation()
+    fits = [lgp.fit(m, DATA, method=method, **HELD) for m in (inside, model_of(logistic))]
+    np.testing.assert_allclose(answers(fits[1]), answers(fits[0]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lgp.BlackBoxVI(),
+        lgp.VariationalInference(),
+        lgp.ExpectationPropagation(),
+        lgp.EllipticalSlice(chains=2, draws=20, warmup=20, thin=1),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_every_method_tells_of_the_row_that_failed_and_asks_for_numbers_alone(method):
+    """Rows are those of the user: here in no order, one of them twice."""
+    order = np.array([7, 2, 11, 0, 5, 5, 9, 3, 1, 10, 4, 8, 6])
+    place = np.arange(12.0)
+
+    def fails(y, f, place):
+        assert np.isfinite(f).all()
+        if np.any(place == 9):
+            f = np.where(place[:, None] == 9, np.nan, f)
+        return logistic(y, f)
+
+    model = lgp.LatentGP(lgp.RBF(1.0, 2.0), lgp.ExternalLikelihood(fails, side=("place",)))
+    data = lgp.Data(X[order], Y[order], place=place[order])
+    try:
+        said = lgp.fit(model, data, method=method, **HELD).diagnostics.verdict
+    except lgp.InputError as error:
+        said = str(error)
+    assert "(row 6, f = " in said
+    assert f"{model.likelihood.calls.failed} of {model.likelihood.calls.values} values" in said
+
+
+def test_rows_that_look_alike_to_the_function_are_all_named():
+    fit = lgp.fit(
+        model_of(lambda y, f: np.where((y == 0) & (f[:, 0] > 1), np.nan, logistic(y, f))),
+        DATA,
+        method=lgp.VariationalInference(),
+        **HELD,
+    )
+    assert "one of the rows 0, 3, 7 and 4 more, which have the same target" in (
+        fit.diagnostics.verdict
+    )
+
+
+@pytest.mark.parametrize("method", [lgp.BlackBoxVI(), lgp.VariationalInference()])
+def test_four_latents_are_taken(method):
+    def total(y, f):
+        return -0.5 * (y - f.sum(axis=1)) ** 2 / 0.04 - 0.5 * np.log(2 * np.pi * 0.04)
+
+    fit = lgp.fit(model_of(total, latents=4), lgp.Data(X, np.sin(X)), method=method, **HELD)
+    total_mean = np.sum(fit.posterior.predict_f(X).mean, axis=1)
+    np.testing.assert_allclose(total_mean, np.sin(X), atol=0.2)
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_program_that_leaves_is_a_failed_value(vectorised):
+    def leaves(y, f):
+        raise SystemExit(3)
+
+    method = lgp.BlackBoxVI(estimator="score", samples=4, steps=1)
+    with pytest.raises(lgp.InputError, match="SystemExit: 3"):
+        lgp.fit(model_of(leaves, vectorised=vectorised), DATA, method=method, **HELD)
+
+
+def test_an_interruption_goes_up():
+    def interrupted(y, f):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lgp.fit(model_of(interrupted), DATA, method=lgp.VariationalInference(), **HELD)
+
+
+def test_intervals_draws_and_gradients_are_those_of_further_functions():
+    def normal(y, f):
+        return -0.5 * (y - f[:, 0]) ** 2 / 0.04 - 0.5 * np.log(2 * np.pi * 0.04)
+
+    further = {
+        "distribution": lambda y, f: scipy.stats.norm.cdf(y, f[:, 0], 0.2),
+        "draws": lambda random, f: f[:, 0] + 0.2 * random.normal(size=len(f)),
+        "gradient": lambda y, f: (y[:, None] - f) / 0.04,
+    }
+    y = np.sin(X)
+    outside = lgp.fit(model_of(normal, **further), lgp.Data(X, y), **HELD)
+    inside = lgp.LatentGP(lgp.RBF(1.0, 2.0), lgp.Gaussian(noise_variance=0.04))
+    exact = lgp.fit(inside, lgp.Data(X, y), **HELD)
+    levels = [0.05, 0.5, 0.95]
+    new = X + 0.1
+    found, wanted = (fit.posterior.predict(new).quantiles(levels) for fit in (outside, exact))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    draws = outside.posterior.predict(new).sample(key=jax.random.key(1), number=400)
+    spread = np.sqrt(exact.posterior.predict(new).variance)
+    assert np.abs((draws.mean(0) - exact.posterior.mean_f(new)) / spread).max() < 0.3
+    np.testing.assert_allclose(draws.std(0), spread, rtol=0.2)
+    chains = lgp.fit(
+        model_of(normal, **further),
+        lgp.Data(X, y),
+        method=lgp.NUTS(coupling="whitened", chains=2, draws=100, warmup=200),
+        **HELD,
+    )
+    f = chains.posterior.predict_f(X).mean
+    np.testing.assert_allclose(f, exact.posterior.mean_f(X), atol=0.1)
+
+
+def test_a_model_with_a_registered_function_is_saved(tmp_path):
+    lgp.persistence.register(logistic)
+    fit = lgp.fit(model_of(logistic), DATA, method=lgp.VariationalInference(), **HELD)
+    lgp.save(fit.posterior, tmp_path / "model.latentgp")
+    again = lgp.load(tmp_path / "model.latentgp")
+    np.testing.assert_allclose(again.predict(X).log_prob(Y), fit.posterior.predict(X).log_prob(Y))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Key
 from latentgp.inference.batches.natural_gradient import BatchInfo, TwoPartInference
 from latentgp.inference.batches.step_sizes import Schedule
 from latentgp.inference.deep.family import Architecture, Learned
-from latentgp.inference.deep.weights import entropy
+from latentgp.inference.deep.weights import Factors, entropy
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.gradients import slope_of_sites
 from latentgp.likelihoods.base import Marginals
@@ -63,9 +63,12 @@ class DeepState(NamedTuple):
             return LastLayer(self.learned.last.mean, jnp.exp(self.learned.last.log_deviation))
         assert self.white is not None
         assert self.factor is not None
-        inverse = self.factor.inverse
-        mean = vmap_latents(lambda i, linear: i.T @ (i @ linear), inverse, self.white.linear)
-        return LastLayer(mean, inverse)
+        return LastLayer(_weight_means(self.white, self.factor), self.factor.inverse)
+
+
+def _weight_means(white: WhiteSites, factor: Factor) -> Float[Array, "Q R"]:
+    """Posterior means of weights given their natural parameters and the factor of these."""
+    return vmap_latents(lambda i, linear: i.T @ (i @ linear), factor.inverse, white.linear)
 
 
 class DeepRead(NamedTuple):
@@ -117,13 +120,17 @@ class DeepInference(TwoPartInference):
     of_kernels: Bool[Array, "P"]
     key: Key[Array, ""]
 
-    def begin(self, learned: Learned, model: DeepGP) -> DeepState:
-        """The state before the first step: the last layer at its prior."""
+    def begin(self, learned: Learned, model: DeepGP, last: WhiteSites | None = None) -> DeepState:
+        """The state before the first step: the last layer at its prior, or at given sites."""
         white = factor = None
         if learned.last is None:
             latents, size = model.likelihood.latent_size, len(self.architecture.features[-1])
-            white = WhiteSites(jnp.zeros((latents, size)), jnp.zeros((latents, size, size)))
+            white = last or WhiteSites(jnp.zeros((latents, size)), jnp.zeros((latents, size, size)))
             factor = white.factor()
+        elif last is not None:
+            spread = jnp.diagonal(last.precision, axis1=1, axis2=2)
+            own = Factors(_weight_means(last, last.factor()), -0.5 * jnp.log1p(spread))
+            learned = learned._replace(last=own)
         steps = jnp.zeros((), jnp.int32)
         schedule = self.schedule.init(white)
         return DeepState(learned, white, factor, schedule, _ADAM.init(cast(Any, learned)), steps)

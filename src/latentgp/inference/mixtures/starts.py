@@ -15,10 +15,12 @@ from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import profiled
 from latentgp.inference.mixtures.search import Found
+from latentgp.likelihoods.base import Marginals
+from latentgp.likelihoods.row_modes import is_concave, row_modes
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.runtime.programs import Program
 from latentgp.typing import Array
 
@@ -26,6 +28,7 @@ _NEAR = 0.5  # deviations by which components that are one and the same are move
 _SAME = 0.1  # nats between them
 _IMPROBABLE = 7.0  # nats below the best, where a component would weigh 1e-3
 _SPARE = 4
+_MOST_STEPS = 200  # of an ascent
 
 _End = tuple[float, GaussianMixture]  # of an ascent: bound and mixture
 
@@ -36,14 +39,13 @@ def started(
     """Single components at their starts: the prior mean, and draws of the prior.
 
     Every draw comes with its opposite. There are four more than components where log p(y | f) is
-    not concave: the prior mean can be a saddle there, from which no step leads away, and an ascent
-    from a draw ends in the next mode.
+    not concave, and one where each row alone has its mode: the prior mean can be a saddle there,
+    from which no step leads away, and an ascent from a draw ends in the next mode.
     """
     lower, prior_precision = _prior(bound, model)
     latents, size, dtype = model.likelihood.latent_size, lower.shape[1], lower.dtype
     number = method.components
-    concave = model.likelihood.is_log_concave and latents == 1
-    spare = 0 if concave or model.likelihood.is_jointly_log_concave else _SPARE
+    spare = 0 if is_concave(model.likelihood) else _SPARE
     draws = jax.random.normal(key, ((number + spare) // 2, latents, size), dtype)
     both = jnp.stack([draws, -draws], axis=1).reshape(-1, latents, size)
     white = jnp.concatenate([jnp.zeros((1, latents, size), dtype), both])[: number + spare]
@@ -59,9 +61,23 @@ def started(
     parts = [GaussianMixture(jnp.zeros(1, dtype), m[None], precision[None]) for m in means]
     data = bound.data
     likely = model.likelihood.latent_start(data.y, dict(data.side_information))
-    if likely is not None and method.start_means is None:
-        parts[0] = _opened(bound, model, parts[0], jnp.asarray(likely))
+    if method.start_means is not None:
+        return parts
+    usual = parts[0]
+    if likely is not None:
+        parts[0] = _opened(bound, model, usual, jnp.asarray(likely), None)
+    if spare:
+        parts.append(_opened(bound, model, usual, None, _modes(bound, model)))
     return parts
+
+
+@Program
+def _modes(bound: MixtureBound, model: LatentGP) -> Marginals:
+    """Where each row alone has its latents under the prior."""
+    data, offset = bound.data, bound.basis(model).offset
+    variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
+    side = dict(data.side_information)
+    return row_modes(model.likelihood, data.y, Marginals(offset, variance), side)
 
 
 @Program
@@ -69,15 +85,26 @@ def _opened(
     bound: MixtureBound,
     model: LatentGP,
     start: GaussianMixture,
-    likely: Float[Array, "N"],
+    likely: Float[Array, "N"] | None,
+    modes: Marginals | None,
 ) -> GaussianMixture:
-    """After a whole step from where the first latent of every row is likely to be.
+    """After a whole step from where the latents of every row are likely to be.
 
     From elsewhere, where log p(y | f) is exponentially steep, steps would be tiny or go astray.
+
+    Args:
+        bound: the bound.
+        model: with the hyper-parameters.
+        start: a component.
+        likely: the first latent, the others as the component has them; None if `modes` are given.
+        modes: laws of all latents.
     """
     basis = bound.basis(model)
     means, variances = start.factorised().marginals(basis)
-    means = means.at[0, :, 0].set(likely)
+    if likely is not None:
+        means = means.at[0, :, 0].set(likely)
+    if modes is not None:
+        means, variances = modes.mean[None], modes.variance[None]
     rows = bound.expected(model.likelihood, means, variances, jax.random.key(0))
     bend = jnp.maximum(-2 * rows.in_variance[0], 0.0)
     linear = bound.counts * (rows.in_mean[0] + bend * (means[0] - basis.offset)).T
@@ -129,19 +156,27 @@ def combined(parts: Sequence[GaussianMixture], weights: Any = None) -> GaussianM
 
 
 def best_of(
-    bound: MixtureBound, found: Found, starts: Sequence[GaussianMixture], key: Key[Array, ""]
+    bound: MixtureBound,
+    found: Found,
+    starts: Sequence[GaussianMixture],
+    key: Key[Array, ""],
+    most: int = _MOST_STEPS,
 ) -> None:
     """Start a search at the best of single Gaussians, from a few starts."""
     if len(starts) > 1:
-        ends = [_climbed(bound, found, start, key) for start in starts]
+        ends = [_climbed(bound, found, start, key, most) for start in starts]
         found.mixture = max(ends, key=lambda end: end[0])[1]
 
 
 def _climbed(
-    bound: MixtureBound, found: Found, start: GaussianMixture, key: Key[Array, ""]
+    bound: MixtureBound,
+    found: Found,
+    start: GaussianMixture,
+    key: Key[Array, ""],
+    at_most: int,
 ) -> _End:
     """Bound and mixture at the end of an ascent; minus infinity if it is not finite."""
-    vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(200)
+    vector, enough, most = jnp.asarray(found.vector), jnp.asarray(1e-3), jnp.asarray(at_most)
     climb = profiled(bound, vector, start, enough, most, key).climb
     found.steps += int(climb.steps)
     value = float(climb.at.terms.bound)
@@ -154,6 +189,7 @@ def several(
     starts: Sequence[GaussianMixture],
     number: int,
     key: Key[Array, ""],
+    most: int = _MOST_STEPS,
 ) -> None:
     """Find further components from their starts, and mix so many of them by their bounds.
 
@@ -162,10 +198,10 @@ def several(
     taken, with their evidences as weights. Where there are too few they are repeated, half a
     deviation away: the bound is the same along components that are one and the same.
     """
-    ends = [_climbed(bound, found, start, key) for start in (found.mixture, *starts)]
+    ends = [_climbed(bound, found, start, key, most) for start in (found.mixture, *starts)]
     if len(starts) >= number:
         opposites = [end._replace(mean=-end.mean) for _, end in _distinct(ends, number)]
-        ends += [_climbed(bound, found, start, key) for start in opposites]
+        ends += [_climbed(bound, found, start, key, most) for start in opposites]
     chosen = _distinct(ends, number)
     for place in range(number - len(chosen)):
         value, mixture = chosen[place]

@@ -13,8 +13,9 @@ from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
 from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.profiled_bound import evaluate, initial_sites, spread_sites
+from latentgp.inference.sites.profiled_bound import converge, evaluate, spread_sites
 from latentgp.inference.sites.search import EndFit, EndRun, Record, Search
+from latentgp.inference.sites.starts import has_several_ends, is_higher, raised, starting_sites
 from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
@@ -109,7 +110,7 @@ def learn(
                 start, first_step = runs.opened(first, opening, data)
             if algorithm.representation.rows_looked_at(data.size) > _THINNED_FROM:
                 start, first_step = runs.on_a_part(start, data), _FIRST_STEP_AFTER_THINNED
-            sites = initial_sites(algorithm, space.model, data)
+            sites = starting_sites(algorithm, space.model, data)
         if stored is not None and search.has_reached(0):
             sites = search.fitting(stored, sites)
         sites = runs.one(start, data, sites, 0, tolerance, first_step)
@@ -119,6 +120,7 @@ def learn(
             further.append(first + _RESTART_SPREAD * np.asarray(noise))
         for run, start in enumerate(further, 1):
             sites = runs.one(start, data, sites, run, tolerance, _FIRST_STEP)
+        runs.again_if_higher(data, len(further) + 1, tolerance)
     except EndFit:
         pass
     except KeyboardInterrupt:
@@ -203,6 +205,23 @@ class _Runs:
         finally:
             self._algorithm = base
         return self.sites
+
+    def again_if_higher(self, data: Data, run: int, tolerance: float) -> None:
+        """One more run from the end of the others, if sites there have a higher end than theirs."""
+        base, space = self._algorithm, self._space
+        if not has_several_ends(base, space.model):
+            return
+        best = self._search.best().vector
+        if not self._search.has_reached(run):
+            model = space.to_model(jnp.asarray(best))
+            own = base.representation.for_rows(data.X, data.weights, model.kernel)
+            algorithm = dataclasses.replace(base, representation=own)
+            usual = converge(algorithm, model, data, self.sites)
+            higher = raised(algorithm, model, data, usual)
+            if not is_higher(higher.bound, usual.bound):
+                return
+            self.sites = higher.sites
+        self.one(best, data, self.sites, run, tolerance, _FIRST_STEP_AFTER_THINNED)
 
     def _climb_and_renew(
         self,
@@ -313,7 +332,7 @@ class _Runs:
         whole = self._algorithm
         self._algorithm, part = on_some_rows(whole, data, _THINNED_ROWS)
         try:
-            sites = initial_sites(self._algorithm, self._space.model, part)
+            sites = starting_sites(self._algorithm, self._space.model, part)
             self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
         finally:
             self._algorithm = whole
@@ -339,7 +358,7 @@ class _Runs:
         for turn in range(1, _OPENING_ROUNDS + 1):
             for run in on:
                 self._opening_evaluations = turn * _OPENING_EVALUATIONS
-                sites = initial_sites(self._algorithm, self._space.model, opening.rows)
+                sites = starting_sites(self._algorithm, self._space.model, opening.rows)
                 self.one(starts[run], opening.rows, sites, run, _THINNED_TOLERANCE, _FIRST_STEP)
             leader = max(starts, key=lambda run: self._search.best(run).value)
             on = [run for run in on if run == leader or self._may_pass(run, leader)]
@@ -365,7 +384,7 @@ class _Runs:
     ) -> tuple[Float[np.ndarray, "P"], Sites]:
         """End of a run on a subset, weighted as all rows; with sites for all rows."""
         part = thinned(data)
-        sites = initial_sites(self._algorithm, self._space.model, part)
+        sites = starting_sites(self._algorithm, self._space.model, part)
         if stored is not None and not self._search.has_reached(0):
             sites = stored
         self.one(start, part, sites, THINNED_RUN, _THINNED_TOLERANCE, _FIRST_STEP)
