@@ -396,13 +396,13 @@ class ExternalLikelihood(Likelihood):
         if self.latents <= 2:
             f, log_weights = nodes_near(*marginals, *near)
         else:
-            points = prediction_nodes(self.latents)[0]
-            f, _ = jax.lax.stop_gradient(latents_at(*near, (points, points)))
+            nodes = prediction_nodes(self.latents)
+            f, _ = jax.lax.stop_gradient(latents_at(*near, nodes))
             laws = [
                 jnp.sum(-0.5 * (f - mean[:, None]) ** 2 / v[:, None] - 0.5 * jnp.log(v)[:, None], 2)
                 for mean, v in (marginals, near)
             ]
-            log_weights = laws[0] - laws[1] - float(np.log(len(points)))
+            log_weights = laws[0] - laws[1] - float(np.log(len(nodes[0])))
         values = lowest_where_unknown(self._along_nodes(self.log_prob, y, side)(f))
         return logsumexp(power * values + log_weights, axis=1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Bool, Float
 
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation
@@ -39,14 +40,16 @@ def row_modes(
         marginals: Gaussian laws of the latents, the row's own likelihood left out.
         side: what the rows carry.
     """
-    points, latents = training_nodes(likelihood.latent_size)[0], likelihood.latent_size
-    preference = _PREFERRED * points @ 0.5 ** jnp.arange(latents)
+    nodes = training_nodes(likelihood.latent_size)
+    points = nodes[0]
+    preference = _PREFERRED * points @ 0.5 ** np.arange(likelihood.latent_size)
+    prior = preference - 0.5 * np.sum(points**2, axis=1)
 
     def chunk(carry: None, part: Any, real: Bool[Array, "B"]) -> tuple[None, Array]:
         y, (mean, variance), side = part
-        f = latents_at(mean, variance, (points, preference))[0]
+        f = latents_at(mean, variance, nodes)[0]
         values = likelihood._along_nodes(likelihood.log_prob, y, side)(f)
-        worth = values - 0.5 * jnp.sum(jnp.asarray(points, f.dtype) ** 2, axis=1) + preference
+        worth = values + jnp.asarray(prior, f.dtype)
         highest = jnp.argmax(jnp.where(jnp.isfinite(worth), worth, -jnp.inf), axis=1)
         return carry, jnp.take_along_axis(f, highest[:, None, None], axis=1)[:, 0]
 
