@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,12 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.approximations.base import Approximation, LogDensity, Outcome, Start
+from latentgp.approximations.base import Approximation, Gaussian, LogDensity, Outcome, Start
+from latentgp.approximations.checks import complaints_of
+from latentgp.approximations.covariance import Covariance
 from latentgp.approximations.particle_flow import GaussianParticleFlow
 from latentgp.approximations.result import GaussianApproximation
 from latentgp.errors import InputError
+from latentgp.modules import Module
 from latentgp.typing import Array
 
+_MOST_CURVATURES = 1000  # dimensions
+_EXTREME = 1e3  # ratio of deviations by curvature to those of the start
+_PARABOLIC = 0.25  # nats, of the half that a parabola rises by in a deviation
 _FEWEST = 20  # steps that a trend of the free energy can be seen in
 _STANDARD_ERRORS = 3.0
 
@@ -53,6 +61,8 @@ def gaussian_approximation(
     Returns:
         Mean, covariance as an operator, particles if there are any, free energy of every step,
         verdict. If a step gives NaN or infinity the result is the state before it, and says so.
+        The verdict tells too where gradients under the Gaussian say that it is not the best one,
+        and where the density falls too slowly to have an integral or a variance.
 
     Raises:
         InputError: a log density that is no number, or not finite at the start; a start of another
@@ -82,7 +92,99 @@ def gaussian_approximation(
     begun = _start(int(dimension), start, start_std)
     target = LogDensity(log_density, stochastic)
     _check_start(target, begun, key)
-    return finished(method, approximate(method, target, begun, key))
+    units = _units(target, begun, key)
+    if units is None:
+        return _checked(finished(method, approximate(method, target, begun, key)), target, begun)
+    scaled = LogDensity(Rescaled(log_density, begun.mean, units), stochastic)
+    own = Start(jnp.zeros_like(begun.mean), jnp.ones_like(begun.mean))
+    found = _checked(finished(method, approximate(method, scaled, own, key)), scaled, own)
+    return _in_given_units(found, np.asarray(begun.mean), np.asarray(units))
+
+
+class Rescaled(Module):
+    """A log density of z for x = centre + units z, but for the constant of the change.
+
+    Attributes:
+        function: log p(x).
+        centre: shape (D,).
+        units: shape (D,).
+    """
+
+    function: Callable[..., Any]
+    centre: Float[Array, "D"]
+    units: Float[Array, "D"]
+
+    def __call__(self, z: Float[Array, "D"]) -> Float[Array, ""]:
+        return self.function(self.centre + self.units * z)
+
+
+def _units(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"] | None:
+    """Deviations by the curvature at the start, if they differ extremely from those of the start.
+
+    Steps have one size in all dimensions, or lose small ones to rounding beside large ones. What
+    has no such curvature, or is no parabola as far as that says, keeps the start's.
+    """
+    if target.stochastic or len(start.mean) > _MOST_CURVATURES:
+        return None
+    try:
+        units = np.asarray(_by_curvature(target, start, key))
+    except (TypeError, NotImplementedError):  # such as of functions with one derivative alone
+        return None
+    ratios = units / np.asarray(start.scale)
+    extreme = ratios.max() > _EXTREME or ratios.min() < 1 / _EXTREME
+    return jnp.asarray(units) if extreme else None
+
+
+@eqx.filter_jit
+def _by_curvature(target: LogDensity, start: Start, key: Key[Array, ""]) -> Float[Array, "D"]:
+    energy = partial(target.energy, key=key)
+    axes = jnp.eye(len(start.mean), dtype=start.mean.dtype)
+
+    def along(axis: Float[Array, "D"]) -> Float[Array, ""]:
+        return axis @ jax.jvp(jax.grad(energy), (start.mean,), (axis,))[1]
+
+    unit = 1 / jnp.sqrt(jax.vmap(along)(axes))
+    ends = [jax.vmap(energy)(start.mean + sign * unit[:, None] * axes) for sign in (1.0, -1.0)]
+    rise = 0.5 * (ends[0] + ends[1]) - energy(start.mean)
+    trusted = jnp.isfinite(unit) & (jnp.abs(rise - 0.5) < _PARABOLIC)
+    return jnp.where(trusted, unit, start.scale)
+
+
+def _in_given_units(
+    found: GaussianApproximation,
+    centre: Float[np.ndarray, "D"],
+    units: Float[np.ndarray, "D"],
+) -> GaussianApproximation:
+    """A result in the units of the user's density."""
+    covariance = Covariance(
+        units[:, None] * found.covariance.factor,
+        units**2 * found.covariance.diagonal,
+        found.covariance.block,
+        found.covariance.blocks,
+    )
+    particles = None if found.particles is None else centre + units * found.particles
+    return dataclasses.replace(
+        found,
+        mean=centre + units * found.mean,
+        covariance=covariance,
+        particles=particles,
+        free_energy=found.free_energy - np.sum(np.log(units)),
+        verdict=f"{found.verdict} Steps were in units of the curvature at the start, from "
+        f"{units.min():.1e} to {units.max():.1e}.",
+    )
+
+
+def _checked(
+    found: GaussianApproximation, target: LogDensity, start: Start
+) -> GaussianApproximation:
+    """The result with what the density's gradients under it, and its tails, say."""
+    gaussian = Gaussian(found.mean, found.covariance, None)
+    sound, said = complaints_of(target, gaussian, start, jax.random.key(0))
+    return dataclasses.replace(
+        found,
+        converged=found.converged and sound,
+        verdict=" ".join([found.verdict, *said]),
+    )
 
 
 @eqx.filter_jit
