@@ -146,7 +146,7 @@ def sites_at_modes(algorithm: SiteInference, model: LatentGP, data: Data, rounds
         gain = jnp.where(data.weights > 0, gain, -jnp.inf)
     first = jnp.arange(len(offset)) == jnp.argmax(gain)
 
-    def told(sites: Sites) -> tuple[Sites, Bool[Array, "N"]]:
+    def told(sites: Sites) -> tuple[Sites, Float[Array, "N"]]:
         found = _marginals(algorithm, model, data, sites.about(offset))
         known = Marginals(found.mean + offset, found.variance)
         return at_modes(known)[0], jnp.max(known.variance / variance, axis=1)
