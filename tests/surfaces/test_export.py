@@ -123,6 +123,9 @@ ORDINARY = {
     "series": lambda: fitted(
         regression(lgp.Matern52(0.7)), SMOOTH, lgp.ExactGP(lgp.Markov()), TIMES
     ),
+    "black box, counts": lambda: fitted(
+        POISSON, COUNTS, lgp.BlackBoxVI(components=2, estimator="score", samples=10, steps=2)
+    ),
 }
 SLOW = {
     "Gibbs": lambda: fitted(classification(), BINARY, lgp.GibbsSampling(**FEW)),

@@ -17,6 +17,7 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Float, Key
 
+from latentgp.errors import InputError
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
 from latentgp.numerics.quadrature import sobol_nodes
@@ -28,6 +29,7 @@ from latentgp.typing import Array
 from latentgp.validation import checked_levels, checked_targets, interval_levels
 
 _POINTS = 4096  # of all components together, at least, where they are many
+_HALVINGS = 64  # of an interval, to rounding
 _NODES_A_ROW = 1024  # of quadrature, for several latent functions
 
 
@@ -280,7 +282,7 @@ def _probabilities(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> Flo
 def _quantiles(
     law: Law, levels: Float[Array, "L"], mean: Any, variance: Any, side: Any
 ) -> Float[Array, "N *P L"]:
-    """By the likelihood for one component, of draws of y at the points of more."""
+    """By the likelihood for one component, by bisection for a few, else of draws of y."""
     if law.log_weights.shape[0] == 1:
         found, _ = _over(
             law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side),
@@ -290,6 +292,11 @@ def _quantiles(
     if law.likelihood.targets == "class":
         below = jnp.cumsum(_probabilities(law, (), mean, variance, side), axis=1)
         return jnp.sum(below[:, None, :] < levels[:, None], axis=2).astype(below.dtype)
+    if law.by_quadrature:
+        try:
+            return _quantiles_of_few(law, levels, mean, variance, side)
+        except InputError:  # without a distribution function there may be draws
+            pass
     f = _f_points(mean, variance)
     keys = jax.random.split(jax.random.key(0), f.shape[:2])  # of all rows, whatever their number
     along_rows = jax.vmap(lambda lik, f, key, side: lik.sample(key, f, side), (None, 0, None, 0))
@@ -299,6 +306,32 @@ def _quantiles(
     y = y.reshape(-1, *y.shape[2:])
     log_weights = jnp.repeat(law.log_weights, f.shape[1])
     return _weighted_quantiles(y, log_weights, levels, law.likelihood.targets == "count")
+
+
+def _quantiles_of_few(
+    law: Law, levels: Float[Array, "L"], mean: Any, variance: Any, side: Any
+) -> Float[Array, "N *P L"]:
+    """By halving what is between the components' own quantiles, which hold that of the mixture."""
+    own, _ = _over(
+        law, lambda lik, f, side: lik.predictive_quantiles(levels, f, side), mean, variance, side
+    )
+    counts = law.likelihood.targets == "count"
+
+    def of_level(part: tuple[Array, Array, Array]) -> Float[Array, "N *P"]:
+        level, low, high = part
+
+        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            middle = jnp.floor(middle) if counts else middle
+            reached = _cdf(law, (), mean, variance, side, middle) >= level
+            return jnp.where(reached, low, middle), jnp.where(reached, middle, high)
+
+        return jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1]
+
+    low, high = (jnp.moveaxis(ends, -1, 0) for ends in (jnp.min(own, 0), jnp.max(own, 0)))
+    found = jax.lax.map(of_level, (levels, low - 1.0 if counts else low, high))
+    return jnp.moveaxis(found, 0, -1)
 
 
 def _weighted_quantiles(

@@ -217,3 +217,25 @@ def test_a_users_program_in_single_precision_breaks_nothing():
     again = lgp.fit(posterior.model, lgp.Data(X, SMOOTH), key=KEY, learn_hyperparameters=False)
     for answer in (lambda p: p.predict_f(X).mean, lambda p: p.sample_f(X, key=KEY)):
         np.testing.assert_array_equal(answer(posterior), answer(again.posterior))
+
+
+@pytest.mark.parametrize("likelihood", [lgp.Poisson(), lgp.Gaussian(noise_variance=0.04)])
+def test_quantiles_of_a_few_gaussians_are_those_of_their_mixture(likelihood):
+    """By the mixture's own distribution function: two components, at f and at -f."""
+    rows, y = np.linspace(0, 2, 6), np.array([1.0, 0, 2, 1, 3, 0])
+    model = lgp.LatentGP(lgp.RBF(1.0, 1.0), likelihood)
+    starts = np.stack([np.full((6, 1), 1.0), np.full((6, 1), -1.0)])
+    method = lgp.BlackBoxVI(components=2, estimator="score", steps=1, start_means=starts)
+    fit = lgp.fit(
+        model, lgp.Data(rows, y), method=method, key=jax.random.key(0), learn_hyperparameters=False
+    )
+    predicted, levels = fit.posterior.predict(rows), [0.05, 0.3, 0.9]
+    found = predicted.quantiles(levels)
+    for place, level in enumerate(levels):
+        reached = predicted.cdf(found[:, place])
+        if likelihood.targets == "count":
+            assert np.all(reached >= level)
+            below = found[:, place] - 1
+            assert np.all(np.where(below >= 0, predicted.cdf(np.maximum(below, 0)), 0) < level)
+        else:
+            np.testing.assert_allclose(reached, level, atol=1e-9)
