@@ -262,11 +262,24 @@ def _while(writer: Writer, equation: Any, values: list[Value]) -> list[Value]:
     (goes_on,) = asking.run(cond.jaxpr, cond.consts, [*values[:of_cond], *named])
     consts = values[of_cond : of_cond + of_body]
     found = body.run(loop.jaxpr, loop.consts, [*consts, *named])
+    asked, last = asking.text(goes_on), _moved(carry, [body.text(value) for value in found])
+    ask = [f"if not {asked}:", "    break"]
+    (several,) = cond.out_avals
+    if several.shape:  # loops side by side, each with its own end
+        (open_,) = writer.new(1, "w")
+        ask = [f"{open_} = {asked}", f"if not np.any({open_}):", "    break"]
+        texts = [
+            f"np.where({open_}[(...,) + (None,) * {var.aval.ndim - several.ndim}], {text}, {name})"
+            for name, text, var in zip(
+                carry, [body.text(value) for value in found], equation.outvars, strict=True
+            )
+        ]
+        last = _moved(carry, texts)
     lines = [
         *_moved(carry, [writer.text(value) for value in values[of_cond + of_body :]]),
         "while True:",
-        *_indented(asking.lines(f"if not {asking.text(goes_on)}:", "    break")),
-        *_indented(body.lines(*_moved(carry, [body.text(value) for value in found]))),
+        *_indented(asking.lines(*ask)),
+        *_indented(body.lines(*last)),
     ]
     writer.add(carry, *lines)
     return list(named)
