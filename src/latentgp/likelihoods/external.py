@@ -310,6 +310,13 @@ class ExternalLikelihood(Likelihood):
     def __post_init__(self) -> None:
         object.__setattr__(self, "host", Host(self))
 
+    def __getattr__(self, name: str) -> Any:
+        """The host of one that a file brought back, which has none yet."""
+        if name != "host":
+            raise AttributeError(f"ExternalLikelihood has no {name!r}")
+        object.__setattr__(self, "host", Host(self))
+        return self.__dict__["host"]
+
     def __check_init__(self) -> None:
         if not callable(self.function) or self.latents < 1:
             raise InputError(

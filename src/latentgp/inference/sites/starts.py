@@ -1,8 +1,7 @@
 """Several starts of site updates, where log p(y | f) is not concave and an ascent has many ends.
 
 From the prior mean, sites of what is even in f never leave f = 0: the bound is level there, or a
-local maximum. Others start where each row alone has its mode, and where modes of rows that tell
-each other of their latents agree.
+local maximum. Others start where each row alone has its mode.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from latentgp.inference.sites.algorithm import SiteInference, prior_mean, rows_of
 from latentgp.inference.sites.fixed_point import Ascended, ascend
 from latentgp.inference.sites.profiled_bound import Converged, converge, initial_sites
-from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals
+from latentgp.likelihoods.base import JointMarginals, Marginals
 from latentgp.likelihoods.row_modes import is_concave, row_modes
 from latentgp.models import LatentGP
 from latentgp.representations.latent_axis import latent_diagonals
@@ -28,9 +27,6 @@ from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
 GAIN = 0.01  # nats, of another end that is taken
-_ROUNDS = 32
-# Shares of the prior variance below which others tell of a row's latents, at first and in the end.
-_WELL_TOLD, _TOLD = 0.1, 0.5
 
 
 def has_several_ends(algorithm: SiteInference, model: LatentGP) -> bool:
@@ -54,13 +50,8 @@ def raised(algorithm: SiteInference, model: LatentGP, data: Data, reached: Conve
     """What updates have reached, or another end that is higher; at fixed hyper-parameters."""
     if not has_several_ends(algorithm, model):
         return reached
-    for rounds in (0, _ROUNDS):
-        sites = sites_at_modes(algorithm, model, data, rounds)
-        other = converge(algorithm, model, data, sites)
-        if not is_higher(other.bound, reached.bound):
-            break
-        reached = other
-    return reached
+    other = converge(algorithm, model, data, sites_at_modes(algorithm, model, data))
+    return other if is_higher(other.bound, reached.bound) else reached
 
 
 def best_latents(
@@ -83,13 +74,9 @@ def means_at_rows(
 ) -> Float[Array, "N Q"]:
     """Posterior means of f at the rows given sites."""
     offset = prior_mean(model, data)
-    return offset + _marginals(algorithm, model, data, sites.about(offset)).mean
-
-
-def _marginals(algorithm: SiteInference, model: LatentGP, data: Data, about: Sites) -> AnyMarginals:
-    """Marginals of g at the rows given sites that are functions of g."""
+    about = sites.about(offset)
     posterior = algorithm.representation.condition(model.kernel, data.X, about)
-    return algorithm.representation.pull_back(posterior, data.X, about).marginals
+    return offset + algorithm.representation.pull_back(posterior, data.X, about).marginals.mean
 
 
 def is_higher(other: Any, reached: Any) -> bool:
@@ -102,70 +89,16 @@ def ascended_from_best(algorithm: SiteInference, model: LatentGP, data: Data) ->
     usual = ascend(algorithm, model, data, algorithm.first_sites(model, data))
     if not has_several_ends(algorithm, model):
         return usual
-    for rounds in (0, _ROUNDS):
-        sites = sites_at_modes(algorithm, model, data, rounds)
-        other = ascend(algorithm, model, data, sites)
-        higher = other.best.merit > usual.best.merit + GAIN
-        usual = jax.tree.map(partial(jnp.where, higher), other, usual)
-    return usual
+    other = ascend(algorithm, model, data, sites_at_modes(algorithm, model, data))
+    higher = other.best.merit > usual.best.merit + GAIN
+    return jax.tree.map(partial(jnp.where, higher), other, usual)
 
 
-@partial(Program, static_argnums=(3,))
-def sites_at_modes(algorithm: SiteInference, model: LatentGP, data: Data, rounds: int) -> Sites:
-    """Sites at each row's likeliest latents, given what the sites of others say of these.
-
-    The row that gains most by its mode is the first to have a site; those whose latents others then
-    tell of follow, a round after another, so that of modes that are alike neighbours take those
-    that go on smoothly. In the end rows that nobody tells of take their own.
-
-    Args:
-        algorithm: with its rule.
-        model: with the hyper-parameters.
-        data: the rows.
-        rounds: how many; without any each row is by itself.
-    """
-    offset, rows, likelihood = prior_mean(model, data), rows_of(data), model.likelihood
+@Program
+def sites_at_modes(algorithm: SiteInference, model: LatentGP, data: Data) -> Sites:
+    """Sites at each row's likeliest latents under the prior."""
+    offset, rows = prior_mean(model, data), rows_of(data)
     variance = jnp.broadcast_to(latent_diagonals(model.kernel, data.X).T, offset.shape)
-    prior = Marginals(offset, variance)
-
-    def at_modes(marginals: Marginals) -> tuple[Sites, Marginals]:
-        modes = row_modes(likelihood, rows.y, marginals, rows.side)
-        own = JointMarginals.independent(modes) if algorithm.rule.coupled else modes
-        return algorithm.sites_alone(model, rows, own), modes
-
-    def log_prob(f: Float[Array, "N Q"]) -> Float[Array, "N"]:
-        return likelihood._along_nodes(likelihood.log_prob, rows.y, rows.side)(f[:, None])[:, 0]
-
-    alone, modes = at_modes(prior)
-    if not rounds:
-        return alone
-    none = algorithm.no_sites(offset)
-    gain = log_prob(modes.mean) - log_prob(offset)
-    gain = jnp.where(jnp.isnan(gain) | (gain == jnp.inf), -jnp.inf, gain)
-    if data.weights is not None:
-        gain = jnp.where(data.weights > 0, gain, -jnp.inf)
-    first = jnp.arange(len(offset)) == jnp.argmax(gain)
-
-    def told(sites: Sites) -> tuple[Sites, Float[Array, "N"]]:
-        found = _marginals(algorithm, model, data, sites.about(offset))
-        known = Marginals(found.mean + offset, found.variance)
-        return at_modes(known)[0], jnp.max(known.variance / variance, axis=1)
-
-    def round_(number: Any, state: tuple[Sites, Array]) -> tuple[Sites, Array]:
-        sites, chosen = state
-        new, share = told(sites)
-        chosen = chosen | (share < jnp.where(number < rounds // 2, _WELL_TOLD, _TOLD))
-        return _of_rows(chosen, new, none), chosen
-
-    begun = _of_rows(first, alone, none), first
-    sites, chosen = jax.lax.fori_loop(0, rounds, round_, begun)
-    return _of_rows(chosen, sites, alone)
-
-
-def _of_rows(chosen: Bool[Array, "N"], sites: Sites, others: Sites) -> Any:
-    """Sites of the chosen rows, and others of the rest."""
-
-    def of_part(one: Array, other: Array) -> Array:
-        return jnp.where(chosen.reshape(-1, *[1] * (one.ndim - 1)), one, other)
-
-    return jax.tree.map(of_part, sites, others)
+    modes = row_modes(model.likelihood, rows.y, Marginals(offset, variance), rows.side)
+    own = JointMarginals.independent(modes) if algorithm.rule.coupled else modes
+    return algorithm.sites_alone(model, rows, own)
