@@ -86,7 +86,8 @@ class Layer(Module):
 
     Args:
         kernel: shared by the functions of the layer; its inputs are those of the layer below, in
-            units of these. With `feed_inputs` the inputs of the model come after them.
+            units of these, of the first layer those of the model. With `feed_inputs` the inputs of
+            the model come after them.
         width: number of functions.
 
     Raises:
@@ -122,8 +123,8 @@ class DeepGP(LatentGP):
 
     The functions of every hidden layer are independent draws of its kernel's process, at what the
     layer below gives; those of the last one, of `kernel`, are the latent functions of the
-    likelihood. All length-scales of inputs are in standard deviations of these, about their mean,
-    which a fit finds.
+    likelihood. Length-scales of inputs are in the units of the inputs, wherever a layer sees them.
+    Hidden functions are in standard deviations of the inputs, which a fit finds.
 
     Args:
         kernel: of the last layer.
@@ -173,7 +174,9 @@ class DeepGP(LatentGP):
     ) -> tuple[Float[np.ndarray, "E"], Float[np.ndarray, "P"]]:
         hidden = path.startswith("layers[")
         place = int(path[len("layers[") :].partition("]")[0]) if hidden else len(self.layers)
-        seen = np.ones(self.columns(len(inputs))[place])
+        fed = inputs if self.feed_inputs or not place else inputs[:0]
+        functions = self.columns(len(inputs))[place] - len(fed)
+        seen = np.concatenate([np.ones(functions), fed])
         return seen, np.ones(1) if hidden else latent
 
 

@@ -15,7 +15,7 @@ from latentgp.rules.variational import VariationalRule
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(80, 2))
-X = (X - X.mean(0)) / X.std(0)  # length-scales are in standard deviations
+X = (X - X.mean(0)) / X.std(0)
 STEP = np.where(X[:, 0] > 0, 1.0, -1.0) + 0.2 * GENERATOR.normal(size=len(X))
 NEW = GENERATOR.normal(size=(9, 2))
 

@@ -18,6 +18,7 @@ from latentgp.diagnostics import Diagnostics
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.batches.step_sizes import RobbinsMonro, Schedule
 from latentgp.inference.deep.family import Architecture, Frequencies, Hidden
+from latentgp.inference.setup.priors import typical_start
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.kernels.directions import DirectionKind
 from latentgp.likelihoods.row_modes import is_concave
@@ -224,10 +225,14 @@ class RandomFeatureVI(Method):
         rule = VariationalRule(coupled=False)
         algorithm = SiteInference.of(model, RandomFeatures(self.features), rule)
         space = eqx.tree_at(lambda s: s.model, problem.space(scale), model)
-        starts = [model]
+        starts, typical = [model], typical_start(space, scale) if space.size else None
         if self.start == "shallow":
+            first = model
+            if typical is not None:
+                first = jax.tree.map(np.asarray, space.to_model(typical))
+                starts.append(first)
             seen = np.asarray(_seen(architecture.layout, sample.X))
-            starts += from_shallow(problem, model, sample, seen, architecture.features[-1])
+            starts += from_shallow(problem, first, sample, seen, architecture.features[-1])
         batches = math.ceil(source.size / self.batch_size)
         plan = Plan.of(
             source.size,

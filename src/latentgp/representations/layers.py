@@ -102,49 +102,52 @@ class Layout(eqx.Module):
             below = layer.width
         return cls(centre, spread, tuple(skips), model.feed_inputs)
 
+    def middle(self, columns: int, place: int) -> Float[np.ndarray, "1 E"]:
+        """The middle of so many columns that the kernel of a layer sees."""
+        fed = self.centre if self.feed_inputs or not place else self.centre[:0]
+        return np.concatenate([np.zeros(columns - len(fed)), fed])[None].astype(self.centre.dtype)
+
     def standardised(self, X: Float[Array, "N D"]) -> Float[Array, "N D"]:
-        """Inputs in standard deviations, about their mean."""
+        """Inputs in standard deviations, about their mean: prior means of hidden functions."""
         return (X - self.centre) / self.spread
 
     def seen(self, functions: Float[Array, "N W"], inputs: Float[Array, "N D"]) -> Array:
-        """What the layer above sees of a layer's functions and the standardised inputs."""
+        """What the layer above sees of a layer's functions and the inputs."""
         return jnp.concatenate([functions, inputs], axis=1) if self.feed_inputs else functions
 
     def at_prior_mean(self, X: Float[Array, "N D"]) -> Float[Array, "N E"]:
         """What the last layer sees if all hidden functions are their prior means."""
-        inputs = self.standardised(X)
         if not self.skips:
-            return inputs
-        return self.seen(reduce(jnp.matmul, self.skips, inputs), inputs)
+            return X
+        return self.seen(reduce(jnp.matmul, self.skips, self.standardised(X)), X)
 
     def from_prior(
         self, model: DeepGP, X: Float[Array, "N D"], key: Key[Array, ""]
     ) -> Float[Array, "N E"]:
         """What the last layer sees for a joint draw of the hidden processes at the rows."""
-        below = seen = inputs = self.standardised(X)
+        below, seen = self.standardised(X), X
         for place, (layer, skip) in enumerate(zip(model.layers, self.skips, strict=True)):
             lower = jittered_lower(latent_grams(layer.kernel, seen)[0])
             shape = len(X), layer.width
             noise = jax.random.normal(jax.random.fold_in(key, place), shape, lower.dtype)
             below = lower @ noise + below @ skip
-            seen = self.seen(below, inputs)
+            seen = self.seen(below, X)
         return seen
 
     def under_last(
         self, model: DeepGP, draws: Sequence[LayerDraw], X: Float[Array, "N D"]
     ) -> Float[Array, "N E"]:
         """What the last layer sees, given draws of the hidden ones."""
-        inputs = self.standardised(X)
 
         def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
             below, seen = state
             kernel, draw, skip = layer
             below = features_at(kernel, draw.features, seen) @ draw.weights + below @ skip
-            return below, self.seen(below, inputs)
+            return below, self.seen(below, X)
 
         kernels = [layer.kernel for layer in model.layers]
         parts = tuple(zip(kernels, draws, self.skips, strict=True))
-        return through_layers(step, (inputs, inputs), parts)[1]
+        return through_layers(step, (self.standardised(X), X), parts)[1]
 
 
 def through_layers(step: Callable[[Any, Any], Any], start: Any, layers: Sequence[Any]) -> Any:

@@ -38,7 +38,7 @@ class ProcessLayers(eqx.Module):
 
     def seen(self, hidden: Float[Array, "B W"], X: Float[Array, "B D"]) -> Float[Array, "B E"]:
         """What the last layer sees at inputs with these hidden functions."""
-        return self.layout.seen(hidden, self.layout.standardised(X))
+        return self.layout.seen(hidden, X)
 
     def last_given(self, model: DeepGP, hidden: Float[Array, "N W"]) -> DensePosterior:
         """Posterior of g in what the last layer sees, given the hidden functions at the rows."""
@@ -58,17 +58,16 @@ class ProcessLayers(eqx.Module):
         et al. 2020, eq. 13).
         """
         kernel = model.layers[0].kernel
-        rows, inputs = self.layout.standardised(self.X), self.layout.standardised(X)
         path = prior_paths(
             kernel,
             key,
-            inputs=rows.shape[1],
+            inputs=self.X.shape[1],
             latents=hidden.shape[1],
             features=PATH_FEATURES,
             number=1,
         )
-        inverse = jittered_cholesky(latent_grams(kernel, rows)[0]).factor.inverse
-        missed = hidden - self.hidden_mean(self.X) - path(rows)[0]
+        inverse = jittered_cholesky(latent_grams(kernel, self.X)[0]).factor.inverse
+        missed = hidden - self.hidden_mean(self.X) - path(self.X)[0]
         update = inverse.T @ (inverse @ missed)
-        of_rows = block_means(latent_grams(kernel, rows, inputs), update.T)
-        return self.hidden_mean(X) + path(inputs)[0] + of_rows
+        of_rows = block_means(latent_grams(kernel, self.X, X), update.T)
+        return self.hidden_mean(X) + path(X)[0] + of_rows

@@ -97,7 +97,7 @@ class Architecture(eqx.Module):
         for place, (kernel, columns) in enumerate(
             zip([*kernels, model.kernel], model.columns(X.shape[1]), strict=True)
         ):
-            origin = np.zeros((1, columns), X.dtype)
+            origin = layout.middle(columns, place)
             kernel.check_inputs(columns)
             own = RandomFeatures(number, kind=kind)
             drawn = own.initialise(origin, None, kernel, jax.random.fold_in(key, place))
@@ -175,19 +175,18 @@ class Architecture(eqx.Module):
         Welling 2015, local reparameterisation): the bound is a sum over rows, and has less noise.
         """
         layout = self.layout
-        inputs = layout.standardised(X)
 
         def step(state: tuple[Array, Array], layer: Any) -> tuple[Array, Array]:
             below, seen = state
             kernel, features, own, skip, place = layer
             phi = features_at(kernel, features, seen)
             below = own.functions(phi, jax.random.fold_in(key, place)) + below @ skip
-            return below, layout.seen(below, inputs)
+            return below, layout.seen(below, X)
 
         kernels = [layer.kernel for layer in model.layers]
         places = jnp.arange(len(kernels))
         parts = zip(kernels, features[:-1], learned.hidden, layout.skips, places, strict=True)
-        return through_layers(step, (inputs, inputs), tuple(parts))[1]
+        return through_layers(step, (layout.standardised(X), X), tuple(parts))[1]
 
     def layers_drawn(
         self, learned: Learned, key: Key[Array, ""]

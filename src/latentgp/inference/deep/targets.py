@@ -175,8 +175,7 @@ class ProcessTarget(LayerTarget):
         """For a model of two layers and its rows."""
         model: DeepGP = space.model
         layers = ProcessLayers(layout, data.X, known_sites(model, data))
-        inputs = layout.standardised(data.X)
-        found = jittered_cholesky(latent_grams(model.layers[0].kernel, inputs)[0])
+        found = jittered_cholesky(latent_grams(model.layers[0].kernel, data.X)[0])
         return cls(space, data, layers, found.factor.lower, found.jitter)
 
     def hidden(self, white: Float[Array, "W N"]) -> Float[Array, "N W"]:

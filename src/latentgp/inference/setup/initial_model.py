@@ -53,7 +53,7 @@ def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
     """A model with hidden layers in place of one without.
 
     Hidden layers have as many functions as there are inputs, three at most; every kernel is an RBF
-    with one length-scale a column, started at the root of their number in standard deviations.
+    with one length-scale a column, started at the root of their number in the column's scale.
 
     Raises:
         InputError: a depth below one.
@@ -65,12 +65,14 @@ def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
     columns = data.X.shape[1]
     width = min(columns, _HIDDEN_FUNCTIONS)
 
-    def rbf(columns: int, variance: float) -> Kernel:
-        return RBF(np.full(columns, np.sqrt(columns)), variance)
+    inputs, latent, _ = scales(model, data)
 
-    hidden = [Layer(rbf(columns + width * (place > 0), 1.0), width) for place in range(depth - 1)]
-    latent = scales(model, data).latent
-    last = [rbf(columns + width, float(scale) ** 2) for scale in latent]
+    def rbf(functions: int, variance: float) -> Kernel:
+        seen = np.concatenate([np.ones(functions), inputs])
+        return RBF(np.sqrt(len(seen)) * seen, variance)
+
+    hidden = [Layer(rbf(width * (place > 0), 1.0), width) for place in range(depth - 1)]
+    last = [rbf(width, float(scale) ** 2) for scale in latent]
     alike = bool(np.all(latent == latent[0]))
     kernel = last[0] if alike else PerLatent(*last)
     return DeepGP(kernel, model.likelihood, model.mean, layers=hidden)

@@ -34,6 +34,7 @@ _BOUND_FACTOR = 1e5
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
 # a share of the first's; noise variances of it and of the noisy one in the first's.
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
+_FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 _LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
@@ -210,6 +211,23 @@ def stretched_start(space: ParameterSpace, scale: Scales) -> Float[np.ndarray, "
     if np.all(scale.stretch == 1) or not values:
         return None
     return space.to_vector(replace_unchecked(space.model, values))
+
+
+def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "P"] | None:
+    """A second start, where length-scales of the first are far from those of the inputs.
+
+    At length-scales far below the distances of rows, or far above, the evidence hardly depends on
+    them, and a search stands still. None where none is far off.
+    """
+    known, values = parameters(space.model), {}
+    for path in space.paths:
+        info, scale = known[path], at_layer(space.model, path, of_rows)
+        if info.role == "lengthscale" and path not in space.narrowed:
+            seen = _inputs_seen(info, scale)
+            typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
+            if np.any(np.abs(np.log(info.value / typical)) > np.log(_FAR_OFF)):
+                values[path] = typical
+    return space.to_vector(replace_unchecked(space.model, values)) if values else None
 
 
 def other_starts(

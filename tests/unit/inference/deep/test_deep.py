@@ -163,9 +163,16 @@ def test_several_layers_without_inputs_or_skips():
 
 
 def test_inputs_in_any_units(x64):
-    """A hidden layer sees inputs in their standard deviations, about their mean."""
-    near = fitted(deep(), method(epochs=4)).posterior
-    far = lgp.fit(deep(), lgp.Data(1e6 + 100 * X, STEP), key=KEY, method=method(epochs=4)).posterior
+    """Length-scales of inputs are in the units of these, those of hidden functions are not."""
+
+    def of_units(unit):
+        layers = [lgp.Layer(lgp.RBF(1.2 * unit), 2)]
+        last = lgp.RBF([1.5, 1.5, 1.5 * unit, 1.5 * unit])
+        return lgp.DeepGP(last, lgp.Gaussian(0.1), layers=layers)
+
+    near = fitted(of_units(1.0), method(epochs=4)).posterior
+    moved = lgp.Data(1e6 + 100 * X, STEP)
+    far = lgp.fit(of_units(100.0), moved, key=KEY, method=method(epochs=4)).posterior
     np.testing.assert_allclose(far.mean_f(1e6 + 100 * NEW), near.mean_f(NEW), atol=0.1)
 
 

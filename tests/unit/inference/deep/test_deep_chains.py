@@ -19,7 +19,7 @@ from slow import slow_parameters
 KEY = jax.random.key(0)
 GENERATOR = np.random.default_rng(0)
 X = GENERATOR.normal(size=(24, 2))
-X = (X - X.mean(0)) / X.std(0)  # length-scales are in standard deviations
+X = (X - X.mean(0)) / X.std(0)
 Y = np.sin(2 * X[:, 0]) + 0.3 * GENERATOR.normal(size=len(X))
 WEIGHTS = np.where(np.arange(24) == 5, 2.0, 1.0)
 NEW = GENERATOR.normal(size=(5, 2))
