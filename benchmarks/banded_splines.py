@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import latentgp as lgp
-from latentgp.representations.features import sums as sums_module
+from latentgp.representations.features import splines as splines_module
 
 KEY = jax.random.key(0)
 
@@ -34,7 +34,7 @@ def main() -> None:
         for name, least in {"banded": 1, "dense": 100_000}.items():
             if name == "dense" and number > arguments.most_dense:
                 continue
-            sums_module._BANDED_FROM = least
+            splines_module._BANDED_FROM = least
             sums = lgp.summarise(model, data, lgp.BSplines(number), key=KEY)
             value, slope, answers = timed(model, sums, arguments.repetitions)
             found[name] = answers

@@ -13,7 +13,12 @@ from jaxtyping import Float
 from latentgp.inference.batches.staleness import Asynchrony
 from latentgp.inference.mixtures.summary import MixtureTerms
 from latentgp.inference.setup.residuals import heavy_tails, residuals_of
-from latentgp.inference.sites.hyperparameters import NO_STEP, NO_STEP_OF_ESTIMATE, Learned
+from latentgp.inference.sites.hyperparameters import (
+    NO_STEP,
+    NO_STEP_OF_ESTIMATE,
+    OF_OTHERS,
+    Learned,
+)
 from latentgp.inference.sites.profiled_bound import Converged
 from latentgp.inference.solves.phase import LangevinPhase
 from latentgp.kernels import LatentKernel
@@ -32,7 +37,7 @@ from latentgp.typing import Array
 
 _AT_A_BOUND = 1e-2
 _SAMPLED_ROWS = 500
-_LARGE_JITTER = 1e-5
+_LARGE_JITTER, _RUINOUS_JITTER = 1e-5, 1e-3  # shares of the prior variance
 _UNRESOLVED = 1e12
 _CONVERGED = 1e-4
 _TRACE_TERM_A_ROW = 0.02
@@ -297,6 +302,7 @@ def diagnose_chains(
     chains: Chains,
     summary: ChainSummary,
     seconds: float,
+    prior_variance: float,
     notes: tuple[str, ...] = (),
 ) -> ChainDiagnostics:
     """Diagnose Markov chains: convergence, effective sample sizes, divergences.
@@ -307,6 +313,7 @@ def diagnose_chains(
         chains: the draws.
         summary: their R-hat and effective sample sizes.
         seconds: of the whole fit.
+        prior_variance: of f, or of what else has the chains' jitter; their mean over rows.
         notes: on how it was computed.
     """
     number = len(chains.f)
@@ -333,10 +340,11 @@ def diagnose_chains(
             "target_acceptance of NUTS, or choose other moves of MCMC."
         )
     warnings += _refusals(chains)
-    warnings += chains.complaints
+    warnings += [*chains.complaints, *about_jitter(chains.jitter, prior_variance)]
     trusted = number > 1 and summary.r_hat <= _R_HAT and least >= needed
     return ChainDiagnostics(
-        converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints),
+        converged=bool(trusted and diverged <= _DIVERGED * draws and not chains.complaints)
+        and not is_ruinous(chains.jitter, prior_variance),
         method=method,
         reason=reason,
         summary=summary,
@@ -415,6 +423,8 @@ def diagnose(
         advice = "raise the limit, or continue from the fitted model"
         if learned.reason == NO_STEP:
             advice = "check kernel and likelihood for kinks, or start from other values"
+        if learned.reason == OF_OTHERS:
+            advice = "fit again from the fitted model, or summarise the rows anew for it"
         if by_noise:
             advice = (
                 "bound and gradient are estimates, which agree to their standard errors only, of "
@@ -453,15 +463,8 @@ def diagnose(
             "use more points if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
-    sample = data.X[:_SAMPLED_ROWS]
-    scales = apply_in_buckets(_prior_variances, posterior.model.kernel, rows=sample).mean(axis=0)
-    scale = float(np.max(scales))
-    if jitter > _LARGE_JITTER * scale:
-        warnings.append(
-            f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
-            f"(prior variance {scale:.1e}); look for nearly equal inputs or a very long "
-            "length-scale."
-        )
+    scales = mean_prior_variances(posterior.model.kernel, data)
+    warnings += about_jitter(jitter, float(np.max(scales)))
     precisions = np.asarray(converged.sites.precisions)
     sharpness = float(np.max(scales * np.max(precisions, axis=0, initial=0.0)))
     if sharpness > _UNRESOLVED:
@@ -473,7 +476,7 @@ def diagnose(
     return Diagnostics(
         converged=(learned is None or learned.converged)
         and change <= _CONVERGED
-        and not (improper or astray or complaints),
+        and not (improper or astray or complaints or is_ruinous(jitter, float(np.max(scales)))),
         method=method,
         reason=reason,
         ending="hyper-parameters were not learned" if learned is None else learned.reason,
@@ -509,6 +512,28 @@ def _went_astray(rounds: Sequence[Any], bound: float, rows: float) -> list[str]:
             f"{means.max():,.0f} on the way; {advice}."
         ]
     return []
+
+
+def mean_prior_variances(kernel: LatentKernel, data: Data) -> Float[np.ndarray, "#Q"]:
+    """Of each latent function, over some rows."""
+    sample = data.X[:_SAMPLED_ROWS]
+    return apply_in_buckets(_prior_variances, kernel, rows=sample).mean(axis=0)
+
+
+def about_jitter(jitter: float, prior_variance: float) -> list[str]:
+    """Warning about jitter that is more than rounding needs."""
+    if jitter <= _LARGE_JITTER * prior_variance:
+        return []
+    return [
+        f"The prior covariance of the coefficients needed a jitter of {jitter:.1e} "
+        f"(prior variance {prior_variance:.1e}); look for nearly equal inputs or a very long "
+        "length-scale."
+    ]
+
+
+def is_ruinous(jitter: float, prior_variance: float) -> bool:
+    """Whether jitter is so large that the result is that of another model."""
+    return not jitter <= _RUINOUS_JITTER * prior_variance
 
 
 @jax.jit

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 
-from latentgp.diagnostics import Diagnostics
+from latentgp.diagnostics import Diagnostics, about_jitter, mean_prior_variances
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mixtures.bound import MixtureBound
 from latentgp.inference.mixtures.expectations import Estimator, Expectations
@@ -361,6 +361,9 @@ class BlackBoxVI(Method):
                 f"{found.failed} values of log p(y | f) were not finite and counted as the lowest "
                 "of their row; make it finite for all latents."
             )
+        jitter = max(float(latent.jitter) for latent in latents)
+        variance = float(np.max(mean_prior_variances(model.kernel, problem.data)))
+        warnings += about_jitter(jitter, variance)
         return Diagnostics(
             converged=found.converged and not warnings,
             method=self,
@@ -369,7 +372,7 @@ class BlackBoxVI(Method):
             evaluations=len(found.records),
             site_updates=found.steps,
             site_change=found.rise,
-            jitter=max(float(latent.jitter) for latent in latents),
+            jitter=jitter,
             trace_term=0.0,
             seconds=problem.seconds,
             warnings=tuple(warnings),

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Key
 
-from latentgp.diagnostics import diagnose_chains
+from latentgp.diagnostics import diagnose_chains, mean_prior_variances
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.deep.family import Architecture
 from latentgp.inference.deep.samplers import HiddenSlices, ScaledSGHMC, WeightNUTS
@@ -175,6 +175,7 @@ class DeepMCMC(Method):
             chains=chains,
             summary=posterior.summary,
             seconds=problem.seconds,
+            prior_variance=float(np.max(mean_prior_variances(model.of_inputs, problem.data))),
             notes=(f"{note}.",),
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)

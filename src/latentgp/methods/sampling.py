@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Int, Key
 
-from latentgp.diagnostics import diagnose_chains
+from latentgp.diagnostics import diagnose_chains, mean_prior_variances
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.loop import Sampler, run_chains
 from latentgp.inference.mcmc.target import WhiteTarget
@@ -140,6 +140,7 @@ class SamplingMethod(Method):
             chains=chains,
             summary=posterior.summary,
             seconds=problem.seconds,
+            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
             notes=ready.notes,
         )
         return Fit(posterior.model, posterior, History.of(), diagnostics)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from latentgp.augmentations import augmentation_of
-from latentgp.diagnostics import diagnose_chains, with_phase
+from latentgp.diagnostics import diagnose_chains, mean_prior_variances, with_phase
 from latentgp.errors import InputError
 from latentgp.inference.mcmc.loop import Draw, collect, divide_chains, join_chains
 from latentgp.inference.setup.priors import search_bounds
@@ -153,6 +153,7 @@ class SGLD(Method):
             chains=chains,
             summary=posterior.summary,
             seconds=problem.seconds,
+            prior_variance=float(np.max(mean_prior_variances(posterior.model.kernel, data))),
         )
         phase = LangevinPhase.of(
             chains.statistics, thin=self.thin, threshold=self.monitor, redraw=self.redraw

@@ -13,9 +13,16 @@ from jaxtyping import Float
 
 from latentgp.diagnostics import diagnose
 from latentgp.errors import InputError
-from latentgp.inference.setup.priors import other_starts, search_bounds, stretched_start
+from latentgp.inference.setup.priors import (
+    other_starts,
+    search_bounds,
+    stretched_start,
+    typical_start,
+)
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.hyperparameters import (
+    NO_STEP,
+    OF_OTHERS,
     OPENING_ROWS,
     Learned,
     Opening,
@@ -40,7 +47,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Representation
+from latentgp.representations import Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary
@@ -51,6 +58,7 @@ from latentgp.sites.coupled import Sites
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
+_MOST_RENEWALS = 5
 _MOST_COUPLED = 1_500  # rows times latent functions
 
 
@@ -137,7 +145,33 @@ class SiteMethod(Method):
         return self.at(self.searched(problem), problem)
 
     def searched(self, problem: Problem) -> "Searched":
-        """The most probable hyper-parameters, and the sites there."""
+        """The most probable hyper-parameters, and the sites there.
+
+        Functions that were made for other length-scales than those found are made anew, and the
+        search goes on from there, until others would hardly leave less open.
+        """
+        found, renewals = self._searched(problem), 0
+        own, data = self, problem.data
+        while isinstance(ready := found.algorithm.representation, Inducing):
+            learned = found.learned
+            if learned is not None and not (learned.converged or learned.reason == NO_STEP):
+                break
+            again = ready.renewed(data.X, data.weights, found.model.kernel)
+            if again is None:
+                break
+            fixed = getattr(self.representation, "variables", None) is not None
+            if fixed or renewals == _MOST_RENEWALS:
+                return found.unsettled()
+            records, renewals = found.search.records, renewals + 1
+            kept = dataclasses.replace(again, signed=False, power=0.0)
+            own = eqx.tree_at(lambda m: m.representation, self, kept)
+            problem = dataclasses.replace(problem, model=found.model, restarts=0, checkpoint=None)
+            found = own._searched(problem)
+            found.search.records[:0] = records
+        return found
+
+    def _searched(self, problem: Problem) -> "Searched":
+        """The same through the functions that a search starts with."""
         model, data, key = problem.model, problem.data, problem.key
         algorithm = self.settled(model, data.size).algorithm(model)
         ready = broadcast_from_first(
@@ -163,12 +197,12 @@ class SiteMethod(Method):
         search = Search(max_evaluations=min(most, enough), control=control)
         searching, learned = algorithm, None
         if space.size:
-            searched, opening, second = rows, None, None
+            searched, opening, second = rows, None, typical_start(space, scale)
             if short is not None:
                 searching, some = on_some_rows(algorithm, data, short.rows)
                 searched = some.padded(number_of_shards()).to_device()
             elif algorithm.rule.sites_are_fixed(model.likelihood):  # else runs take too long
-                second = stretched_start(space, scale)
+                second = stretched_start(space, scale) if second is None else second
                 part = data.select(algorithm.representation.some_rows(data.size, OPENING_ROWS))
                 others = other_starts(space, scale, part.X)
                 if others:
@@ -282,6 +316,12 @@ class Searched(NamedTuple):
     learned: Learned | None
     converged: Converged
     search: Search
+
+    def unsettled(self) -> "Searched":
+        """The same, its functions made for other length-scales than those that were found."""
+        if self.learned is None:
+            return self
+        return self._replace(learned=self.learned._replace(converged=False, reason=OF_OTHERS))
 
 
 def start_of_search(

@@ -7,7 +7,7 @@ import pytest
 
 import latentgp as lgp
 from latentgp.numerics import banded
-from latentgp.representations.features import sums as sums_module
+from latentgp.representations.features import splines as splines_module
 from latentgp.representations.features.banded_posterior import BandedPosterior
 from latentgp.representations.inducing.posterior import InducingPosterior
 from slow import slow_parameters
@@ -82,7 +82,7 @@ def both(request):
     number, found = 120 if request.param == "matern 3/2" else 50, {}
     for name, least in {"banded": 1, "dense": 1_000}.items():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sums_module, "_BANDED_FROM", least)
+            patch.setattr(splines_module, "_BANDED_FROM", least)
             found[name] = lgp.summarise(model, data, lgp.BSplines(number), key=KEY)
     return model, found
 

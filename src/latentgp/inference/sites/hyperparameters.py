@@ -45,6 +45,7 @@ _FAR_BELOW = 0.02  # nats a row
 _LITTLE_GAIN = 10  # times what an iteration must gain
 NO_STEP = "no step along the gradient raised the bound any more"
 NO_STEP_OF_ESTIMATE = "no step raised the estimated bound any more"
+OF_OTHERS = "the inducing functions were made for length-scales other than those it found"
 
 
 class Learned(NamedTuple):

@@ -7,15 +7,18 @@ kernel is written as a sum of products, each part gets a basis of its columns, p
 Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in one factor a function.
 """
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, Key
+from jaxtyping import Bool, Float, Int, Key
+from scipy.linalg import block_diag
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel, LatentKernel
@@ -23,17 +26,21 @@ from latentgp.kernels.parts import as_wholes, parts_of, whole_of
 from latentgp.kernels.per_latent import in_latent_order, kernel_groups
 from latentgp.kernels.terms import Part, Term, terms_of
 from latentgp.modules import Module
+from latentgp.numerics.cholesky import jittered_cholesky
 from latentgp.representations.features.operators import (
     BlockDiagonal,
     Diagonal,
     Kronecker,
     Operator,
 )
-from latentgp.representations.latent_axis import latent_diagonals
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.variables import InducingVariables
+from latentgp.runtime.x64 import double_precision
 from latentgp.typing import Array
 
 _PLACES = 64  # rows at which the variance that is left open is looked at
+_TWICE, _NOTHING = 2.0, 1e-7  # shares of it
+_USUAL = 0.1  # of the range of a column: length-scales that a search may well come to
 _MOST = 10_000
 
 
@@ -91,12 +98,12 @@ class InterDomainVariables(InducingVariables):
             "Inducing(number=...), or the sums of all rows (summarise)."
         )
 
+    @double_precision
     def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
         places = jnp.asarray(self.sample)
-        blocks, grams = self.cross_covariance(kernel, places), self.covariance(kernel)
-        prior = np.asarray(latent_diagonals(kernel, places))
-        solved = np.linalg.solve(np.asarray(grams), np.asarray(blocks))
-        return (self.note_of(1 - np.sum(np.asarray(blocks) * solved, axis=1) / prior),)
+        blocks, prior = self.cross_covariance(kernel, places), latent_diagonals(kernel, places)
+        left = vmap_latents(_shares_left, self.covariance(kernel), blocks, prior)
+        return (self.note_of(np.asarray(left)),)
 
     def note_of(self, left: Any) -> str:
         """What is said of the shares of the prior variance that are left open at the sample."""
@@ -132,6 +139,41 @@ class Basis(eqx.Module):
     def domain(self) -> tuple[float, float]:
         """Ends of the interval of functions of one column; none unless overridden."""
         return -np.inf, np.inf
+
+    @property
+    def turn(self) -> Float[np.ndarray, "M M"] | None:
+        """Coefficients of the functions, a column each, in those that `local` gives, if others."""
+        return None
+
+    def in_bands(self) -> "Basis":
+        """The same with a `bandwidth`, where it has one and that pays."""
+        return self
+
+    def carries(self, kernel: Kernel) -> Bool[Array, ""]:
+        """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
+        return jnp.ones((), bool)
+
+    def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
+        """Whether it does as well as another one for a kernel at rows.
+
+        Unless overridden, it is the same, or leaves at most twice as much open.
+        """
+        if self == other:
+            return True
+        own, others = (basis.left_open(kernel, x) for basis in (self, other))
+        return own <= max(_TWICE * others, _NOTHING)
+
+    @double_precision
+    def left_open(self, kernel: Kernel, x: Float[np.ndarray, "N C"]) -> float:
+        """Mean share of the prior variance at rows that the functions leave open."""
+        values, prior = self.values(kernel, jnp.asarray(x)), kernel.diagonal(jnp.asarray(x))
+        if self.is_white:
+            half = values * self.scales(kernel)[:, None]
+            return float(jnp.mean(1 - jnp.sum(half**2, axis=0) / prior))
+        K = self.operator(kernel).matrix()
+        norms = jnp.sqrt(jnp.diagonal(K))
+        left = _shares_left(K / norms / norms[:, None], values / norms[:, None], prior)
+        return float(jnp.mean(left))
 
     @abstractmethod
     def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
@@ -189,8 +231,50 @@ class FixedFunctions(InterDomainVariables):
     @property
     def bandwidth(self) -> int | None:
         """Of K_uu and of sums over rows, for one basis alone, such as splines of one column."""
-        one = len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
-        return self.bases[0][0][0].bandwidth if one else None
+        return self.bases[0][0][0].bandwidth if self._is_one else None
+
+    def in_bands(self) -> "FixedFunctions":
+        """The same with a `bandwidth`, where it has one and that pays."""
+        if not self._is_one:
+            return self
+        return dataclasses.replace(self, bases=(((self.bases[0][0][0].in_bands(),),),))
+
+    @property
+    def _is_one(self) -> bool:
+        return len(self.bases) == len(self.bases[0]) == len(self.bases[0][0]) == 1
+
+    def turn(self) -> Float[np.ndarray, "M M"] | None:
+        """Coefficients of the functions in those that `local` gives; None if they are these."""
+        turns = [[basis.turn for basis in own] for own in self.bases[0]]
+        if all(turn is None for own in turns for turn in own):
+            return None
+        blocks = []
+        for own, found in zip(self.bases[0], turns, strict=True):
+            each = [np.eye(b.number) if t is None else t for b, t in zip(own, found, strict=True)]
+            blocks.append(reduce(np.kron, each, np.ones((1, 1))))
+        return block_diag(*blocks)
+
+    def carries(self, kernel: Kernel) -> Bool[Array, ""]:
+        """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""
+        return jnp.all(
+            jnp.stack(
+                [jnp.ones((), bool)]
+                + [
+                    basis.carries(part.kernel)
+                    for term, own in zip(self._terms(kernel), self.bases[0], strict=True)
+                    for part, basis in _pairs(term, own)
+                ]
+            )
+        )
+
+    def serve_as(self, others: "FixedFunctions", kernel: LatentKernel) -> bool:
+        """Whether they do as well as others that were made for a kernel."""
+        return all(
+            one.serves_as(other, part.kernel, np.asarray(_of(part, others.sample)))
+            for group, own, new in zip(_groups(kernel), self.bases, others.bases, strict=True)
+            for term, ones, news in zip(self._terms(group), own, new, strict=True)
+            for part, one, other in zip(term.parts, ones, news, strict=True)
+        )
 
     def clipped(self, X: Float[Array, "N D"], kernel: Kernel) -> Float[Array, "N D"]:
         """Rows moved into the domain of the only basis."""
@@ -233,10 +317,11 @@ class FixedFunctions(InterDomainVariables):
 
     def covariance(self, kernel: LatentKernel) -> Float[Array, "#Q M M"]:
         def of_group(kernel: Kernel, group: int) -> Float[Array, "M M"]:
-            own = self.operator(kernel, group).matrix().astype(self.dtype)
+            units, size = self.units(kernel, group), self._size(kernel)
+            own = units[:, None] * self.operator(kernel, group).matrix() * units
             more = self.number - len(own)
-            filled = jnp.pad(own, ((0, more), (0, more)))
-            return filled + jnp.diag((jnp.arange(self.number) >= len(own)).astype(own.dtype))
+            filled = jnp.pad(own.astype(self.dtype), ((0, more), (0, more)))
+            return filled + jnp.diag(jnp.where(jnp.arange(self.number) >= len(own), size, 0.0))
 
         return self._of_groups(kernel, of_group)
 
@@ -244,8 +329,19 @@ class FixedFunctions(InterDomainVariables):
         self, kernel: LatentKernel, X: Float[Array, "N D"]
     ) -> Float[Array, "#Q M N"]:
         return self._of_groups(
-            kernel, lambda own, group: self._filled(self.blocks(own, group, X), len(X))
+            kernel, lambda own, group: self._filled(self.blocks(own, group, X), own, group)
         )
+
+    def units(self, kernel: Kernel, group: int = 0) -> Float[Array, "_"]:
+        """Factors that give each variable of a group the prior variance of f.
+
+        Inner products of functions differ by many orders of magnitude. In these units jitter is
+        what it is of values at points: a share of the prior variance, the same for every variable.
+        """
+        return jnp.sqrt(self._size(kernel) / jnp.diagonal(self.operator(kernel, group).matrix()))
+
+    def _size(self, kernel: Kernel) -> Float[Array, ""]:
+        return jnp.mean(kernel.diagonal(jnp.asarray(self.sample)))
 
     def blocks(
         self, kernel: Kernel, group: int, X: Float[Array, "N D"]
@@ -268,15 +364,18 @@ class FixedFunctions(InterDomainVariables):
             each = [len(self._terms(part)) for part in parts_of(kernel)]
             parts = np.repeat(np.arange(len(each)), each)
             blocks = zip(self.blocks(kernel, group, X), parts, strict=True)
-            return self._filled([shares[:, part] * block for block, part in blocks], len(X))
+            return self._filled([shares[:, part] * b for b, part in blocks], kernel, group)
 
         return self._of_groups(kernel, of_group)
 
     def telling_parts(self, number: int) -> "FunctionsOfParts":
         return FunctionsOfParts(self, number)
 
-    def _filled(self, blocks: list[Float[Array, "_ N"]], rows: int) -> Float[Array, "M N"]:
-        values = jnp.concatenate(blocks).astype(self.dtype)
+    def _filled(
+        self, blocks: list[Float[Array, "_ N"]], kernel: Kernel, group: int
+    ) -> Float[Array, "M N"]:
+        values = jnp.concatenate(blocks) * self.units(kernel, group)[:, None]
+        values = values.astype(self.dtype)
         return jnp.pad(values, ((0, self.number - len(values)), (0, 0)))
 
     def _terms(self, kernel: Kernel) -> tuple[Term, ...]:
@@ -346,6 +445,7 @@ class FixedFeatures(InterDomain):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> Basis:
         """Functions for one part of a kernel.
 
@@ -354,6 +454,8 @@ class FixedFeatures(InterDomain):
             columns: what it sees of the rows.
             share: number of parts that it is multiplied with, itself included.
             weights: of the rows; None for ones.
+            shortest: length-scale, in ranges of the columns, for which the functions are to do too;
+                infinite for that of the part alone.
 
         Raises:
             InputError: the kind has none for it.
@@ -366,17 +468,34 @@ class FixedFeatures(InterDomain):
         kernel: LatentKernel,
         key: Key[Array, ""],
     ) -> FixedFunctions:
+        return self.functions_for(X, weights, kernel, _USUAL)
+
+    def functions_for(
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        shortest: float = np.inf,
+    ) -> FixedFunctions:
+        """The functions for some rows and a kernel; by default for its own length-scales alone.
+
+        Args:
+            X: inputs of the rows.
+            weights: of the rows; None for ones.
+            kernel: with its hyper-parameters.
+            shortest: length-scale, in ranges of the columns, for which they are to do too.
+
+        Raises:
+            InputError: the kernel is none that the kind has functions for.
+        """
         X = np.asarray(X)
         counts = None if weights is None else np.asarray(weights)
         real = X if counts is None else X[counts > 0]
         counts = None if counts is None else counts[counts > 0]
         bases = []
-        latents = 1 if isinstance(kernel, Kernel) else len(kernel.each)
-        for group in kernel_groups(kernel, latents):
-            # Kernels of one structure have one basis: that of the shortest length-scales.
-            one = jax.tree.map(lambda leaf: np.min(leaf, axis=0), group.kernels)
+        for one in _groups(kernel):
             terms = terms_of(one, tuple(range(X.shape[1])))
-            bases.append(tuple(self._of_term(term, real, counts) for term in terms))
+            bases.append(tuple(self._of_term(term, real, counts, shortest) for term in terms))
         number = max(sum(map(_number, terms)) for terms in bases)
         if number > _MOST:
             raise InputError(
@@ -389,7 +508,11 @@ class FixedFeatures(InterDomain):
         )
 
     def _of_term(
-        self, term: Term, X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+        self,
+        term: Term,
+        X: Float[np.ndarray, "N D"],
+        weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
         if len(set(seen)) < len(seen):
@@ -399,8 +522,25 @@ class FixedFeatures(InterDomain):
                 "Inducing(number=...)."
             )
         return tuple(
-            self.basis(part, X[:, part.columns], len(term.parts), weights) for part in term.parts
+            self.basis(part, X[:, part.columns], len(term.parts), weights, shortest)
+            for part in term.parts
         )
+
+
+def least_open(
+    candidates: Sequence[Basis], part: Part, columns: Float[np.ndarray, "N C"], shortest: float
+) -> Basis:
+    """The basis that leaves least of a part's prior variance open, and of shorter length-scales."""
+    if len(candidates) == 1:
+        return candidates[0]
+    places = columns[np.linspace(0, len(columns) - 1, min(_PLACES, len(columns))).astype(int)]
+    own: Any = part.kernel
+    ranges = np.array([upper - lower for lower, upper in map(range_of, columns.T)])
+    shorter = np.minimum(own.lengthscale, np.broadcast_to(shortest * ranges, columns.shape[1:]))
+    shorter = shorter if np.ndim(own.lengthscale) else np.min(shorter)
+    kernels = [own, eqx.tree_at(lambda k: k.lengthscale, own, shorter)]
+    left = [sum(basis.left_open(kernel, places) for kernel in kernels) for basis in candidates]
+    return candidates[int(np.argmin(left))]
 
 
 def range_of(column: Float[np.ndarray, "N"]) -> tuple[float, float]:
@@ -425,6 +565,23 @@ def check_number(setting: Any, least: int, name: str = "number") -> None:
         raise InputError(
             f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
         )
+
+
+@jax.jit
+def _shares_left(
+    K: Float[Array, "M M"], blocks: Float[Array, "M P"], prior: Float[Array, "P"]
+) -> Float[Array, "P"]:
+    """Shares of the prior variance that variables with this covariance leave open."""
+    return 1 - jnp.sum((jittered_cholesky(K).factor.inverse @ blocks) ** 2, axis=0) / prior
+
+
+def _groups(kernel: LatentKernel) -> list[Kernel]:
+    """One kernel of each structure: of the shortest length-scales, so that one basis is enough."""
+    latents = 1 if isinstance(kernel, Kernel) else len(kernel.each)
+    return [
+        jax.tree.map(lambda leaf: np.min(leaf, axis=0), group.kernels)
+        for group in kernel_groups(kernel, latents)
+    ]
 
 
 def _pairs(term: Term, bases: tuple[Basis, ...]) -> list[tuple[Part, Basis]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from latentgp.representations.features.base import (
     Basis,
     FixedFeatures,
     check_number,
+    least_open,
     range_of,
 )
 from latentgp.representations.features.matern import (
@@ -25,14 +28,16 @@ from latentgp.representations.features.matern import (
 from latentgp.representations.features.operators import DiagonalPlusLowRank
 from latentgp.typing import Array
 
-_MARGIN, _LEAST, _MOST = 2.0, 0.1, 1.0  # in length-scales, and in ranges of the column
+# Margins that are tried: in length-scales, and at least in ranges of the column.
+_MARGINS, _LEAST = np.geomspace(0.25, 8.0, 11), 0.02
 
 
 class FourierFeatures(FixedFeatures):
     """Projections on cosines and sines, for Matérn kernels of single columns.
 
     Their inducing variables are inner products in the kernel's RKHS on an interval, the column's
-    range with a margin of two length-scales: K_uu is diagonal plus 1 to 3 outer products. Sums of
+    range with the margin, up to eight length-scales, that leaves least of f open; it follows the
+    length-scale that is learned. K_uu is diagonal plus 1 to 3 outer products. Sums of
     kernels have blocks, products of up to four columns Kronecker products. With equal numbers
     `BSplines` leave less open.
 
@@ -64,13 +69,15 @@ class FourierFeatures(FixedFeatures):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
-    ) -> "Waves":
+        shortest: float,
+    ) -> Basis:
         p = smoothness_of(part, type(self).__name__)
         lower, upper = range_of(columns[:, 0])
-        lengthscale = float(np.reshape(np.asarray(part.kernel.lengthscale), ()))  # pyright: ignore
-        width = upper - lower
-        margin = float(np.clip(_MARGIN * lengthscale, _LEAST * width, _MOST * width))
-        return Waves(lower - margin, upper + margin, self.number // 2, p)
+        kernel: Any = part.kernel
+        least = np.maximum(_MARGINS * np.ravel(kernel.lengthscale)[0], _LEAST * (upper - lower))
+        margins = np.unique(least).tolist()
+        waves = [Waves(lower - m, upper + m, self.number // 2, p) for m in margins]
+        return least_open(waves, part, columns, shortest)
 
 
 class Waves(Basis):

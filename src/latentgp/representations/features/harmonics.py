@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from math import comb
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
+from scipy.linalg import block_diag
+from scipy.special import gammaln, roots_legendre
 
 from latentgp.errors import InputError
 from latentgp.kernels import ArcCosine, Kernel
@@ -19,7 +21,7 @@ from latentgp.representations.features.base import Basis, FixedFeatures, check_n
 from latentgp.typing import Array
 
 _MOST_COLUMNS = 8
-_NODES = 400
+_HIGHEST = 1_000  # degree; eigenvalues of higher ones are lost in rounding
 _CANDIDATES = 3  # directions a harmonic, from which those are chosen that tell most
 _SMALLEST = 1e-14
 
@@ -61,6 +63,7 @@ class SphericalHarmonics(FixedFeatures):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> "Harmonics":
         dimension = columns.shape[1] + 1
         if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or share > 1:
@@ -68,7 +71,7 @@ class SphericalHarmonics(FixedFeatures):
             raise refused(type(self).__name__, kinds, part)
         kernel: Any = part.kernel
         degrees, total, degree = [], 0, 0
-        while True:
+        while degree <= _HIGHEST:
             if _eigenvalue(kernel.order, degree, dimension) > _SMALLEST:
                 total += number_of_harmonics(degree, dimension)
                 if total > self.number and degree > 1:
@@ -104,11 +107,11 @@ class Harmonics(Basis):
         along = jnp.concatenate([weighted, bias], axis=1)
         length = jnp.sqrt(jnp.sum(along**2, axis=1))
         direction = along / length[:, None]
-        parts = []
-        for degree in self.degrees:
-            places, whitening = _system(degree, self.dimension)
-            parts.append(whitening @ _gegenbauer(degree, self.dimension, places @ direction.T))
-        return jnp.concatenate(parts) * length**self.order
+        places, whitening = zip(*(_system(n, self.dimension) for n in self.degrees), strict=True)
+        each = np.repeat(self.degrees, [len(own) for own in places])
+        cosines = np.concatenate(places) @ direction.T
+        zonal = _zonal(tuple(each.tolist()), self.dimension, cosines)
+        return block_diag(*whitening) @ zonal * length**self.order
 
     def scales(self, kernel: Kernel) -> Float[Array, "M"]:
         own: Any = kernel
@@ -131,27 +134,57 @@ def number_of_harmonics(degree: int, dimension: int) -> int:
     )
 
 
+def _following(n: Any, dimension: int, t: Any, previous: Any, current: Any) -> Any:
+    """(n + d - 2) P_(n+1) = (2 n + d - 2) t P_n - n P_(n-1), d the dimension, one at one."""
+    return ((2 * n + dimension - 2) * t * current - n * previous) / (n + dimension - 2)
+
+
 def _gegenbauer(degree: int, dimension: int, t: Any) -> Any:
     """Gegenbauer polynomials that are one at one, of the order of the sphere (Legendre's in 3)."""
     previous, current = 1.0 + 0 * t, t
-    if degree == 0:
-        return previous
     for n in range(1, degree):
-        # (n + d - 2) P_(n+1) = (2 n + d - 2) t P_n - n P_(n-1), d the dimension.
-        following = ((2 * n + dimension - 2) * t * current - n * previous) / (n + dimension - 2)
-        previous, current = current, following
-    return current
+        previous, current = current, _following(n, dimension, t, previous, current)
+    return current if degree else previous
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _zonal(degrees: tuple[int, ...], dimension: int, t: Float[Array, "M N"]) -> Float[Array, "M N"]:
+    """The polynomial of each row's own degree, by one loop for all of them."""
+    of_row = jnp.asarray(degrees)[:, None]
+
+    def step(n: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        previous, current, found = state
+        following = _following(n, dimension, t, previous, current)
+        return current, following, jnp.where(of_row == n + 1, following, found)
+
+    start = jnp.ones_like(t), t, jnp.where(of_row == 0, 1.0, t)
+    return jax.lax.fori_loop(1, max(1, *degrees), step, start)[2]
+
+
+@_zonal.defjvp
+def _(degrees: tuple[int, ...], dimension: int, primals: Any, tangents: Any) -> Any:
+    """P_n' = n (n + d - 2) / (d - 1) times P_(n-1) of the sphere in d + 2 dimensions."""
+    (t,), (slope,) = primals, tangents
+    n = np.asarray(degrees)
+    lower = _zonal(tuple(np.maximum(n - 1, 0).tolist()), dimension + 2, t)
+    factor = n * (n + dimension - 2) / (dimension - 1)
+    return _zonal(degrees, dimension, t), factor[:, None] * lower * slope
+
+
+def _eigenvalue(order: int, degree: int, dimension: int) -> float:
+    """Of the arc-cosine kernel between unit directions."""
+    return float(_eigenvalues(order, dimension)[degree])
 
 
 @cache
-def _eigenvalue(order: int, degree: int, dimension: int) -> float:
-    """Of the arc-cosine kernel between unit directions, by Funk & Hecke's formula.
+def _eigenvalues(order: int, dimension: int) -> Float[np.ndarray, "K"]:
+    """Those of all degrees, by Funk & Hecke's formula.
 
     Harmonics are orthonormal under the uniform law on the sphere: the mean of the kernel times the
     polynomial, at an angle whose density is in proportion to sin^(d-2).
     """
     half = dimension / 2
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = roots_legendre(2 * _HIGHEST)
     angle = 0.5 * np.pi * (nodes + 1)
     log_constant = gammaln(half) - gammaln(half - 0.5) - 0.5 * np.log(np.pi)
     law = 0.5 * np.pi * weights * np.sin(angle) ** (dimension - 2) * np.exp(log_constant)
@@ -159,7 +192,12 @@ def _eigenvalue(order: int, degree: int, dimension: int) -> float:
         shape = 1 - angle / np.pi
     else:
         shape = (np.sin(angle) + (np.pi - angle) * np.cos(angle)) / np.pi
-    return float(np.sum(law * shape * _gegenbauer(degree, dimension, np.cos(angle))))
+    previous, current, law = np.ones_like(angle), np.cos(angle), law * shape
+    t, values = current, [np.sum(law)]
+    for n in range(1, _HIGHEST + 1):
+        values.append(law @ current)
+        previous, current = current, _following(n, dimension, t, previous, current)
+    return np.array(values)
 
 
 @cache

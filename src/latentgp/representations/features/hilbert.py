@@ -17,15 +17,17 @@ from latentgp.representations.features.base import (
     Basis,
     FixedFeatures,
     check_number,
+    least_open,
     range_of,
     refused,
 )
 from latentgp.typing import Array
 
-_LEAST_BOX, _MOST_BOX, _LENGTHSCALES = 1.2, 4.0, 2.0
+# Boxes that are tried: half-ranges and so many length-scales; the most that a search starts with.
+_MARGINS, _LEAST_BOX, _MOST_BOX = np.geomspace(0.25, 8.0, 11), 1.05, 4.0
 # c over the length-scale, in half-ranges (Riutort-Mayol et al. 2023), of RBF and of rougher ones.
 _FREQUENCIES, _ROUGH_FREQUENCIES = 1.75, 3.4
-_SHORTER, _LONGEST, _SHORTEST = 0.5, 0.2, 0.02  # than the start; in half-ranges
+_SHORTER, _SHORTEST = 0.5, 0.02  # than the length-scale; in half-ranges
 _MOST_DIMENSIONS, _MOST_FUNCTIONS = 4, 1_000
 
 
@@ -39,10 +41,11 @@ class HilbertSpace(FixedFeatures):
 
     Args:
         number: of functions a column; None takes 1.75 c / l (3.4 but for RBF), l half the
-            length-scale at the start (at most a fifth of half the range), c the box, at most 1,000
-            functions of a term.
-        box: half the box's width in half the column's range, at least 1; None is what leaves two
-            length-scales at the start beside the rows, between 1.2 and 4.
+            length-scale and c the box, at most 1,000 functions of a term. A search starts with
+            an l of at most a fifth of half the range.
+        box: half the box's width in half the column's range, at least 1; None is, with a number,
+            what leaves least of f open, and else leaves eight length-scales beside the rows. It
+            follows the length-scale that is learned, from a box of at most 4.
 
     Raises:
         InputError: no function; a box that is smaller than the range.
@@ -78,7 +81,8 @@ class HilbertSpace(FixedFeatures):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
-    ) -> "Eigenfunctions":
+        shortest: float,
+    ) -> Basis:
         dimension = columns.shape[1]
         if not has_density(part.kernel) or dimension * share > _MOST_DIMENSIONS:
             kinds = "RBF, Matern kernels and RationalQuadratic of up to 4 columns"
@@ -88,14 +92,21 @@ class HilbertSpace(FixedFeatures):
         halves = np.array([0.5 * (upper - lower) for lower, upper in ranges])
         kernel: Any = part.kernel
         relative = np.broadcast_to(np.asarray(kernel.lengthscale), halves.shape) / halves
-        boxes = np.clip(1 + _LENGTHSCALES * relative, _LEAST_BOX, _MOST_BOX)
-        boxes = boxes if self.box is None else np.full_like(halves, self.box)
-        shortest = np.clip(_SHORTER * relative, _SHORTEST, _LONGEST)
+        boxes = [np.maximum(1 + margin * relative, _LEAST_BOX) for margin in _MARGINS]
+        if self.box is not None:
+            boxes = [np.full_like(halves, self.box)]
+        elif self.number is None:  # so that the more the better
+            boxes = [np.minimum(boxes[-1], _MOST_BOX) if np.isfinite(shortest) else boxes[-1]]
+        finest = np.maximum(np.minimum(_SHORTER * relative, 2 * shortest), _SHORTEST)
         most = int(_MOST_FUNCTIONS ** (1 / (dimension * share)))
         factor = _FREQUENCIES if type(kernel) is RBF else _ROUGH_FREQUENCIES
-        wanted = np.minimum(np.ceil(factor * boxes / shortest), most).astype(int)
-        counts = wanted if self.number is None else np.full(dimension, self.number)
-        return Eigenfunctions(centres, tuple((boxes * halves).tolist()), tuple(counts.tolist()))
+        candidates = []
+        for box in boxes:
+            counts = np.minimum(np.ceil(factor * box / finest), most).astype(int)
+            counts = counts if self.number is None else np.full(dimension, self.number)
+            half = tuple((box * halves).tolist())
+            candidates.append(Eigenfunctions(centres, half, tuple(counts.tolist())))
+        return least_open(candidates, part, columns, shortest)
 
 
 class Eigenfunctions(Basis):

@@ -110,6 +110,29 @@ class DiagonalPlusLowRank(Operator):
         )
 
 
+class Full(Operator):
+    """A matrix without structure."""
+
+    values: Float[Array, "M M"]
+
+    @property
+    def size(self) -> int:
+        return self.values.shape[0]
+
+    def matrix(self) -> Float[Array, "M M"]:
+        return self.values
+
+    def inverse(self) -> Float[Array, "M M"]:
+        half = solve_lower(lower_cholesky(self.values), jnp.eye(self.size, dtype=self.values.dtype))
+        return half.T @ half
+
+    def log_determinant(self) -> Float[Array, ""]:
+        return 2 * jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(self.values))))
+
+    def over(self, scale: Float[Array, ""]) -> "Full":
+        return Full(self.values / scale)
+
+
 class Banded(Operator):
     """A symmetric matrix that is zero off a band; row r of `bands` is its r-th lower diagonal."""
 
@@ -126,13 +149,10 @@ class Banded(Operator):
         return jnp.where(inside, self.bands[np.where(inside, shift, 0), first], 0.0)
 
     def inverse(self) -> Float[Array, "M M"]:
-        half = solve_lower(
-            lower_cholesky(self.matrix()), jnp.eye(self.size, dtype=self.bands.dtype)
-        )
-        return half.T @ half
+        return Full(self.matrix()).inverse()
 
     def log_determinant(self) -> Float[Array, ""]:
-        return 2 * jnp.sum(jnp.log(jnp.diagonal(lower_cholesky(self.matrix()))))
+        return Full(self.matrix()).log_determinant()
 
     def over(self, scale: Float[Array, ""]) -> "Banded":
         return Banded(self.bands / scale)

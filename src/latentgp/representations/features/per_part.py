@@ -60,10 +60,16 @@ class PerPart(FixedFeatures):
         check_number(self, 1)
 
     def _of_term(
-        self, term: Term, X: Float[np.ndarray, "N D"], weights: Float[np.ndarray, "N"] | None
+        self,
+        term: Term,
+        X: Float[np.ndarray, "N D"],
+        weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> tuple[Basis, ...]:
         smooth = sum(not isinstance(part.kernel, _GROUPS | _LINEAR) for part in term.parts)
-        return tuple(self.basis(part, X[:, part.columns], smooth, weights) for part in term.parts)
+        return tuple(
+            self.basis(part, X[:, part.columns], smooth, weights, shortest) for part in term.parts
+        )
 
     def basis(
         self,
@@ -71,6 +77,7 @@ class PerPart(FixedFeatures):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> Basis:
         kernel: Any = part.kernel
         if isinstance(kernel, _GROUPS):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
@@ -22,13 +24,19 @@ from latentgp.representations.features.matern import (
     beyond,
     noise_density,
     operator_weights,
+    rate_of,
     smoothness_of,
     state_covariance,
 )
-from latentgp.representations.features.operators import Banded
+from latentgp.representations.features.operators import Banded, Full, Operator
 from latentgp.typing import Array
 
 _SPARSEST = 0.01  # density of values, of an even one, that knots are made for at least
+# Bands carry length-scales up to so many cells to the power 2 p + 1: the share of the variance that
+# doubles lose. Through fewer splines than this functions are made smooth in turn, which loses none.
+_LENGTH_IN_CELLS, _BANDED_FROM = 1e9, 256
+_LOST = 4.0  # times longer ones are none that a search may go to
+_AS_MANY = 1.5  # so many times fewer functions will do
 
 
 class BSplines(FixedFeatures):
@@ -72,6 +80,7 @@ class BSplines(FixedFeatures):
         columns: Float[np.ndarray, "N C"],
         share: int,
         weights: Float[np.ndarray, "N"] | None,
+        shortest: float,
     ) -> "Splines":
         p = smoothness_of(part, type(self).__name__)
         degree = 2 * p + 1 if self.degree is None else self.degree
@@ -81,13 +90,21 @@ class BSplines(FixedFeatures):
                 f"greater number than the degree, got degree={degree} and number={self.number}."
             )
         lower, upper = range_of(columns[:, 0])
-        about = columns[:, 0] - lower
-        knots = _knots(about, weights, upper - lower, self.number - degree, p)
-        return Splines(lower, knots, degree, p)
+        about, width = columns[:, 0] - lower, upper - lower
+        least = min(self.number, _BANDED_FROM - 1) - degree
+        longest = _most_in_cells(p) * width / float(np.ravel(part.kernel.lengthscale)[0])
+        cells = int(np.clip(longest, least, self.number - degree))
+        return Splines(lower, _knots(about, weights, width, cells, p), degree, p)
 
 
 class Splines(Basis):
     """B-splines of a degree, those that are not zero in an interval.
+
+    The inner products of B-splines are in proportion to (length-scale / cell)^(2p + 1): of long
+    length-scales what smooth functions say would be lost in what rough ones do. Unless a band is
+    wanted, the functions are therefore those of the same space that are orthogonal both in L2 and
+    in their derivatives of order p + 1 (Demmler & Reinsch 1975): polynomials of degree up to p and
+    then ever rougher ones, whose inner products are small beside their norms.
 
     Attributes:
         lower: end of the interval.
@@ -95,20 +112,38 @@ class Splines(Basis):
             last widths.
         degree: of the splines.
         smoothness: derivatives that functions of the kernel have.
+        banded: whether functions are the B-splines themselves.
     """
 
     lower: float = eqx.field(static=True)
     knots: tuple[float, ...] = eqx.field(static=True)
     degree: int = eqx.field(static=True)
     smoothness: int = eqx.field(static=True)
+    banded: bool = eqx.field(static=True, default=False)
 
     @property
     def number(self) -> int:
         return self.cells + self.degree
 
     @property
-    def bandwidth(self) -> int:
-        return self.degree
+    def bandwidth(self) -> int | None:
+        return self.degree if self.banded else None
+
+    @property
+    def turn(self) -> Float[np.ndarray, "M M"] | None:
+        return None if self.banded else _orthogonal(self).turn
+
+    def in_bands(self) -> "Splines":
+        return dataclasses.replace(self, banded=True) if self.number >= _BANDED_FROM else self
+
+    def carries(self, kernel: Kernel) -> Bool[Array, ""]:
+        p = self.smoothness
+        longest = _LOST * _most_in_cells(p) * np.min(np.diff(self.knots))
+        return jnp.asarray(not self.banded) | (rate_of(kernel, p) * longest > np.sqrt(2 * p + 1))
+
+    def serves_as(self, other: Basis, kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
+        fewer, more = sorted((self.number, other.number))
+        return more <= _AS_MANY * fewer
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -134,13 +169,27 @@ class Splines(Basis):
         for touched in range(self.degree + 1):
             here = jnp.arange(self.number)[:, None] == numbers[:, touched]
             found = jnp.where(here, values[:, touched], found)
-        return found
+        return found if self.turn is None else self.turn.T @ found
 
     def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
         inside = self.fixed(jnp.clip(x, *self.domain))
-        return beyond(inside, _ends(self), kernel, x[:, 0], self.domain)
+        left, right = _ends(self)
+        ends = (left, right) if self.turn is None else (self.turn.T @ left, self.turn.T @ right)
+        return beyond(inside, ends, kernel, x[:, 0], self.domain)
 
-    def operator(self, kernel: Kernel) -> Banded:
+    def operator(self, kernel: Kernel) -> Operator:
+        return self._bands(kernel) if self.banded else self._full(kernel)
+
+    def _full(self, kernel: Kernel) -> Full:
+        p, found = self.smoothness, _orthogonal(self)
+        weights = operator_weights(kernel, p)
+        outer = jnp.outer(weights, weights) / noise_density(kernel, p)
+        inside = jnp.einsum("ij,ijmn->mn", outer, jnp.asarray(found.products))
+        return Full(
+            inside + found.left @ jnp.linalg.inv(state_covariance(kernel, p)) @ found.left.T
+        )
+
+    def _bands(self, kernel: Kernel) -> Banded:
         p = self.smoothness
         weights = operator_weights(kernel, p)
         outer = jnp.outer(weights, weights) / noise_density(kernel, p)
@@ -153,6 +202,11 @@ class Splines(Basis):
             for shift in range(self.degree + 1)
         ]
         return Banded(bands + jnp.stack(first))
+
+
+def _most_in_cells(p: int) -> float:
+    """The longest length-scale that a band carries, in cells."""
+    return _LENGTH_IN_CELLS ** (1 / (2 * p + 1))
 
 
 def _knots(
@@ -247,3 +301,66 @@ def _ends(basis: Splines) -> tuple[Float[np.ndarray, "M R"], Float[np.ndarray, "
         left[: degree + 1, order] = pieces[0, :, 0]
         right[basis.cells - 1 :, order] = pieces[-1].sum(axis=1)
     return left, right
+
+
+class _Orthogonal(NamedTuple):
+    """Functions of Demmler & Reinsch.
+
+    Attributes:
+        turn: their coefficients in B-splines, a column each.
+        products: integrals of products of derivatives of order i and j.
+        left: derivatives of order 0 to p at the left end.
+    """
+
+    turn: Float[np.ndarray, "M M"]
+    products: Float[np.ndarray, "K K M M"]
+    left: Float[np.ndarray, "M R"]
+
+
+@cache
+def _orthogonal(basis: Splines) -> _Orthogonal:
+    """From derivatives at the nodes of a quadrature: products of these would lose half the digits.
+
+    Computed on the interval from 0 to 1, so that no unit of the inputs matters.
+    """
+    p, width = basis.smoothness, basis.knots[-1]
+    unit = Splines(0.0, tuple((np.asarray(basis.knots) / width).tolist()), basis.degree, p)
+    places, weights = _nodes(unit)
+    jets = [_at_nodes(unit, order) * np.sqrt(weights)[:, None] for order in range(p + 2)]
+    root = np.linalg.qr(jets[0], mode="r")
+    shares = places[:, None] * 2 - 1
+    low = np.polynomial.legendre.legvander(shares[:, 0], p) * np.sqrt(weights)[:, None]
+    low = np.linalg.qr(root @ np.linalg.lstsq(jets[0], low, rcond=None)[0], mode="complete")[0]
+    rough = np.linalg.solve(root.T, jets[-1].T).T @ low[:, p + 1 :]
+    right = np.linalg.svd(np.linalg.qr(rough, mode="r"))[2][::-1].T
+    turn = np.linalg.solve(root, np.hstack([low[:, : p + 1], low[:, p + 1 :] @ right]))
+    jets = [jet @ turn for jet in jets]
+    for order, jet in enumerate(jets):
+        jet[:, : min(order, p + 1)] = 0.0  # polynomials of a lower degree
+    orders = range(p + 2)
+    products = np.array(
+        [[jets[i].T @ jets[j] * width ** (1 - i - j) for j in orders] for i in orders]
+    )
+    products = 0.5 * (products + np.transpose(products, (1, 0, 3, 2)))
+    left = turn.T @ _ends(unit)[0] / width ** np.arange(p + 1)
+    left[np.triu_indices(p + 1, 1)] = 0.0
+    return _Orthogonal(turn, products, left)
+
+
+def _nodes(basis: Splines) -> tuple[Float[np.ndarray, "S"], Float[np.ndarray, "S"]]:
+    """Nodes of Gauss's quadrature in every cell, exact for products of splines, and weights."""
+    nodes, weights = np.polynomial.legendre.leggauss(basis.degree + 1)
+    knots, widths = np.asarray(basis.knots), np.diff(basis.knots)
+    places = knots[:-1, None] + 0.5 * (nodes + 1) * widths[:, None]
+    return places.ravel(), (0.5 * weights * widths[:, None]).ravel()
+
+
+def _at_nodes(basis: Splines, order: int) -> Float[np.ndarray, "S M"]:
+    """A derivative of every spline there."""
+    nodes = np.polynomial.legendre.leggauss(basis.degree + 1)[0]
+    powers = (0.5 * (nodes + 1))[:, None] ** np.arange(basis.degree + 1)
+    each = np.einsum("cwk,qk->cqw", _derivatives(basis, order), powers)
+    found = np.zeros((basis.cells, len(nodes), basis.number))
+    for cell in range(basis.cells):
+        found[cell, :, cell : cell + basis.degree + 1] = each[cell]
+    return found.reshape(-1, basis.number)

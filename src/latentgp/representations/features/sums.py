@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
+from scipy.linalg import block_diag
 
 from latentgp.errors import InputError
 from latentgp.kernels import Kernel
@@ -33,9 +34,6 @@ from latentgp.typing import Array
 
 _BLOCK = 1 << 15  # rows that are read at a time
 _SAMPLE = 4_096
-# Splines of one column. Bands are faster from 100 on at the latest, but through fewer than this a
-# dense step takes some milliseconds, and a dense posterior tells parts.
-_BANDED_FROM = 256
 
 
 class RowSums(Module):
@@ -71,6 +69,11 @@ class RowSums(Module):
                 "These sums are for another kernel: other values of its hyper-parameters will do, "
                 "other parts or columns need summarise(...) anew."
             )
+        if not self.variables.carries(model.kernel):
+            raise InputError(
+                f"Sums of {len(self.variables)} splines say nothing of length-scales as long as "
+                f"{model.kernel!r} has; summarise the rows anew for this model, which takes fewer."
+            )
 
     def evidence(self, model: LatentGP) -> Float[Array, ""]:
         """The collapsed bound (Titsias 2009, eq. 9), in nats, with derivatives.
@@ -86,7 +89,8 @@ class RowSums(Module):
             of_weights = banded.half_worth(operator.bands + terms.products, terms.linear)
             left = 0.5 * (terms.loss - banded.solved_trace(operator.bands, terms.products))
             half = 0.5 * banded.log_determinant(operator.bands)
-            return of_weights + half - left + terms.constant
+            value = of_weights + half - left + terms.constant
+            return jnp.where(self.variables.carries(terms.kernel), value, jnp.nan)
         of_weights = _half_worth(operator.matrix() + terms.products, terms.linear)
         left = 0.5 * (terms.loss - operator.solved_trace(terms.products))
         return of_weights + 0.5 * operator.log_determinant() - left + terms.constant
@@ -99,7 +103,9 @@ class RowSums(Module):
             own = operator.bands, terms.products, terms.linear, terms.loss
             found = BandedPosterior.of(terms.kernel, self.variables, *own)
             return found, found.log_evidence + terms.constant
-        statistics = Statistics(terms.products[None], terms.linear[None], terms.loss[None])
+        units = self.variables.units(terms.kernel)
+        products = units[:, None] * terms.products * units
+        statistics = Statistics(products[None], (units * terms.linear)[None], terms.loss[None])
         posterior = posterior_given(
             terms.kernel, self.variables, None, statistics, signed=False, covariance="full"
         )
@@ -200,14 +206,14 @@ def sums_of(
     model: LatentGP, source: RowSource, variables: FixedFunctions, features: InterDomain
 ) -> RowSums:
     """The sums over the rows of a source, for functions that are known."""
-    sample = source.sample(_SAMPLE)
+    variables, sample = variables.in_bands(), source.sample(_SAMPLE)
     weights = np.ones(sample.size) if sample.weights is None else sample.weights
     columns = np.column_stack([sample.y, sample.X])
     centre = np.average(columns, axis=0, weights=weights)
     size, kernel = len(variables), model.kernel
     more, bands = len(centre) + 1, None
     width = variables.bandwidth
-    if width is not None and size >= _BANDED_FROM:
+    if width is not None:
         bands = np.zeros((width + 1, size))
     products = np.zeros((more + size * (bands is None), size + more))
     for block in source.epoch((0,), min(_BLOCK, source.size)):
@@ -220,7 +226,10 @@ def sums_of(
             products += behind
             for shift, band in enumerate(bands):
                 band[: size - shift] += inner.diagonal(-shift)
-    layout = layout_of(model, variables.shape[1])
+    layout, turn = layout_of(model, variables.shape[1]), variables.turn()
+    if turn is not None:
+        whole = block_diag(turn, np.eye(more))
+        products = whole.T @ products @ whole
     return RowSums(features, variables, sample, products, centre, layout, bands)
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int, Key, PyTree
 from latentgp.errors import InputError, check_choices
 from latentgp.kernels import LatentKernel, is_tabulated
 from latentgp.representations.base import Pullback, SiteUpdate
-from latentgp.representations.features.base import FixedFunctions, InterDomain
+from latentgp.representations.features.base import FixedFeatures, FixedFunctions, InterDomain
 from latentgp.representations.features.sums import RowSums
 from latentgp.representations.inducing import pitc
 from latentgp.representations.inducing.algebra import ByVariables, RowsOrBlocks
@@ -191,6 +191,18 @@ class Inducing(ByVariables):
             return self
         found = pitc.blocks_for(X, weights, self.block_size or len(self.centres))
         return dataclasses.replace(self, blocks=found)
+
+    def renewed(
+        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+    ) -> "Inducing | None":
+        if not isinstance(self.features, FixedFeatures):
+            return None
+        if self.remembered is not None or not isinstance(self.variables, FixedFunctions):
+            return None
+        others = self.features.functions_for(X, weights, kernel)
+        if self.variables.serve_as(others, kernel):
+            return None
+        return dataclasses.replace(self, variables=others, sums=None)
 
     def configured_for(self, *, signed: bool, power: float) -> "Inducing":
         if power and self.approximation == "vfe":

@@ -434,17 +434,22 @@ def chains_of(f, divergences=0):
             "diverging": np.arange(f.size).reshape(f.shape) < divergences,
             "lp": -(f**2),
         },
-        jitter=0.0,
+        jitter=1e-8,
         seconds=1.0,
     )
 
 
-def judged(f, divergences=0, **statistics):
+def judged(f, divergences=0, prior_variance=1.0, **statistics):
     chains = chains_of(f, divergences)
     for name, value in statistics.items():
         chains.statistics[name] = np.full(f.shape, value)
     return diagnose_chains(
-        method=GIBBS, reason="asked for", chains=chains, summary=summarise(chains), seconds=1.0
+        method=GIBBS,
+        reason="asked for",
+        chains=chains,
+        summary=summarise(chains),
+        seconds=1.0,
+        prior_variance=prior_variance,
     )
 
 
@@ -458,6 +463,12 @@ class TestDiagnostics:
         assert found.summary.r_hat < 1.01
         assert min(found.summary.ess_bulk, found.summary.ess_tail) > 3000
         assert found.verdict.startswith("Chains agree after 1.0 s")
+
+    @pytest.mark.parametrize(("prior_variance", "trusted"), [(1e-4, True), (1e-6, False)])
+    def test_jitter_is_measured_by_the_prior_variance(self, prior_variance, trusted):
+        found = judged(self.NOISE, prior_variance=prior_variance)
+        assert found.converged == trusted
+        assert "needed a jitter of 1.0e-08" in found.warnings[0]
 
     @pytest.mark.parametrize(
         ("f", "divergences", "warning"),
