@@ -530,15 +530,21 @@ class FixedFeatures(InterDomain):
 def least_open(
     candidates: Sequence[Basis], part: Part, columns: Float[np.ndarray, "N C"], shortest: float
 ) -> Basis:
-    """The basis that leaves least of a part's prior variance open, and of shorter length-scales."""
+    """The basis that leaves least of a part's prior variance open, and of other length-scales.
+
+    These are shorter ones, or where only its own count, twice as long: the smooth functions of a
+    domain that is too small look rougher than they are, and a search ends before it should.
+    """
     if len(candidates) == 1:
         return candidates[0]
     places = columns[np.linspace(0, len(columns) - 1, min(_PLACES, len(columns))).astype(int)]
     own: Any = part.kernel
     ranges = np.array([upper - lower for lower, upper in map(range_of, columns.T)])
-    shorter = np.minimum(own.lengthscale, np.broadcast_to(shortest * ranges, columns.shape[1:]))
-    shorter = shorter if np.ndim(own.lengthscale) else np.min(shorter)
-    kernels = [own, eqx.tree_at(lambda k: k.lengthscale, own, shorter)]
+    other = 2.0 * np.asarray(own.lengthscale)
+    if np.isfinite(shortest):
+        other = np.minimum(own.lengthscale, np.broadcast_to(shortest * ranges, columns.shape[1:]))
+        other = other if np.ndim(own.lengthscale) else np.min(other)
+    kernels = [own, eqx.tree_at(lambda k: k.lengthscale, own, other)]
     left = [sum(basis.left_open(kernel, places) for kernel in kernels) for basis in candidates]
     return candidates[int(np.argmin(left))]
 

@@ -26,7 +26,8 @@ from latentgp.typing import Array
 # Boxes that are tried: half-ranges and so many length-scales; the most that a search starts with.
 _MARGINS, _LEAST_BOX, _MOST_BOX = np.geomspace(0.25, 8.0, 11), 1.05, 4.0
 # c over the length-scale, in half-ranges (Riutort-Mayol et al. 2023), of RBF and of rougher ones.
-_FREQUENCIES, _ROUGH_FREQUENCIES = 1.75, 3.4
+# The last are those at the end of a search, of which the Matern kernels' slow tails need more.
+_FREQUENCIES, _ROUGH_FREQUENCIES, _ROUGHEST_FREQUENCIES = 1.75, 3.4, 13.6
 _SHORTER, _SHORTEST = 0.5, 0.02  # than the length-scale; in half-ranges
 _MOST_DIMENSIONS, _MOST_FUNCTIONS = 4, 1_000
 
@@ -40,9 +41,9 @@ class HilbertSpace(FixedFeatures):
     up to that approximation. Sums of kernels have functions of each, products those of all columns.
 
     Args:
-        number: of functions a column; None takes 1.75 c / l (3.4 but for RBF), l half the
+        number: of functions a column; None takes 1.75 c / l (13.6 but for RBF), l half the
             length-scale and c the box, at most 1,000 functions of a term. A search starts with
-            an l of at most a fifth of half the range.
+            an l of at most a fifth of half the range (and 3.4).
         box: half the box's width in half the column's range, at least 1; None is, with a number,
             what leaves least of f open, and else leaves eight length-scales beside the rows. It
             follows the length-scale that is learned, from a box of at most 4.
@@ -99,7 +100,9 @@ class HilbertSpace(FixedFeatures):
             boxes = [np.minimum(boxes[-1], _MOST_BOX) if np.isfinite(shortest) else boxes[-1]]
         finest = np.maximum(np.minimum(_SHORTER * relative, 2 * shortest), _SHORTEST)
         most = int(_MOST_FUNCTIONS ** (1 / (dimension * share)))
-        factor = _FREQUENCIES if type(kernel) is RBF else _ROUGH_FREQUENCIES
+        factor = _FREQUENCIES
+        if type(kernel) is not RBF:
+            factor = _ROUGH_FREQUENCIES if np.isfinite(shortest) else _ROUGHEST_FREQUENCIES
         candidates = []
         for box in boxes:
             counts = np.minimum(np.ceil(factor * box / finest), most).astype(int)
