@@ -154,13 +154,14 @@ class Basis(eqx.Module):
         return jnp.ones((), bool)
 
     def serves_as(self, other: "Basis", kernel: Kernel, x: Float[np.ndarray, "N C"]) -> bool:
-        """Whether it does as well as another one for a kernel at rows.
+        """Whether it does as well as another one for a kernel at rows, and for a smoother kernel.
 
         Unless overridden, it is the same, or leaves at most twice as much open.
         """
         if self == other:
             return True
-        own, others = (basis.left_open(kernel, x) for basis in (self, other))
+        kernels = kernel, _at(kernel, 2.0 * np.asarray(getattr(kernel, "lengthscale", 1.0)))
+        own, others = (sum(b.left_open(k, x) for k in kernels) for b in (self, other))
         return own <= max(_TWICE * others, _NOTHING)
 
     @double_precision
@@ -544,7 +545,7 @@ def least_open(
     if np.isfinite(shortest):
         other = np.minimum(own.lengthscale, np.broadcast_to(shortest * ranges, columns.shape[1:]))
         other = other if np.ndim(own.lengthscale) else np.min(other)
-    kernels = [own, eqx.tree_at(lambda k: k.lengthscale, own, other)]
+    kernels = [own, _at(own, other)]
     left = [sum(basis.left_open(kernel, places) for kernel in kernels) for basis in candidates]
     return candidates[int(np.argmin(left))]
 
@@ -571,6 +572,13 @@ def check_number(setting: Any, least: int, name: str = "number") -> None:
         raise InputError(
             f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
         )
+
+
+def _at(kernel: Any, lengthscale: Any) -> Any:
+    """A kernel at other length-scales, if it has any."""
+    if not hasattr(kernel, "lengthscale"):
+        return kernel
+    return eqx.tree_at(lambda k: k.lengthscale, kernel, lengthscale)
 
 
 @jax.jit
