@@ -253,7 +253,7 @@ class FixedFunctions(InterDomainVariables):
         for own, found in zip(self.bases[0], turns, strict=True):
             each = [np.eye(b.number) if t is None else t for b, t in zip(own, found, strict=True)]
             blocks.append(reduce(np.kron, each, np.ones((1, 1))))
-        return block_diag(*blocks)
+        return np.asarray(block_diag(*blocks))
 
     def carries(self, kernel: Kernel) -> Bool[Array, ""]:
         """Whether doubles carry the algebra of the functions at a kernel's hyper-parameters."""

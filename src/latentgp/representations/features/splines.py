@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -92,7 +92,7 @@ class BSplines(FixedFeatures):
         lower, upper = range_of(columns[:, 0])
         about, width = columns[:, 0] - lower, upper - lower
         least = min(self.number, _BANDED_FROM - 1) - degree
-        longest = _most_in_cells(p) * width / float(np.ravel(part.kernel.lengthscale)[0])
+        longest = _most_in_cells(p) * width / float(np.sqrt(2 * p + 1) / rate_of(part.kernel, p))
         cells = int(np.clip(longest, least, self.number - degree))
         return Splines(lower, _knots(about, weights, width, cells, p), degree, p)
 
@@ -327,7 +327,7 @@ def _orthogonal(basis: Splines) -> _Orthogonal:
     unit = Splines(0.0, tuple((np.asarray(basis.knots) / width).tolist()), basis.degree, p)
     places, weights = _nodes(unit)
     jets = [_at_nodes(unit, order) * np.sqrt(weights)[:, None] for order in range(p + 2)]
-    root = np.linalg.qr(jets[0], mode="r")
+    root: Any = np.linalg.qr(jets[0], mode="r")
     shares = places[:, None] * 2 - 1
     low = np.polynomial.legendre.legvander(shares[:, 0], p) * np.sqrt(weights)[:, None]
     low = np.linalg.qr(root @ np.linalg.lstsq(jets[0], low, rcond=None)[0], mode="complete")[0]

@@ -69,7 +69,8 @@ class RowSums(Module):
                 "These sums are for another kernel: other values of its hyper-parameters will do, "
                 "other parts or columns need summarise(...) anew."
             )
-        if not self.variables.carries(model.kernel):
+        kernel: Any = model.kernel
+        if not self.variables.carries(kernel):
             raise InputError(
                 f"Sums of {len(self.variables)} splines say nothing of length-scales as long as "
                 f"{model.kernel!r} has; summarise the rows anew for this model, which takes fewer."
@@ -228,7 +229,7 @@ def sums_of(
                 band[: size - shift] += inner.diagonal(-shift)
     layout, turn = layout_of(model, variables.shape[1]), variables.turn()
     if turn is not None:
-        whole = block_diag(turn, np.eye(more))
+        whole = np.asarray(block_diag(turn, np.eye(more)))
         products = whole.T @ products @ whole
     return RowSums(features, variables, sample, products, centre, layout, bands)
 
