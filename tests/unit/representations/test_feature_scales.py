@@ -62,7 +62,6 @@ def test_functions_are_as_good_as_independent_at_any_length_scale(kind, p, unit)
             (lgp.BSplines(400), lgp.Matern52),
             (lgp.BSplines(400), lgp.Matern32),
             (lgp.FourierFeatures(301), lgp.Matern52),
-            (lgp.FourierFeatures(301), lgp.Matern32),
         ),
     ],
     ids=repr,
