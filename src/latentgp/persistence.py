@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import importlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +33,9 @@ from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.runtime.mesh import gather
 from latentgp.runtime.writing import written_whole
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# Classes whose fields mean something else since: by the schema that came with it.
+_CHANGED = {2: {"CoupledDensePosterior", "FixedFunctions", "FunctionsOfParts", "Layout"}}
 
 # Files name our classes latentgp.RBF, wherever the class is defined. Where those are that users do
 # not import:
@@ -211,6 +214,14 @@ def load(path: str | Path) -> Any:
     try:
         if content.pop("digest") != _digest(content, tensors):
             raise InputError(f"{path} is damaged (its checksum differs); save the model again.")
+        held = {_class_name(name) for name in re.findall(r'"object": "([^"]+)"', header)}
+        changed = [held & names for since, names in _CHANGED.items() if schema < since]
+        if any(changed):
+            raise InputError(
+                f"{path} was written by an earlier latentgp (schema {schema}), whose "
+                f"{', '.join(sorted(set().union(*changed)))} this one cannot read; fit the model "
+                "again."
+            )
         return _decode(content["value"], tensors)
     except InputError:
         raise

@@ -254,6 +254,23 @@ class TestWhatCannotBeRead:
         with pytest.raises(InputError, match="was not written by latentgp"):
             lgp.load(tmp_path / "foreign")
 
+    def test_a_file_whose_numbers_mean_something_else_since(self, tmp_path):
+        X = np.linspace(0.0, 1.0, 8)
+        method = lgp.CollapsedVI(lgp.Inducing(features=lgp.BSplines(6)))
+        model = lgp.LatentGP(lgp.Matern32(), lgp.Gaussian())
+        fit = lgp.fit(
+            model,
+            lgp.Data(X, X),
+            method=method,
+            key=jax.random.key(0),
+            learn_hyperparameters=False,
+        )
+        path = lgp.save(fit.posterior, tmp_path / "splines")
+        assert lgp.load(path).predict_f([0.5]).mean == fit.posterior.predict_f([0.5]).mean
+        doctored(path, lambda header: header.update(schema=1))
+        with pytest.raises(InputError, match=r"earlier latentgp \(schema 1\), whose Fixed"):
+            lgp.load(path)
+
     def test_a_newer_file(self, kernel_file):
         doctored(kernel_file, lambda header: header.update(schema=99, latentgp="9.0"))
         with pytest.raises(InputError, match=r"by latentgp 9\.0 \(schema 99\), newer.*upgrade"):
