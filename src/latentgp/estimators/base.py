@@ -68,7 +68,9 @@ from latentgp.rows.arrays import (
 from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
+from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.progress import Callback
+from latentgp.runtime.x64 import interruptible
 
 if TYPE_CHECKING:
     from latentgp.evaluation.leave_one_out import LeaveOneOut
@@ -142,6 +144,7 @@ class GPEstimator(BaseEstimator):
 
         return save(self, path)
 
+    @interruptible
     def _fit_model(self, rows: MergedRows, likelihood: Likelihood, centre: float = 0.0) -> Self:
         """Fit targets less a constant, which is added to the model's mean again.
 
@@ -207,11 +210,12 @@ class GPEstimator(BaseEstimator):
             restarts=self.restarts,
         )
         self._keep(result, method, reason, centre, self.verbose)
-        if self.certify is not None:
+        if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
+    @interruptible
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
         """Update the posterior with further rows; earlier rows are not needed.
 
@@ -240,6 +244,7 @@ class GPEstimator(BaseEstimator):
             self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
         return self
 
+    @interruptible
     def continue_with(
         self,
         rows: RowSource,

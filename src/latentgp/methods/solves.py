@@ -21,7 +21,7 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.methods.sgld import check_noise, site_method
 from latentgp.representations import Dense, Representation
-from latentgp.runtime.progress import INTERRUPTED, Run, Step
+from latentgp.runtime.progress import Run, Step
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
@@ -157,10 +157,6 @@ class SolvesGP(Method):
                 if reason is not None:
                     ending = reason
                     break
-        except KeyboardInterrupt:
-            if not pieces:
-                raise
-            ending = INTERRUPTED
         finally:
             run.close()
         joined = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.iterations], *pieces)
