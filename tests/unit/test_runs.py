@@ -322,7 +322,9 @@ def test_every_method_ends_early_with_what_there_is(name):
 
     switch = Switch()
     late = ended(name, max_seconds=1e-9)
-    interrupted = ended(name, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        ended(name, callback=interrupt)
+    interrupted = raised.value.result
     with obeying(switch):
         aborted = ended(name, callback=abort)
     for found, why in (late, "max_seconds"), (interrupted, "interrupted"), (aborted, "aborted"):
