@@ -31,6 +31,14 @@ class Module(eqx.Module):
         InputError: an argument that the class does not have.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("__orig_bases__", ())
+        if own and isinstance(own[0], _Fields):
+            own[0].put_into(cls)
+        elif cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+            cls.__orig_bases__ = (_Fields(cls),)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         check_argument_names(cls, kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -48,6 +56,34 @@ class Module(eqx.Module):
             text = as_code(value)
             arguments.append(text if positional else f"{field.name}={text}")
         return as_call(type(self), arguments)
+
+
+class _Fields:
+    """Bases and fields of a class of a script or notebook, by which another process makes it.
+
+    cloudpickle, of joblib and Ray, makes an empty class there, of what `__orig_bases__` holds, and
+    fills it afterwards. Equinox looks at the fields while a class is made.
+    """
+
+    def __init__(self, cls: type):
+        own = cls.__dict__
+        self._bases, self._has_init = cls.__bases__, "__init__" in own
+        self._annotations = dict(own.get("__annotations__", {}))
+        self._values = {name: own[name] for name in self._annotations if name in own}
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return self._bases
+
+    def put_into(self, cls: Any) -> None:
+        """Put the fields into the class that is being made."""
+        cls.__annotations__ = dict(self._annotations)
+        for name, value in self._values.items():
+            setattr(cls, name, value)
+        if self._has_init:  # which comes later
+            cls.__init__ = _to_come
+
+
+def _to_come(self: Any) -> None: ...
 
 
 def as_call(kind: type, arguments: Iterable[str]) -> str:
