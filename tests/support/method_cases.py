@@ -22,7 +22,7 @@ _REGRESSORS = {
     "exact, products": lgp.ExactGP(lgp.MatrixFree()),
     "exact, features": lgp.ExactGP(lgp.RandomFeatures(20)),
     "exact, time": lgp.ExactGP(lgp.Markov()),
-    "collapsed, splines": lgp.CollapsedVI(lgp.Inducing(8, features=lgp.BSplines())),
+    "collapsed, splines": lgp.CollapsedVI(lgp.Inducing(features=lgp.BSplines(8))),
     "deep": lgp.RandomFeatureVI(batch_size=4, epochs=4),
 }
 _CLASSIFIERS = {
@@ -47,7 +47,7 @@ def case_of(name):
     data = lgp.Data(X[:, :1] if name in ("exact, time", "collapsed, splines") else X, y)
     if name in ("deep", "deep-mcmc"):
         model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.3), layers=[lgp.Layer(lgp.RBF(), 1)])
-    if name == "exact, time":
+    if name in ("exact, time", "collapsed, splines"):
         model = regression(lgp.Matern32())
     known = (_REGRESSORS | _CLASSIFIERS).get(name)
     if known is not None:

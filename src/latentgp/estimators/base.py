@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from latentgp.errors import InputError, warn_user
+from latentgp.estimators.nested import changed, inside
 from latentgp.estimators.precomputed import (
     checked_cross,
     checked_gram,
@@ -137,6 +138,39 @@ class GPEstimator(BaseEstimator):
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name.
+
+        Args:
+            deep: with those inside kernel, likelihood, method and representation, as
+                `kernel__lengthscale` or, of a sum, `kernel__parts__0__lengthscale`.
+        """
+        found = super().get_params(deep)
+        if deep:
+            for name, value in list(found.items()):
+                found |= inside(name, value)
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set settings by name, as `get_params` gives them; modules are replaced.
+
+        Raises:
+            InputError: a name of nothing inside a module.
+        """
+        own = super().get_params(deep=False)
+        direct = {name: value for name, value in params.items() if name.partition("__")[0] == name}
+        super().set_params(**direct)
+        deeper: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if rest and head not in own:
+                super().set_params(**{name: value})  # which says what there is
+            if rest:
+                deeper.setdefault(head, {})[rest] = value
+        for head, further in deeper.items():
+            setattr(self, head, changed(head, getattr(self, head), further))
+        return self
 
     def save(self, path: str | Path) -> Path:
         """Write the estimator to one file, without pickle; read it with `latentgp.load`."""
