@@ -71,7 +71,7 @@ from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
 from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.progress import Callback
-from latentgp.runtime.x64 import interruptible
+from latentgp.runtime.x64 import interruptible, public
 
 if TYPE_CHECKING:
     from latentgp.evaluation.leave_one_out import LeaveOneOut
@@ -626,6 +626,7 @@ class GPEstimator(BaseEstimator):
         numbers = np.arange(len(array), dtype=np.float64)[:, None]
         return numbers if alone else (numbers, checked[1])
 
+    @public
     def _draws(
         self,
         X: Any,

@@ -16,6 +16,7 @@ from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
 from latentgp.typing import Array
+from latentgp.runtime.x64 import public
 from latentgp.validation import as_key
 
 
@@ -37,6 +38,7 @@ class CrossValidation(RowPredictions):
         )
 
 
+@public
 def cross_validate(
     model: LatentGP,
     data: Data,

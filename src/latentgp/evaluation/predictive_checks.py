@@ -19,6 +19,7 @@ from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws
 from latentgp.rows.data import Data
 from latentgp.typing import Array
+from latentgp.runtime.x64 import public
 from latentgp.validation import as_key
 
 _ROWS = 2_000
@@ -63,6 +64,7 @@ class PredictiveCheck(eqx.Module):
         return aligned(cells)
 
 
+@public
 def predictive_check(
     source: Fit | Posterior | PriorDraws,
     data: Data,
