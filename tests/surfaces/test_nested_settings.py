@@ -18,7 +18,10 @@ def test_a_grid_over_a_kernel_is_the_grid_over_kernels():
     """It ended in "'RBF' object has no attribute 'set_params'"."""
     values = [0.1, 0.5, 3.0]
     named = GridSearchCV(
-        lgp.GPRegressor(lgp.RBF(), **HELD), {"kernel__lengthscale": values}, cv=2, error_score="raise"
+        lgp.GPRegressor(lgp.RBF(), **HELD),
+        {"kernel__lengthscale": values},
+        cv=2,
+        error_score="raise",
     ).fit(X, Y)
     whole = GridSearchCV(
         lgp.GPRegressor(**HELD), {"kernel": [lgp.RBF(value) for value in values]}, cv=2
@@ -61,7 +64,7 @@ def test_settings_inside_modules_are_listed_set_and_cloned():
     [
         ({"kernel__length": 1.0}, "kernel__length cannot be set, .* it has lengthscale, variance"),
         ({"kernel__lengthscale": -1.0}, "lengthscale"),
-        ({"method__number": 3}, 'method is "?\'?auto.* give another method'),
+        ({"method__number": 3}, "method is \"?'?auto.* give another method"),
         ({"n_inducing__number": 3}, "n_inducing is None"),
         ({"nothing__here": 3}, "Invalid parameter 'nothing'"),
     ],

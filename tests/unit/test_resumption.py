@@ -49,7 +49,10 @@ def test_what_is_killed_goes_on_to_the_same_bits(names, tmp_path):
 def test_a_key_of_ones_own_has_a_digest_and_is_taken():
     one, other = jax.random.key(0), jax.random.key(1)
     assert digest(one) == digest(jax.random.key(0)) != digest(other)
-    rows, model = lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9]), lgp.LatentGP(lgp.RBF(), lgp.Gaussian())
+    rows, model = (
+        lgp.Data([0.0, 1.0, 2.0], [0.0, 0.8, 0.9]),
+        lgp.LatentGP(lgp.RBF(), lgp.Gaussian()),
+    )
     found = {
         lgp.fit(
             model,

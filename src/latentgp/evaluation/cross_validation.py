@@ -15,8 +15,8 @@ from latentgp.fit import fit
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
-from latentgp.typing import Array
 from latentgp.runtime.x64 import public
+from latentgp.typing import Array
 from latentgp.validation import as_key
 
 

@@ -18,8 +18,8 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws
 from latentgp.rows.data import Data
-from latentgp.typing import Array
 from latentgp.runtime.x64 import public
+from latentgp.typing import Array
 from latentgp.validation import as_key
 
 _ROWS = 2_000

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 ANSWERS = """
-import json, sys, warnings
+import json, sys, traceback, warnings
 import jax, numpy as np, pandas as pd, latentgp as lgp
 
 warnings.simplefilter("ignore")
@@ -13,7 +13,6 @@ X = np.random.default_rng(0).uniform(0, 5, (24, 2))
 y = np.sin(X[:, 0])
 short = {"random_state": 0, "max_evaluations": 3}
 key = jax.random.key(0)
-double = X[:3]
 
 def answers():
     regressor = lgp.GPRegressor(**short).fit(X, y)
@@ -23,7 +22,8 @@ def answers():
     yield classifier.predict_proba(X[:3])
     yield lgp.GPCountRegressor(**short).fit(X, np.round(3 + 3 * y)).predict(X[:3])
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(y=y)
-    yield lgp.TableModel.fit(frame, "y", method="collapsed", n_inducing=4, **short).predict(frame[:3])
+    points = {"method": "collapsed", "n_inducing": 4}
+    yield lgp.TableModel.fit(frame, "y", **points, **short).predict(frame[:3])
     model, data = lgp.LatentGP(lgp.RBF(), lgp.Gaussian(0.1)), lgp.Data(X, y)
     chains = lgp.MCMC(draws=20, warmup=20, chains=1)
     fit = lgp.fit(model, data, method=chains, key=key)
@@ -36,8 +36,8 @@ def answers():
         yield fit.posterior.as_jax().mean(jax.device_put(X[:3]))
 
 def flat(found):
-    return [np.asarray(leaf, float).tolist() for leaf in jax.tree.leaves([
-        part.to_numpy() if isinstance(part, pd.DataFrame) else part for part in found])]
+    parts = [part.to_numpy() if isinstance(part, pd.DataFrame) else part for part in found]
+    return [np.asarray(leaf, float).tolist() for leaf in jax.tree.leaves(parts)]
 
 right = flat(answers())
 SETTINGS = {
@@ -62,9 +62,10 @@ for name, value in SETTINGS.items():
     try:
         same = flat(answers()) == right
     except Exception as error:
-        import traceback
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "latentgp" in f.filename or f.filename == "<string>"]
-        same = f"{type(error).__name__}: {str(error)[:150]} {[(f.filename[-30:], f.lineno) for f in frames[:3]]}"
+        steps = traceback.extract_tb(error.__traceback__)
+        where = [(step.filename[-30:], step.lineno) for step in steps]
+        where = [step for step in where if "latentgp" in step[0] or "string" in step[0]]
+        same = f"{type(error).__name__}: {str(error)[:150]} {where[:4]}"
     jax.config.update(name, before)
     print(json.dumps([name, same]), flush=True)
 """
