@@ -1,4 +1,4 @@
-"""Settings inside modules by scikit-learn's names: `kernel__lengthscale`, `kernel__parts__0__variance`."""
+"""Settings inside modules by scikit-learn's names, such as `kernel__parts__0__lengthscale`."""
 
 from __future__ import annotations
 

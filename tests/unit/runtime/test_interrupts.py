@@ -34,10 +34,14 @@ class At:
 
 def test_a_loop_of_fits_ends_with_what_was_learned_on_the_estimator(ctrl_c):
     press, fitted = At(ctrl_c, 3), []
-    with pytest.raises(KeyboardInterrupt):
+
+    def loop():
         for seed in range(3):
             fitted.append(lgp.GPRegressor(callback=press, random_state=seed))
             fitted[-1].fit(X, SMOOTH)
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
     (only,) = fitted
     assert len(only.history_.bound) == press.made == 3
     assert "it was interrupted" in only.diagnostics_.verdict
