@@ -118,6 +118,9 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
         print(np.array_equal(one, two))
     except ValueError as error:
         print(error)
+model = None
+one, two = work(*sys.argv[1:])
+print("here", np.array_equal(one, two))
 """
 
 
@@ -125,7 +128,7 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
     ("early", "says"),
     [
         ("import latentgp as lgp; model = lgp.load(sys.argv[1])", "True"),
-        ("import jax; jax.random.key(0); model = None", "does not survive|do not survive a fork"),
+        ("import jax; jax.random.key(0); model = None", "do not survive a fork"),
     ],
     ids=["loaded", "JAX alone, before latentgp is imported"],
 )
@@ -146,6 +149,7 @@ def test_what_is_imported_and_loaded_before_a_fork(early, says, tmp_path):
         timeout=200,
     )
     assert re.search(says, done.stdout), done.stderr
+    assert done.stdout.endswith("here True\n")  # the parent itself can
 
 
 def test_a_child_of_a_spawn_computes():
