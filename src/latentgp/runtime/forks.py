@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 from jax._src.xla_bridge import backends_are_initialized
 
 from latentgp.errors import InputError
-
-_THREADS = Path("/proc/self/task")
 
 
 class _Fork:
@@ -45,10 +42,18 @@ def _in_the_child() -> None:
 
 
 def _forked_earlier() -> bool:
-    """Whether the fork was before this import: JAX is in use, and none of its threads is there."""
-    if threading.active_count() > 1 or not (_THREADS.exists() and backends_are_initialized()):
+    """Whether the fork was before this import: JAX is in use, and none of its threads is there.
+
+    Of a fork the command is that of its parent.
+    """
+    try:
+        own, parents = (
+            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (os.getpid(), os.getppid())
+        )
+        names = [file.read_text() for file in Path("/proc/self/task").glob("*/comm")]
+    except OSError:  # another system, or a thread that has just ended
         return False
-    return len(list(_THREADS.iterdir())) == 1
+    return own == parents and backends_are_initialized() and not any("XLA" in n for n in names)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
