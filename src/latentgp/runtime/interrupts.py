@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -41,11 +43,13 @@ class Interrupts:
     Attributes:
         happened: whether there was one.
         steps: that the call has made.
+        ended: set at the end of the call.
     """
 
     def __init__(self, keeps_results: bool):
         self.keeps_results = keeps_results
         self.happened, self.steps = False, 0
+        self.ended = threading.Event()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Take note of the signal.
@@ -96,6 +100,7 @@ def raising_interrupts(
             return function(*args, **kwargs)
         own = Interrupts(keeps_results)
         token = _OF_THIS_CALL.set(own)
+        _RUNNING.add(own)
         try:
             with _handled_by(own):
                 result = function(*args, **kwargs)
@@ -105,11 +110,34 @@ def raising_interrupts(
             raise
         finally:
             _OF_THIS_CALL.reset(token)
+            _RUNNING.discard(own)
+            own.ended.set()
+        if own.happened and _LEAVING.is_set():
+            raise SystemExit  # which ends a thread without a word
         if own.happened:
             raise Interrupted(result)
         return result
 
     return run
+
+
+# Calls of all threads. Those of daemons are waited for at exit, which their compiler would not survive.
+_RUNNING: set[Interrupts] = set()
+_LEAVING = threading.Event()
+
+
+@atexit.register
+def _leave() -> None:
+    _LEAVING.set()
+    calls = list(_RUNNING)
+    for call in calls:
+        call.happened = True
+    for call in calls:
+        call.ended.wait()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_RUNNING.clear)
 
 
 @contextmanager

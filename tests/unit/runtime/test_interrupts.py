@@ -133,25 +133,32 @@ import numpy as np, latentgp as lgp
 warnings.simplefilter("ignore")
 X = np.linspace(0, 6, 40)[:, None]
 model = lgp.GPRegressor(random_state=0, max_evaluations=2).fit(X, np.sin(X[:, 0]))
-main = threading.main_thread().ident
+
+def once_it_compiles(thread, call):
+    while sys._current_frames()[thread].f_code.co_name != "backend_compile_and_load":
+        time.sleep(1e-4)
+    call()
 
 def press():
-    while True:
-        frame = sys._current_frames()[main]
-        if frame.f_code.co_name == "backend_compile_and_load":
-            return os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1e-4)
+    once_it_compiles(threading.main_thread().ident, lambda: os.kill(os.getpid(), signal.SIGINT))
 
-threading.Thread(target=press, daemon=True).start()
+def fit():
+    model.fit(X[:31], X[:31, 0])
+
 print("ready", flush=True)
+if sys.argv[1] == "daemon":
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    once_it_compiles(thread.ident, lambda: sys.exit(130))
+threading.Thread(target=press, daemon=True).start()
 try:
-    model.predict_interval(X[:3], 0.5) if sys.argv[1] == "predict" else model.fit(X[:31], X[:31, 0])
+    fit() if sys.argv[1] == "fit" else model.predict_interval(X[:3], 0.5)
 except KeyboardInterrupt:
     sys.exit(130)
 """
 
 
-@pytest.mark.parametrize("what", ["fit", "predict"])
+@pytest.mark.parametrize("what", ["fit", "predict", "daemon"])
 def test_a_process_that_ends_while_it_compiles_ends_well(what):
     """It was brought down by a segmentation fault: the compiler went on in its thread."""
     known = {name: value for name, value in os.environ.items() if "CACHE" not in name}
