@@ -106,24 +106,27 @@ def raising_interrupts(
                 result = function(*args, **kwargs)
         except RunAborted as error:
             if own.happened:
-                raise KeyboardInterrupt(str(error)) from error
+                raise _ending(KeyboardInterrupt(str(error))) from error
             raise
         finally:
             _OF_THIS_CALL.reset(token)
             _RUNNING.discard(own)
             own.ended.set()
-        if own.happened and _LEAVING.is_set():
-            raise SystemExit  # which ends a thread without a word
         if own.happened:
-            raise Interrupted(result)
+            raise _ending(Interrupted(result))
         return result
 
     return run
 
 
-# Calls of all threads. Those of daemons are waited for at exit, which their compiler would not survive.
+# Calls of all threads. At exit those of daemons are waited for: their compiler would not survive it.
 _RUNNING: set[Interrupts] = set()
 _LEAVING = threading.Event()
+
+
+def _ending(error: BaseException) -> BaseException:
+    """The error; at exit one that ends its thread without a word."""
+    return SystemExit() if _LEAVING.is_set() else error
 
 
 @atexit.register
