@@ -119,7 +119,7 @@ def raising_interrupts(
     return run
 
 
-# Calls of all threads. At exit those of daemons are waited for: their compiler would not survive it.
+# Of all threads. At exit calls of daemons are waited for, whose compiler would not survive it.
 _RUNNING: set[Interrupts] = set()
 _LEAVING = threading.Event()
 
