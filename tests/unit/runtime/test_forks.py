@@ -48,7 +48,7 @@ calls = {
     "certificate": lambda: fit.certify(1.0),
     "pure": lambda: fit.posterior.as_jax().mean(X),
     "score": lambda: regressor.score(X, y),
-    "prior": lambda: lgp.sample_prior(model, X, key=key),
+    "prior": lambda: lgp.sample_prior(model, data, key=key),
     "marginals": lambda: fit.hyperparameter_marginals(),
 }
 
