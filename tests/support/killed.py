@@ -1,6 +1,6 @@
 """Fits that hang in their middle until their process is killed, and that go on in another.
 
-`python killed.py hang FOLDER NAME...` says "hangs" once each of the fits waits in its third step;
+`python killed.py hang FOLDER NAME...` says "hangs" once each of the fits waits in its second step;
 `python killed.py resume FOLDER NAME...` goes on, and compares with fits that nothing ended.
 """
 
@@ -19,7 +19,7 @@ from latentgp.runtime import checkpoint
 from method_cases import case_of
 from problems import X
 
-STEP, LONG = 3, 400.0
+STEP, LONG = 2, 400.0
 
 
 def begun(name, folder, **settings):
