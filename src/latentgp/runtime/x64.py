@@ -37,7 +37,10 @@ _USUAL = {
 
 @contextmanager
 def usual_settings() -> Iterator[None]:
-    """Context with the settings of JAX that programs here are written for; precision is left."""
+    """Context with the settings of JAX that programs here are written for; precision is left.
+
+    Also a decorator, of rules of derivatives that JAX asks after a public call has ended.
+    """
     with ExitStack() as changed:
         for name, (value, setting) in _USUAL.items():
             if getattr(jax.config, name) not in (None, value):
