@@ -66,19 +66,27 @@ class _Fields:
     """
 
     def __init__(self, cls: type):
-        own = cls.__dict__
-        self._bases, self._has_init = cls.__bases__, "__init__" in own
-        self._annotations = dict(own.get("__annotations__", {}))
-        self._values = {name: own[name] for name in self._annotations if name in own}
+        self._cls, self._has_init = cls, "__init__" in cls.__dict__
+
+    def __getstate__(self) -> dict[str, Any]:
+        cls: Any = self.__dict__.get("_cls")
+        if cls is None:  # which has come from another process
+            return self.__dict__
+        own = {f.name: f for f in dataclasses.fields(cls) if f.name in cls.__annotations__}
+        return {"_bases": cls.__bases__, "_has_init": self._has_init, "_own": own}
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return self._bases
+        return self.__getstate__()["_bases"]
 
     def put_into(self, cls: Any) -> None:
         """Put the fields into the class that is being made."""
-        cls.__annotations__ = dict(self._annotations)
-        for name, value in self._values.items():
-            setattr(cls, name, value)
+        own: dict[str, Any] = self.__getstate__()["_own"]
+        cls.__annotations__ = {name: field.type for name, field in own.items()}
+        for name, field in own.items():
+            for slot in "default", "default_factory":  # what is missing comes as another object
+                if isinstance(getattr(field, slot), type(dataclasses.MISSING)):
+                    setattr(field, slot, dataclasses.MISSING)
+            setattr(cls, name, field)
         if self._has_init:  # which comes later
             cls.__init__ = _to_come
 
