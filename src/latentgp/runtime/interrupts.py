@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 
 _COMPILES = "jax._src.compiler"
 _FRAMES_ABOVE_XLA = 3
+_LONGEST_STEP = 60.0  # seconds that an exit waits for
 
 
 class Interrupted(KeyboardInterrupt):
@@ -136,7 +137,7 @@ def _leave() -> None:
     for call in calls:
         call.happened = True
     for call in calls:
-        call.ended.wait()
+        call.ended.wait(_LONGEST_STEP)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
