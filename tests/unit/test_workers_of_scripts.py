@@ -6,7 +6,7 @@ import sys
 SCRIPT = """
 import sys, warnings
 from typing import ClassVar
-import jax, jax.numpy as jnp, numpy as np, latentgp as lgp
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np, latentgp as lgp
 from jaxtyping import Array, Float
 from numpyro.distributions import constraints
 from sklearn.model_selection import cross_val_score, cross_validate
@@ -22,7 +22,7 @@ class Growing(lgp.Kernel):
 
 class Twice(lgp.Kernel):
     inner: Growing
-    times: int
+    times: int = eqx.field(static=True)
 
     def __init__(self, times=2):
         super().__init__()
