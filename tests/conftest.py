@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,15 @@ def pytest_collection_modifyitems(items):
 def few_compiled_programs():
     """Tests share what was compiled, as far as the memory maps of a process allow."""
     compilation_cache.make_room_for_programs()
+
+
+@pytest.fixture
+def ctrl_c():
+    """What Ctrl-C does, under Python's own handler: workers of pytest-xdist ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

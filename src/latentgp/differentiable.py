@@ -21,10 +21,11 @@ from latentgp.methods.sites import SiteMethod
 from latentgp.methods.variational import VariationalInference
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
-from latentgp.runtime.x64 import fresh
+from latentgp.runtime.x64 import fresh, public
 from latentgp.typing import Array
 
 
+@public
 def log_evidence(
     model: LatentGP,
     data: Data,

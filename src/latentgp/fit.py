@@ -104,6 +104,8 @@ def fit(
     Raises:
         InputError: data that do not fit the model, a method that does not, an unknown path, a
             prior whose support has no value that the parameter can have.
+        KeyboardInterrupt: Ctrl-C, or a callback that raises it, at the end of a step; its `result`
+            is what there was by then.
 
     Example:
         >>> import jax, latentgp as lgp, numpy as np

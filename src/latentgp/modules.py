@@ -31,6 +31,14 @@ class Module(eqx.Module):
         InputError: an argument that the class does not have.
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__dict__.get("__orig_bases__", ())
+        if own and isinstance(own[0], _Fields):
+            own[0].put_into(cls)
+        elif cls.__module__ == "__main__" or "<locals>" in cls.__qualname__:
+            cls.__orig_bases__ = (_Fields(cls),)
+
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         check_argument_names(cls, kwargs)
         return super().__new__(cls, *args, **kwargs)
@@ -48,6 +56,42 @@ class Module(eqx.Module):
             text = as_code(value)
             arguments.append(text if positional else f"{field.name}={text}")
         return as_call(type(self), arguments)
+
+
+class _Fields:
+    """Bases and fields of a class of a script or notebook, by which another process makes it.
+
+    cloudpickle, of joblib and Ray, makes an empty class there, of what `__orig_bases__` holds, and
+    fills it afterwards. Equinox looks at the fields while a class is made.
+    """
+
+    def __init__(self, cls: type):
+        self._cls, self._has_init = cls, "__init__" in cls.__dict__
+
+    def __getstate__(self) -> dict[str, Any]:
+        cls: Any = self.__dict__.get("_cls")
+        if cls is None:  # which has come from another process
+            return self.__dict__
+        own = {f.name: f for f in dataclasses.fields(cls) if f.name in cls.__annotations__}
+        return {"_bases": cls.__bases__, "_has_init": self._has_init, "_own": own}
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return self.__getstate__()["_bases"]
+
+    def put_into(self, cls: Any) -> None:
+        """Put the fields into the class that is being made."""
+        own: dict[str, Any] = self.__getstate__()["_own"]
+        cls.__annotations__ = {name: field.type for name, field in own.items()}
+        for name, field in own.items():
+            for slot in "default", "default_factory":  # what is missing comes as another object
+                if isinstance(getattr(field, slot), type(dataclasses.MISSING)):
+                    setattr(field, slot, dataclasses.MISSING)
+            setattr(cls, name, field)
+        if self._has_init:  # which comes later
+            cls.__init__ = _to_come
+
+
+def _to_come(self: Any) -> None: ...
 
 
 def as_call(kind: type, arguments: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, overload
 from latentgp._version import __version__
 from latentgp.runtime.run_log import current_log, log_runs
 from latentgp.runtime.switch import RunProgress, Switch, obeying, within_a_fit
+from latentgp.runtime.x64 import interruptible
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -159,6 +160,7 @@ class Supervised(Protocol[Parameters, Given]):
 def supervised(function: Callable[Parameters, Result]) -> Supervised[Parameters, Result]:
     """Give a function that fits what its arguments `blocking` and `log` promise."""
 
+    @interruptible
     def logged(call: Callable[[], Result], log: str | Path | None) -> Result:
         with log_runs(log), within_a_fit():
             return _told(call)

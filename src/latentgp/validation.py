@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -114,14 +115,18 @@ def _kind(value: Any) -> str:
 
 
 def as_key(key: Any) -> Key[Array, ""]:
-    """A random key, also of JAX's older kind.
+    """A random key of the usual generator, also given one of JAX's older kind, or of another.
 
     Raises:
         InputError: something else, such as a number.
     """
     dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
     if dtype is not None and shape == () and jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        return key
+        data = jax.random.key_data(key)
+        if len(data) == 2:
+            return key
+        key = jax.random.wrap_key_data(data[:2])  # of another generator: it seeds the usual one
+        return functools.reduce(jax.random.fold_in, data[2:], key)
     if dtype == np.uint32 and shape == (2,):
         return jax.random.wrap_key_data(jnp.asarray(key))
     raise InputError(f"key must be a random key such as jax.random.key(0), got {key!r}.")

@@ -505,20 +505,25 @@ def interrupted(*_, **__):
     raise KeyboardInterrupt
 
 
-def test_a_search_that_is_stopped_leaves_what_was_learned(run, house, tmp_path, monkeypatch):
+def test_a_search_that_is_stopped_leaves_what_was_learned(
+    run, house, tmp_path, monkeypatch, ctrl_c
+):
     evaluate, calls = search.Search.report, []
 
     def third_time(*given):
         calls.append(1)
-        return interrupted() if len(calls) == 3 else evaluate(*given)
+        if len(calls) == 3:
+            ctrl_c()
+        return evaluate(*given)
 
     monkeypatch.setattr(search.Search, "report", third_time)
     fit = ("fit", house / "regression.csv", "--target", "price", "--out", tmp_path / "m")
-    code, out, _ = run(*fit)
-    assert code == 0
+    code, out, err = run(*fit)
+    assert code == 130
     assert "ended early because it was interrupted" in out
-    assert out.splitlines()[-1].endswith("m, with what was learned until then.")
-    assert len(latentgp.load(tmp_path / "m").estimator.history_.bound) == 2
+    assert err.splitlines()[-1].startswith("stopped: ")
+    assert err.splitlines()[-1].endswith("m was written with what was learned until then")
+    assert len(latentgp.load(tmp_path / "m").estimator.history_.bound) == 3
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,9 @@ def test_the_start_of_a_fit_in_batches_leaves_no_settings(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path, monkeypatch):
+def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(
+    tmp_path, monkeypatch, ctrl_c
+):
     frame = pd.DataFrame({"x": _x, "y": _f + 0.1 * _generator.normal(size=ROWS)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
     report, calls = search.Search.report, []
@@ -114,7 +116,7 @@ def test_a_fit_in_batches_that_is_stopped_at_its_start_goes_no_further(tmp_path,
     def second_time(*given):
         calls.append(1)
         if len(calls) == 2:
-            raise KeyboardInterrupt
+            ctrl_c()
         return report(*given)
 
     monkeypatch.setattr(search.Search, "report", second_time)

@@ -453,7 +453,7 @@ class TestCommandLine:
     def run(self, *arguments):
         return CliRunner().invoke(app, [str(a) for a in arguments])
 
-    def test_fit_and_go_on(self, tmp_path, monkeypatch):
+    def test_fit_and_go_on(self, tmp_path, monkeypatch, ctrl_c):
         folder = write(table(3000), tmp_path / "rows")
         common = ["fit", folder, "--target", "amount", "--n-inducing", 25, "--batch-size", 100]
         common += ["--epochs", 5, "--out"]
@@ -462,14 +462,15 @@ class TestCommandLine:
         def interrupted(*arguments):
             rounds.append(1)
             if len(rounds) == 3:
-                raise KeyboardInterrupt
+                ctrl_c()
             return report(*arguments)
 
         monkeypatch.setattr(BatchSearch, "_report", interrupted)
         resumed = [*common, tmp_path / "two", "--checkpoint", tmp_path / "state"]
         first = self.run(*resumed)
-        assert first.exit_code == 0
-        assert f"learned until then; the same command goes on from {tmp_path}" in first.output
+        assert first.exit_code != 0
+        kept = f"learned until then; the same command goes on from {tmp_path}"
+        assert kept in str(first.exception)
         assert lgp.load(tmp_path / "two").target == "amount"
         assert (tmp_path / "state" / "search.safetensors").exists()
         rounds[:] = [1] * 9
@@ -478,7 +479,7 @@ class TestCommandLine:
         made = len(rounds) - 9
         rounds[:] = [1] * 9
         assert self.run(*common, tmp_path / "one").exit_code == 0
-        assert made == len(rounds) - 9 - 2
+        assert made == len(rounds) - 9 - 3
         frame = table(30, seed=4)
         one, two = (lgp.load(tmp_path / name).predict(frame) for name in ("one", "two"))
         pd.testing.assert_frame_equal(one, two)

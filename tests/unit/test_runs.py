@@ -9,9 +9,9 @@ import pytest
 
 import latentgp as lgp
 from latentgp.evaluation import cross_validation
-from latentgp.methods.registry import METHODS
 from latentgp.runtime import blas_threads
 from latentgp.runtime.switch import Switch, obeying
+from method_cases import METHOD_CASES, case_of
 from problems import BINARY, SMOOTH, X, classification, regression
 
 KEY = jax.random.key(0)
@@ -264,43 +264,12 @@ class TestLogs:
             lgp.fit(regression(), DATA, key=KEY, log=tmp_path / "none" / "run.jsonl")
 
 
-METHOD_CASES = [*sorted(METHODS), "stochastic", "integrated"]
-OFTEN = {"exact", "integrated"}
-PROBLEMS = {
-    name: (classification(), lgp.Data(X, BINARY))
-    for name in (
-        *("augmented", "variational", "laplace", "laplace-neighbours", "black-box", "ep"),
-        *("gibbs", "elliptical-slice", "mcmc", "hmc", "nuts", "particle-flow", "random-features"),
-    )
-}
-SHORT = {
-    lgp.GibbsSampling: {"draws": 120, "warmup": 0, "chains": 1},
-    lgp.EllipticalSlice: {"draws": 120, "warmup": 0, "chains": 1},
-    lgp.MCMC: {"draws": 120, "warmup": 10, "chains": 1},
-    lgp.HMC: {"draws": 120, "warmup": 10, "chains": 1},
-    lgp.NUTS: {"draws": 120, "warmup": 10, "chains": 1},
-    lgp.DeepMCMC: {"draws": 120, "warmup": 10, "chains": 1},
-    lgp.SGLD: {"draws": 120, "warmup": 10, "chains": 1},
-}
-
-
-def method_of(name):
-    if name == "stochastic":
-        return lgp.Stochastic(lgp.CollapsedVI(lgp.Inducing(4)), batch_size=4)
-    if name == "integrated":
-        return lgp.Integrated(lgp.ExactGP())
-    kind = METHODS[name].method
-    settings = dict(SHORT.get(kind, {}))
-    if "neighbours" in name:
-        settings["representation"] = METHODS[name].representation(regression(), len(X), None)
-    return kind(**settings)
-
-
 def ended(name, **settings):
-    model, data = PROBLEMS.get(name, (regression(), DATA))
-    if name == "deep-mcmc":
-        model = lgp.DeepGP(lgp.RBF(), lgp.Gaussian(0.3), layers=[lgp.Layer(lgp.RBF(), 1)])
-    return lgp.fit(model, data, key=KEY, method=method_of(name), **settings)
+    model, data, method = case_of(name)
+    return lgp.fit(model, data, key=KEY, method=method, **settings)
+
+
+OFTEN = {"exact", "integrated"}
 
 
 @pytest.mark.parametrize(
@@ -322,7 +291,9 @@ def test_every_method_ends_early_with_what_there_is(name):
 
     switch = Switch()
     late = ended(name, max_seconds=1e-9)
-    interrupted = ended(name, callback=interrupt)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        ended(name, callback=interrupt)
+    interrupted = raised.value.result
     with obeying(switch):
         aborted = ended(name, callback=abort)
     for found, why in (late, "max_seconds"), (interrupted, "interrupted"), (aborted, "aborted"):

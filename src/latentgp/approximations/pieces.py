@@ -13,7 +13,7 @@ from jaxtyping import Int, Key
 from latentgp.approximations.base import Approximation, LogDensity, Loop, Outcome, Start, Stepwise
 from latentgp.approximations.front import approximate
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
@@ -65,10 +65,6 @@ def approximate_in_pieces(
             loop = jax.block_until_ready(_advanced(method, target, loop, key, until))
             progress = _progress(method, loop, run.seconds)
             reason = run.made(_step(progress), progress, save)
-    except KeyboardInterrupt:
-        if not int(loop.steps):
-            raise
-        reason = INTERRUPTED
     finally:
         run.close()
         save()

@@ -19,8 +19,8 @@ from latentgp._version import __version__
 from latentgp.errors import InputError, ProcessLost
 from latentgp.methods.registry import METHODS, names_in_words
 from latentgp.runtime.compilation_cache import forget_unreadable, keep_programs
+from latentgp.runtime.interrupts import Interrupted
 from latentgp.runtime.processes import is_first_process, join_processes, leave
-from latentgp.runtime.progress import INTERRUPTED
 from latentgp.runtime.run_log import log_runs
 from latentgp.runtime.writing import check_writable, writing
 
@@ -225,44 +225,48 @@ def fit(
     fit_it: Any = TableModel.fit_files if in_batches else TableModel.fit
     kept = "" if checkpoint is None else f"; the same command goes on from {checkpoint}"
     # What is printed may find its reader gone: it waits until the model is saved.
-    stoppable = _stoppable(f"no model was written{kept}")
+    stoppable, stopped = _stoppable(f"no model was written{kept}"), False
     with stoppable, log_runs(log), redirect_stdout(StringIO()) as said:
-        model = fit_it(
-            table,
-            target,
-            task=task,
-            likelihood=likelihood,
-            weights=weights,
-            side_columns={
-                name: column
-                for name, column in (
-                    ("exposure", exposure),
-                    ("trials", trials),
-                    ("censored", censored),
-                    ("upper", upper),
-                )
-                if column is not None
-            },
-            order=_labels(order),
-            leave_out=leave_out or (),
-            method=method,
-            n_inducing=n_inducing,
-            random_state=seed,
-            verbose=int(is_first_process()),
-            **settings,
-            **more,
-        )
+        try:
+            model = fit_it(
+                table,
+                target,
+                task=task,
+                likelihood=likelihood,
+                weights=weights,
+                side_columns={
+                    name: column
+                    for name, column in (
+                        ("exposure", exposure),
+                        ("trials", trials),
+                        ("censored", censored),
+                        ("upper", upper),
+                    )
+                    if column is not None
+                },
+                order=_labels(order),
+                leave_out=leave_out or (),
+                method=method,
+                n_inducing=n_inducing,
+                random_state=seed,
+                verbose=int(is_first_process()),
+                **settings,
+                **more,
+            )
+        except Interrupted as unfinished:
+            model, stopped = unfinished.result, True
         if is_first_process():  # it speaks and writes for all
             save(dataclasses.replace(model, made_by=_as_typed(typed)), out)
     if is_first_process():
         typer.echo(said.getvalue(), nl=False)
         for note in model.notes:
             typer.echo(f"- {note}")
-        if certify is not None:
+        if certify is not None and not stopped:
             typer.echo(str(model.estimator.certificate_))
-        verdict = model.estimator.diagnostics_.verdict
-        learned = f", with what was learned until then{kept}" if INTERRUPTED in verdict else ""
-        typer.echo(f"Model written to {out}{learned}.")
+        if not stopped:
+            typer.echo(f"Model written to {out}.")
+    if stopped:
+        raise _Stopped(f"{out} was written with what was learned until then{kept}")
 
 
 @app.command()

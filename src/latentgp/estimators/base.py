@@ -23,6 +23,7 @@ from sklearn.utils.validation import (
 )
 
 from latentgp.errors import InputError, warn_user
+from latentgp.estimators.nested import changed, inside
 from latentgp.estimators.precomputed import (
     checked_cross,
     checked_gram,
@@ -68,7 +69,9 @@ from latentgp.rows.arrays import (
 from latentgp.rows.centred import CentredRows, centred
 from latentgp.rows.data import Data, MergedRows
 from latentgp.rows.fingerprints import fingerprints, sketch
+from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.progress import Callback
+from latentgp.runtime.x64 import interruptible, public
 
 if TYPE_CHECKING:
     from latentgp.evaluation.leave_one_out import LeaveOneOut
@@ -136,12 +139,46 @@ class GPEstimator(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Settings by name.
+
+        Args:
+            deep: with those inside kernel, likelihood, method and representation, as
+                `kernel__lengthscale` or, of a sum, `kernel__parts__0__lengthscale`.
+        """
+        found = super().get_params(deep)
+        if deep:
+            for name, value in list(found.items()):
+                found |= inside(name, value)
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set settings by name, as `get_params` gives them; modules are replaced.
+
+        Raises:
+            InputError: a name of nothing inside a module.
+        """
+        own = super().get_params(deep=False)
+        direct = {name: value for name, value in params.items() if name.partition("__")[0] == name}
+        super().set_params(**direct)
+        deeper: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if rest and head not in own:
+                super().set_params(**{name: value})  # which says what there is
+            if rest:
+                deeper.setdefault(head, {})[rest] = value
+        for head, further in deeper.items():
+            setattr(self, head, changed(head, getattr(self, head), further))
+        return self
+
     def save(self, path: str | Path) -> Path:
         """Write the estimator to one file, without pickle; read it with `latentgp.load`."""
         from latentgp.persistence import save
 
         return save(self, path)
 
+    @interruptible
     def _fit_model(self, rows: MergedRows, likelihood: Likelihood, centre: float = 0.0) -> Self:
         """Fit targets less a constant, which is added to the model's mean again.
 
@@ -207,11 +244,12 @@ class GPEstimator(BaseEstimator):
             restarts=self.restarts,
         )
         self._keep(result, method, reason, centre, self.verbose)
-        if self.certify is not None:
+        if self.certify is not None and not current_interrupts().happened:
             key = jax.random.key(self._seed())
             self.certificate_ = result.certify(self.certify, key=key, verbose=self.verbose)
         return self
 
+    @interruptible
     def _update_model(self, data: Data, learn_hyperparameters: bool) -> Self:
         """Update the posterior with further rows; earlier rows are not needed.
 
@@ -240,6 +278,7 @@ class GPEstimator(BaseEstimator):
             self.row_sketch_ = sketch(fingerprints(data.X, data.y), known)
         return self
 
+    @interruptible
     def continue_with(
         self,
         rows: RowSource,
@@ -587,6 +626,7 @@ class GPEstimator(BaseEstimator):
         numbers = np.arange(len(array), dtype=np.float64)[:, None]
         return numbers if alone else (numbers, checked[1])
 
+    @public
     def _draws(
         self,
         X: Any,

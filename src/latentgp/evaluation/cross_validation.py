@@ -15,6 +15,7 @@ from latentgp.fit import fit
 from latentgp.models import LatentGP
 from latentgp.rows.data import Data
 from latentgp.runtime.progress import stepwise
+from latentgp.runtime.x64 import public
 from latentgp.typing import Array
 from latentgp.validation import as_key
 
@@ -37,6 +38,7 @@ class CrossValidation(RowPredictions):
         )
 
 
+@public
 def cross_validate(
     model: LatentGP,
     data: Data,

@@ -18,6 +18,7 @@ from latentgp.posteriors.posterior import Posterior
 from latentgp.posteriors.sampled import SampledPosterior
 from latentgp.prior import PriorDraws
 from latentgp.rows.data import Data
+from latentgp.runtime.x64 import public
 from latentgp.typing import Array
 from latentgp.validation import as_key
 
@@ -63,6 +64,7 @@ class PredictiveCheck(eqx.Module):
         return aligned(cells)
 
 
+@public
 def predictive_check(
     source: Fit | Posterior | PriorDraws,
     data: Data,

@@ -30,8 +30,9 @@ from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.rows.source import counting_as
 from latentgp.rules.variational import VariationalRule
+from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.mesh import number_of_shards
-from latentgp.runtime.progress import INTERRUPTED, RunControl
+from latentgp.runtime.progress import RunControl
 from latentgp.typing import Array
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def from_shallow(
         ),
         key=problem.key,
     )
-    if learned.reason == INTERRUPTED:
+    if current_interrupts().happened:
         raise KeyboardInterrupt  # nothing is learned yet
     last = learned_model(space, learned)
     parts = last.kernel, last.likelihood, last.mean
@@ -158,7 +159,7 @@ def best_start(
     def tried(state: DeepState) -> tuple[float, DeepState]:
         quiet = control._replace(callback=None)
         searched = BatchSearch(own, rows, trial, key=key, control=quiet).run(state)
-        if searched.reason == INTERRUPTED:
+        if current_interrupts().happened:
             raise KeyboardInterrupt  # nothing is learned yet
         bounds = [r.bound for r in searched.rounds]
         return float(np.mean(bounds[len(bounds) // 2 :])), searched.state

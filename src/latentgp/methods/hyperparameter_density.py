@@ -23,7 +23,7 @@ from latentgp.posteriors.components import Gaussians
 from latentgp.posteriors.hyperparameters import HyperparameterMarginal, marginals_of
 from latentgp.posteriors.sampled import stacked_models
 from latentgp.representations import LatentPosterior
-from latentgp.runtime.progress import ABORTED, ASKED, Run, RunControl, Step
+from latentgp.runtime.progress import ABORTED, ASKED, INTERRUPTED, Run, RunControl, Step
 from latentgp.runtime.threads import on_all_cores
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
@@ -87,18 +87,15 @@ class HyperparameterDensity:
             return [None] * len(places)
         results: list[Evaluated | None] = []
         known = tuple(self._known)
-        try:
-            for result, sites in on_all_cores(lambda place: self._near(place, known), places):
-                self._count += 1
-                if result is not None:
-                    self._known.append((result.vector, sites))
-                results.append(result)
-                bound = np.nan if result is None else result.value
-                self._report(ExplorationProgress(self._count, bound, self.run.seconds))
-                if self._asked_to_end:  # what has not begun is not evaluated
-                    break
-        except KeyboardInterrupt:  # what is known is averaged over
-            self._asked_to_end = True
+        for result, sites in on_all_cores(lambda place: self._near(place, known), places):
+            self._count += 1
+            if result is not None:
+                self._known.append((result.vector, sites))
+            results.append(result)
+            bound = np.nan if result is None else result.value
+            self._report(ExplorationProgress(self._count, bound, self.run.seconds))
+            if self._asked_to_end:  # what has not begun is not evaluated
+                break
         return results + [None] * (len(places) - len(results))
 
     def _near(
@@ -145,7 +142,7 @@ class HyperparameterDensity:
             progress.evaluations,
             values=lambda: {"bound": progress.bound},
         )
-        self._asked_to_end = self.run.made(step, progress) in (ASKED, ABORTED)
+        self._asked_to_end = self.run.made(step, progress) in (ASKED, ABORTED, INTERRUPTED)
 
 
 def marginals_in(

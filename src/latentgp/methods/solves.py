@@ -13,7 +13,13 @@ from jaxtyping import Float
 
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.setup.priors import search_bounds
-from latentgp.inference.solves.ascent import Ascent, Optimiser, ascent_piece
+from latentgp.inference.solves.ascent import (
+    Ascent,
+    AscentState,
+    AscentTold,
+    Optimiser,
+    ascent_piece,
+)
 from latentgp.inference.solves.gradient import SolvedEvidence
 from latentgp.inference.solves.settings import Solves
 from latentgp.methods.base import Method
@@ -21,7 +27,8 @@ from latentgp.methods.problem import Problem
 from latentgp.methods.result import Fit
 from latentgp.methods.sgld import check_noise, site_method
 from latentgp.representations import Dense, Representation
-from latentgp.runtime.progress import INTERRUPTED, Run, Step
+from latentgp.runtime.checkpoint import state_in, tensors_of
+from latentgp.runtime.progress import Run, Step
 
 _PIECE = 10  # iterations of a compiled call
 _MOVED = 0.1  # on the unconstrained scale
@@ -91,8 +98,6 @@ class SolvesGP(Method):
     def run(self, problem: Problem) -> Fit:
         """Hyper-parameters near their most probable values, and a Gaussian posterior."""
         check_noise(self, problem.model)
-        if problem.checkpoint is not None:
-            raise InputError("SolvesGP keeps no checkpoint; leave it out.")
         space = problem.space(problem.scales(problem.data))
         method = site_method(self.representation)
         if not space.size:
@@ -143,28 +148,58 @@ class SolvesGP(Method):
             lower=jnp.asarray(lower),
             upper=jnp.asarray(upper),
         )
-        state, run = search.init(jnp.asarray(space.to_vector()), problem.key), Run(problem.control)
-        pieces, ending = [], f"all {self.iterations} iterations were made"
+        run, size = Run(problem.control_with(self, self, space)), min(_PIECE, self.iterations)
+        first = search.init(jnp.asarray(space.to_vector()), problem.key)
+        state, told = _recalled(run, first, size)
+        ending = f"all {self.iterations} iterations were made"
+
+        def save() -> None:
+            if run.control.checkpoint.path is not None and told is not None:
+                kept = {f"told.{name}": values for name, values in told._asdict().items()}
+                seconds = np.array([run.seconds])
+                run.control.checkpoint.write({**tensors_of(state), **kept, "seconds": seconds})
+
         try:
-            for index in range(-(-self.iterations // _PIECE)):
+            begun = 0 if told is None else len(told.steps) // size
+            for index in range(begun, -(-self.iterations // _PIECE)):
                 key = jax.random.fold_in(problem.key, index)
-                state, told = ascent_piece(search, state, key, min(_PIECE, self.iterations))
-                pieces.append(jax.tree.map(np.asarray, told))
+                state, new = ascent_piece(search, state, key, size)
+                new = jax.tree.map(np.asarray, new)
+                told = new if told is None else jax.tree.map(_one_after_another, told, new)
                 made = min((index + 1) * _PIECE, self.iterations)
                 vector = np.asarray(state.vector)
                 progress = AscentProgress(made, self.iterations, vector, run.seconds)
-                reason = run.made(Step("learning", "iteration", made, self.iterations), progress)
+                step = Step("learning", "iteration", made, self.iterations)
+                reason = run.made(step, progress, save)
                 if reason is not None:
                     ending = reason
                     break
-        except KeyboardInterrupt:
-            if not pieces:
-                raise
-            ending = INTERRUPTED
         finally:
             run.close()
-        joined = jax.tree.map(lambda *parts: np.concatenate(parts)[: self.iterations], *pieces)
-        return joined, ending
+            save()
+        return jax.tree.map(lambda part: part[: self.iterations], told), ending
+
+
+def _one_after_another(*parts: np.ndarray) -> np.ndarray:
+    return np.concatenate(parts)
+
+
+def _recalled(run: Run, first: AscentState, size: int) -> tuple[AscentState, AscentTold | None]:
+    """State and what was told by then, of the checkpoint; those of the start without one."""
+
+    def understand(stored: dict[str, np.ndarray]) -> tuple[AscentState, AscentTold, float]:
+        told = AscentTold(*(stored[f"told.{name}"] for name in AscentTold._fields))
+        made, parameters = len(told.steps), len(first.vector)
+        shapes = (made, parameters), (made,), (made,)
+        if tuple(part.shape for part in told) != shapes or not made or made % size:
+            raise ValueError("its iterations are of other shapes")
+        return state_in(stored, first), told, float(stored["seconds"][0])
+
+    found = run.control.checkpoint.read(understand)
+    if found is None:
+        return first, None
+    run.went_on_after(found[2])
+    return found[:2]
 
 
 def _sentences(moved: float, told: Any) -> list[str]:

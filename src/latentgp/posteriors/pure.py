@@ -14,6 +14,7 @@ from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
 from latentgp.representations.prior_paths import PosteriorPaths, posterior_paths
 from latentgp.representations.variables import Centres
+from latentgp.runtime.x64 import public
 from latentgp.typing import Array
 
 
@@ -45,14 +46,17 @@ class PurePosterior:
     model: LatentGP
     latent: LatentPosterior
 
+    @public
     def mean(self, X: Float[Array, "N D"]) -> Float[Array, "N *Q"]:
         """Means of the latent functions, shape (N,), or (N, Q) for Q > 1."""
         return self._of_latents(self.latent.mean(X) + self.model.mean(X))
 
+    @public
     def variance(self, X: Float[Array, "N D"]) -> Float[Array, "N *Q"]:
         """Variances of the latent functions, shape (N,), or (N, Q) for Q > 1."""
         return self._of_latents(self.latent.marginals(X).variance)
 
+    @public
     def covariance(self, X: Float[Array, "N D"]) -> Float[Array, "*Q N N"]:
         """Joint covariances of the latent functions, shape (N, N), or (Q, N, N) for Q > 1."""
         covariance = self.latent.covariance(X)
@@ -60,6 +64,7 @@ class PurePosterior:
         covariance = jnp.broadcast_to(covariance, (latents, *covariance.shape[1:]))
         return covariance[0] if latents == 1 else covariance
 
+    @public
     def predict(self, X: Float[Array, "N D"], **side_information: Any) -> tuple[Array, Array]:
         """Means and variances of y, each of shape (N,), or (N, P) for P outputs.
 
@@ -72,6 +77,7 @@ class PurePosterior:
         likelihood, independent, side = jointly(self.model.likelihood, marginals, side)
         return likelihood.predictive_moments(independent, side)
 
+    @public
     def paths(self, key: Key[Array, ""], number: int = 1, features: int = 1024) -> "PurePaths":
         """Draws of the latent functions as functions, as `Posterior.sample_paths` makes them.
 
@@ -117,6 +123,7 @@ class PurePaths:
     draws: PosteriorPaths
     number: int = dataclasses.field(metadata={"static": True})
 
+    @public
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "S N *Q"]:
         """Values at every row of X, shape (S, N), or (S, N, Q) for Q > 1."""
         values = self.draws(self.model.kernel, self.centres, X)[: self.number]

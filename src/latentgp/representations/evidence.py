@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import LatentPosterior, Representation
+from latentgp.runtime.x64 import usual_settings
 from latentgp.sites.coupled import Sites
 from latentgp.typing import Array
 
@@ -51,6 +52,7 @@ def _forward(posterior, representation, kernel, X, sites):
     return value, (posterior, representation, X, sites)
 
 
+@usual_settings()
 def _backward(residuals, cotangent):
     posterior, representation, X, sites = residuals
     pullback = representation.pull_back(posterior, X, sites)

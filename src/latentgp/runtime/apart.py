@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cloudpickle
 import jax
 
 from latentgp.errors import InputError, ProcessLost
@@ -39,7 +40,7 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Meas
 
     Args:
         function: of a module, by whose name it is found there.
-        arguments: which pickle can write, as it can the result.
+        arguments: which cloudpickle can write, as it can the result.
         seconds: after which the process is ended, its start included.
 
     Returns:
@@ -54,7 +55,7 @@ def apart(function: Callable[..., Any], *arguments: Any, seconds: float) -> Meas
         [1, 2]
     """
     try:
-        call = pickle.dumps((function, arguments))
+        call = cloudpickle.dumps((function, arguments))  # with classes of a script or notebook
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
             f"an argument cannot be handed to a process of its own ({error}): leave it out"
@@ -94,7 +95,7 @@ def _answer() -> None:
     before = _memory("VmRSS")
     value = function(*arguments)
     grown = max(_memory("VmHWM") - before, 0.0)  # max keeps NaN, which it is given first
-    (folder / _ANSWER).write_bytes(pickle.dumps((value, grown)))
+    (folder / _ANSWER).write_bytes(cloudpickle.dumps((value, grown)))
 
 
 def _memory(of: str) -> float:

@@ -12,6 +12,7 @@ from types import CodeType, MethodType, ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 _PLAIN = str, bytes, int, float, complex, type(None), type(...)
@@ -37,6 +38,8 @@ def digest(*values: Any) -> str:
 
 def _parts(value: Any, inside: frozenset[int]) -> Iterator[bytes]:
     """Parts of a value, down to its bytes; `inside` are those that it is a part of."""
+    if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = np.asarray(jax.random.key_data(value))
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         array = np.asarray(value)
         yield f"{array.dtype} {array.shape}".encode()

@@ -9,10 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 
 from latentgp.errors import RunAborted
 from latentgp.runtime.checkpoint import Checkpoint
+from latentgp.runtime.interrupts import current_interrupts
 from latentgp.runtime.processes import broadcast_from_first, is_first_process
 from latentgp.runtime.run_log import current_log
 from latentgp.runtime.switch import RunProgress, current_switch
@@ -142,11 +144,12 @@ class Run:
         control: callback, limit, progress line, checkpoint.
 
     Raises:
-        RunAborted: the run is aborted before its first step.
+        RunAborted: the run is aborted, or interrupted, before its first step.
     """
 
     def __init__(self, control: RunControl):
         self.control = control
+        self._interrupts = current_interrupts()
         self._line, self._before = ProgressLine(control.verbose), 0.0
         self._switch, self._log = current_switch(), current_log()
         self._phase = ""
@@ -154,6 +157,8 @@ class Run:
         self._compiled = False
         if self._switch is not None:
             self._switch.check()
+        if self._interrupts.happened and not self._interrupts.steps:
+            raise RunAborted("The run was interrupted before its first step.")
 
     @property
     def seconds(self) -> float:
@@ -162,8 +167,9 @@ class Run:
 
     @property
     def aborted(self) -> bool:
-        """Whether the run has been asked to end."""
-        return self._switch is not None and self._switch.aborted
+        """Whether the run has been asked to end, by its switch or by Ctrl-C."""
+        switched = self._switch is not None and self._switch.aborted
+        return switched or self._interrupts.happened
 
     def went_on_after(self, seconds: float) -> None:
         """Count the seconds of the run that is resumed."""
@@ -196,12 +202,12 @@ class Run:
         left = self._seconds_left(step)
         self._line.show(partial(step.in_words, self.seconds, left), self.seconds)
         told = RunProgress(step.phase, step.made, step.total, self.seconds, left)
+        self._interrupts.steps += 1
         if self._switch is not None:
             self._switch.stepped(told)
         if self._log is not None:
             self._log.add("step", **told._asdict(), values=step.values())
-        callback, limit = self.control.callback, self.control.max_seconds
-        asked = callback is not None and bool(callback(progress))
+        limit, asked = self.control.max_seconds, self._told(progress)
         self._wait(save)
         over = limit is not None and self.seconds > limit
         due = save is not None and self.control.checkpoint.is_due()
@@ -213,8 +219,19 @@ class Run:
         if asked:
             return ASKED
         if aborted:
-            return ABORTED
+            return INTERRUPTED if self._interrupts.happened else ABORTED
         return f"max_seconds={limit:g} were over" if over else None
+
+    def _told(self, progress: Any) -> bool:
+        """Tell the callback; gives whether it asks for the end."""
+        callback = self.control.callback
+        try:
+            return callback is not None and bool(callback(progress))
+        except KeyboardInterrupt:
+            if not self._interrupts.keeps_results or jax.process_count() > 1:
+                raise
+            self._interrupts.happened = True
+            return False
 
     def _seconds_left(self, step: Step) -> float | None:
         """Seconds of the steps that are left, were they as long as those so far.
@@ -247,9 +264,9 @@ class Run:
         """A step is made, after which there is no result yet.
 
         Raises:
-            RunAborted: the run is aborted.
+            RunAborted: the run is aborted or interrupted.
         """
-        if self.made(step) == ABORTED:
+        if self.made(step) in (ABORTED, INTERRUPTED):
             raise RunAborted(
                 f"The run was aborted while {step.phase}, after {step.unit} {step.made:,}, so "
                 "there is no result; start it again."

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from latentgp.errors import RunAborted
+from latentgp.runtime.interrupts import current_interrupts
 
 
 class RunProgress(NamedTuple):
@@ -165,9 +166,14 @@ def predicted(rows: int, total: int) -> None:
 
     Raises:
         RunAborted: the run is aborted, and the prediction is not a fit's.
+        KeyboardInterrupt: so it is interrupted.
     """
     switch = current_switch()
-    if switch is None or _WITHIN_A_FIT.get():
+    if _WITHIN_A_FIT.get():
+        return
+    if current_interrupts().happened:
+        raise KeyboardInterrupt
+    if switch is None:
         return
     switch.wait()
     if switch.aborted:

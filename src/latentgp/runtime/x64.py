@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -10,8 +11,65 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from latentgp.runtime.forks import check_not_forked
+from latentgp.runtime.interrupts import raising_interrupts
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+# What programs here are written for, whatever the process has set for its own, by JAX's name.
+_USUAL = {
+    "jax_numpy_rank_promotion": ("allow", jax.numpy_rank_promotion),
+    "jax_numpy_dtype_promotion": ("standard", jax.numpy_dtype_promotion),
+    "jax_default_matmul_precision": (None, jax.default_matmul_precision),
+    "jax_debug_nans": (False, jax.debug_nans),  # a factor that does not exist is NaN, and asked
+    "jax_debug_infs": (False, jax.debug_infs),
+    "jax_check_tracer_leaks": (False, jax.check_tracer_leaks),
+    "jax_debug_key_reuse": (False, jax.debug_key_reuse),
+    "jax_disable_jit": (False, jax.disable_jit),
+    "jax_threefry_partitionable": (True, jax.threefry_partitionable),
+    "jax_default_prng_impl": ("threefry2x32", jax.default_prng_impl),
+    "jax_transfer_guard_host_to_device": ("allow", jax.transfer_guard_host_to_device),
+    "jax_transfer_guard_device_to_host": ("allow", jax.transfer_guard_device_to_host),
+    "jax_transfer_guard_device_to_device": ("allow", jax.transfer_guard_device_to_device),
+}
+
+
+@contextmanager
+def usual_settings() -> Iterator[None]:
+    """Context with the settings of JAX that programs here are written for; precision is left.
+
+    Also a decorator, of rules of derivatives that JAX asks after a public call has ended.
+    """
+    with ExitStack() as changed:
+        for name, (value, setting) in _USUAL.items():
+            if getattr(jax.config, name) not in (None, value):
+                changed.enter_context(setting(value))
+        yield
+
+
+def public(
+    function: Callable[Parameters, Result], keeps_results: bool = False
+) -> Callable[Parameters, Result]:
+    """A public entry point: refused after a fork, under the usual settings, with Ctrl-C at its end.
+
+    Args:
+        function: the entry point.
+        keeps_results: see `raising_interrupts`.
+    """
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        check_not_forked()
+        with usual_settings():
+            return function(*args, **kwargs)
+
+    return raising_interrupts(run, keeps_results)
+
+
+def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A public entry point that Ctrl-C ends early with a result, such as a fit."""
+    return public(function, keeps_results=True)
 
 
 def double_precision(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -26,7 +84,7 @@ def double_precision(function: Callable[Parameters, Result]) -> Callable[Paramet
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
-    return run
+    return public(run)
 
 
 def fresh(tree: Any) -> Any:

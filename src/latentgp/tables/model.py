@@ -29,8 +29,8 @@ from latentgp.posteriors.predictive import Predictive
 from latentgp.rows.data import Data
 from latentgp.rows.pieces import TableFiles
 from latentgp.runtime.buckets import apply_in_buckets
-from latentgp.runtime.progress import INTERRUPTED
-from latentgp.runtime.x64 import double_precision
+from latentgp.runtime.interrupts import current_interrupts
+from latentgp.runtime.x64 import double_precision, interruptible
 from latentgp.tables import TableEncoder, once, split_target
 from latentgp.tables.formula.encoder import FormulaEncoder, target_of, with_offset
 from latentgp.tables.notation import Notation, stays_text
@@ -122,6 +122,7 @@ class TableModel:
     made_by: str = ""
 
     @classmethod
+    @interruptible
     @_recorded
     def fit(
         cls,
@@ -188,6 +189,7 @@ class TableModel:
         return cls._made(started, target, sides)
 
     @classmethod
+    @interruptible
     @_recorded
     def fit_files(
         cls,
@@ -289,7 +291,7 @@ class TableModel:
             part = {name: values[few] for name, values in started.side.items()}
             own = None if started.weights is None else started.weights[few]
             estimator.fit(started.X[few], started.y[few], sample_weight=own, **part)
-        if INTERRUPTED in estimator.diagnostics_.verdict:
+        if current_interrupts().happened:
             raise KeyboardInterrupt  # nothing was learned from the batches yet
         if deep:
             estimator.method_ = by_itself

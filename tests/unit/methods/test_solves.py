@@ -57,9 +57,7 @@ def test_a_callback_ends_it_and_what_is_not_settled_is_said():
     assert any("still moved" in warning for warning in short.warnings)
 
 
-def test_what_it_cannot_do_is_refused(tmp_path):
-    with pytest.raises(lgp.InputError, match="keeps no checkpoint"):
-        lgp.fit(MODEL, DATA, method=lgp.SolvesGP(), key=KEY, checkpoint=tmp_path / "search")
+def test_what_it_cannot_do_is_refused():
     with pytest.raises(lgp.InputError, match="at least four iterations"):
         lgp.SolvesGP(iterations=1)
     model, counts = lgp.LatentGP(lgp.RBF(), lgp.Poisson()), lgp.Data(X, np.arange(60.0))

@@ -30,7 +30,7 @@ from latentgp.rows.source import RowSource, blocks_of
 from latentgp.runtime.checkpoint import state_in, tensors_of
 from latentgp.runtime.mesh import number_of_shards
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.typing import Array
 
 _FEW_BATCHES, _MANY_BATCHES = 8, 100
@@ -222,10 +222,6 @@ class BatchSearch:
         try:
             while reason is None and (taken := next(steps, None)) is not None:
                 reason = self._report(*taken)
-        except KeyboardInterrupt:
-            if jax.process_count() > 1:
-                raise
-            reason = INTERRUPTED
         except ProcessLost as lost:
             if not self.rounds:
                 raise

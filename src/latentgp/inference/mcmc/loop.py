@@ -21,7 +21,7 @@ from latentgp.inference.mcmc.target import Coefficients, Position
 from latentgp.posteriors.chains import Chains, few_latents, largest_r_hat
 from latentgp.runtime.checkpoint import Checkpoint, state_in, tensors_of
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.runtime.threads import cores, on_all_cores
 from latentgp.typing import Array
 
@@ -158,10 +158,6 @@ def collect(
             reason = run.made(step, progress, partial(_save, control.checkpoint, sampled))
             if reason is not None and sampled.draws:
                 break
-    except KeyboardInterrupt:  # what was drawn is kept
-        if not sampled.draws:
-            raise
-        reason = INTERRUPTED
     finally:
         run.close()
         _save(control.checkpoint, sampled)

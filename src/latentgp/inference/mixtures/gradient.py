@@ -30,7 +30,7 @@ from latentgp.numerics.finite import all_finite
 from latentgp.numerics.triangular import solve_lower
 from latentgp.representations.latent_axis import vmap_latents
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE, _ITERATIONS, _ROUNDS = 20, 20, 200
@@ -232,8 +232,6 @@ def ascend(
             _by_groups(bound, state.free, tolerance, looked, found, key)
         else:
             _at_once(bound, state, steps, batch_size, looked, found, key)
-    except KeyboardInterrupt:
-        found.reason = INTERRUPTED
     finally:
         run.close()
         save(found, run, state)

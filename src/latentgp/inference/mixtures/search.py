@@ -14,7 +14,7 @@ from latentgp.inference.mixtures.family import GaussianMixture
 from latentgp.inference.mixtures.natural import profiled
 from latentgp.inference.sites.search import EndFit, EndRun, Record, Search
 from latentgp.runtime.checkpoint import state_in, tensors_of
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl
+from latentgp.runtime.progress import Run, RunControl
 from latentgp.typing import Array
 
 _MOST_STEPS, _MOST_ALONE = 200, 1000  # of an ascent at some hyper-parameters, at the only ones
@@ -164,10 +164,6 @@ class ProfiledSearch:
             found.reason = str(end)
         except EndFit as end:
             found.reason, goes_on = str(end), False
-        except KeyboardInterrupt:
-            if not search.records:
-                raise
-            found.reason, goes_on = INTERRUPTED, False
         finally:
             found.records = search.records
             search.close()

@@ -20,7 +20,7 @@ from latentgp.inference.mixtures.search import Found, Looked, MixtureProgress, r
 from latentgp.numerics.finite import all_finite
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.runtime.progress import INTERRUPTED, Run, RunControl, Step
+from latentgp.runtime.progress import Run, RunControl, Step
 from latentgp.typing import Array
 
 _PIECE = 20  # steps in a compiled call
@@ -185,8 +185,6 @@ def walk(
             if reason is not None and found.steps < steps:
                 found.converged, found.reason = False, reason
                 break
-    except KeyboardInterrupt:
-        found.converged, found.reason = False, INTERRUPTED
     finally:
         run.close()
         save(found, run, state)

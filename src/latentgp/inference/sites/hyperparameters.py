@@ -20,7 +20,6 @@ from latentgp.parameters.space import ParameterSpace
 from latentgp.rows.data import Data
 from latentgp.runtime.mesh import shard_rows
 from latentgp.runtime.processes import broadcast_from_first
-from latentgp.runtime.progress import INTERRUPTED
 from latentgp.sites.coupled import Sites
 
 _RESTART_SPREAD = 1.0
@@ -124,11 +123,6 @@ def learn(
         runs.again_if_higher(data, len(further) + 1, tolerance)
     except EndFit:
         pass
-    except KeyboardInterrupt:
-        # What was learned is kept, if anything was.
-        if jax.process_count() > 1 or not search.records:
-            raise
-        runs.endings[search.records[-1].restart] = False, INTERRUPTED
     except BaseException:
         if jax.process_count() == 1:  # of several each has a part of the sites
             search.save(runs.sites)
@@ -137,8 +131,7 @@ def learn(
         search.close()
     search.save(runs.sites)
     best = search.best()
-    converged, reason = runs.endings.get(best.restart, (False, INTERRUPTED))
-    return Learned(best.vector, runs.sites, converged, reason)
+    return Learned(best.vector, runs.sites, *runs.endings[best.restart])
 
 
 def on_some_rows(algorithm: SiteInference, data: Data, rows: int) -> tuple[SiteInference, Data]:

@@ -29,7 +29,7 @@ from latentgp.representations.inducing.posterior import posterior_given
 from latentgp.rows import RowsInMemory, RowSource
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
-from latentgp.runtime.x64 import double_precision
+from latentgp.runtime.x64 import double_precision, usual_settings
 from latentgp.typing import Array
 
 _BLOCK = 1 << 15  # rows that are read at a time
@@ -349,6 +349,7 @@ def _half_worth_forward(A: Any, b: Any) -> tuple[Any, Any]:
     return value, (factor, factor.inverse.T @ half)
 
 
+@usual_settings()
 def _half_worth_backward(residuals: Any, cotangent: Any) -> tuple[Any, Any]:
     factor, solved = residuals
     slope = -0.5 * (jnp.outer(solved, solved) + factor.inverse_of_product())

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int, Key, PyTree
+from jaxtyping import Bool, Float, Int, Key, PyTree, UInt32
 
 from latentgp.kernels import LatentKernel
 from latentgp.representations.base import Pullback, SiteUpdate
@@ -72,7 +72,7 @@ class LatentNeighbours(NearestRows):
     probes: int = eqx.field(static=True, default=16)
     draws: int = eqx.field(static=True, default=128)
     exact_up_to: int = eqx.field(static=True, default=500)
-    key: Key[Array, ""] | None = None
+    key: UInt32[Array, "2"] | None = None
     later: Int[Array, "N #Q L"] | None = None
     sweeps: tuple[Sweeps, ...] | None = None
     real: Bool[Array, "N"] | None = None
@@ -85,7 +85,7 @@ class LatentNeighbours(NearestRows):
         key: Key[Array, ""],
     ) -> "LatentNeighbours":
         ready: Any = super().initialise(X, weights, kernel, key)
-        return dataclasses.replace(ready, key=key)
+        return dataclasses.replace(ready, key=jax.random.key_data(key))
 
     def for_rows(
         self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
@@ -140,7 +140,7 @@ class LatentNeighbours(NearestRows):
 
     @property
     def _key(self) -> Key[Array, ""]:
-        return jax.random.key(0) if self.key is None else self.key
+        return jax.random.key(0) if self.key is None else jax.random.wrap_key_data(self.key)
 
     @property
     def _sweeps(self) -> tuple[Sweeps, ...]:

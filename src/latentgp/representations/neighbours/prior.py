@@ -15,6 +15,7 @@ from latentgp.representations.latent_axis import latent_diagonals, over_sharing,
 from latentgp.representations.neighbours.conditionals import Block, given, grams_at
 from latentgp.representations.neighbours.sweeps import Sweeps, Swept
 from latentgp.runtime.row_scan import scan_rows
+from latentgp.runtime.x64 import usual_settings
 from latentgp.typing import Array
 
 # Of the prior variance: neighbours so near that one says all of the other.
@@ -120,6 +121,7 @@ def _forward(kernel: Any, X: Any, neighbours: Any) -> Any:
     return found, (kernel, X, neighbours, found)
 
 
+@usual_settings()
 def _backward(kept: Any, slope: Any) -> Any:
     kernel, X, neighbours, found = kept
     return slope_of_regression(kernel, X, neighbours, found, slope), jnp.zeros_like(X), None

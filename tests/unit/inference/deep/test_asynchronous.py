@@ -280,7 +280,9 @@ def test_it_can_be_interrupted(here):
         if progress.steps == 8:
             raise KeyboardInterrupt
 
-    found = fitted(workers=3, fit={"callback": interrupt})
+    with pytest.raises(KeyboardInterrupt) as raised:
+        fitted(workers=3, fit={"callback": interrupt})
+    found = raised.value.result
     assert "interrupted" in found.diagnostics.ending
     assert found.diagnostics.site_updates == 8
     assert Here.closed == 1

@@ -1,0 +1,161 @@
+"""Ctrl-C: a fit ends at the end of its step, and then the interrupt goes up, with the result."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+from latentgp.errors import RunAborted
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+_COMPILES = "jax._src.compiler"
+_FRAMES_ABOVE_XLA = 3
+_LONGEST_STEP = 60.0  # seconds that an exit waits for
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a call that had a result by then.
+
+    Attributes:
+        result: of the call, such as the unfinished `Fit`.
+    """
+
+    def __init__(self, result: Any):
+        super().__init__("interrupted; what there was by then is the exception's `result`")
+        self.result = result
+
+
+class Interrupts:
+    """Those of a public call, which goes on until it can end with what there is.
+
+    Args:
+        keeps_results: whether the call ends early with a result.
+
+    Attributes:
+        happened: whether there was one.
+        steps: that the call has made.
+        ended: set at the end of the call.
+    """
+
+    def __init__(self, keeps_results: bool):
+        self.keeps_results = keeps_results
+        self.happened, self.steps = False, 0
+        self.ended = threading.Event()
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Take note of the signal.
+
+        A second one ends the call at once, and so does the first where the call has no result
+        before its end. None breaks into XLA's compiler, which would go on in a thread of its own
+        and bring down a process that ends meanwhile.
+        """
+        at_once = self.happened or not self.keeps_results
+        self.happened = True
+        if at_once and not _is_compiling(frame):
+            raise KeyboardInterrupt
+
+
+def _is_compiling(frame: FrameType | None) -> bool:
+    for _ in range(_FRAMES_ABOVE_XLA):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__") == _COMPILES:
+            return True
+        frame = frame.f_back
+    return False
+
+
+_OF_THIS_CALL: ContextVar[Interrupts | None] = ContextVar("interrupts", default=None)
+
+
+def current_interrupts() -> Interrupts:
+    """Those of the public call that this is part of."""
+    return _OF_THIS_CALL.get() or Interrupts(keeps_results=False)
+
+
+def raising_interrupts(
+    function: Callable[Parameters, Result], keeps_results: bool = False
+) -> Callable[Parameters, Result]:
+    """Let a public call raise an interrupt at its end, as `Interrupted` with its result.
+
+    Args:
+        function: the call. Calls inside leave interrupts to it.
+        keeps_results: whether its loops end early with a result, as those of a fit do. Otherwise
+            an interrupt is raised at once, except while programs are compiled.
+    """
+
+    @wraps(function)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        outer = _OF_THIS_CALL.get()
+        if outer is not None and (outer.keeps_results or not keeps_results):
+            return function(*args, **kwargs)
+        own = Interrupts(keeps_results)
+        token = _OF_THIS_CALL.set(own)
+        _RUNNING.add(own)
+        try:
+            with _handled_by(own):
+                result = function(*args, **kwargs)
+        except RunAborted as error:
+            if own.happened:
+                raise _ending(KeyboardInterrupt(str(error))) from error
+            raise
+        finally:
+            _OF_THIS_CALL.reset(token)
+            _RUNNING.discard(own)
+            own.ended.set()
+        if own.happened:
+            raise _ending(Interrupted(result))
+        return result
+
+    return run
+
+
+# Of all threads. At exit calls of daemons are waited for, whose compiler would not survive it.
+_RUNNING: set[Interrupts] = set()
+_LEAVING = threading.Event()
+
+
+def _ending(error: BaseException) -> BaseException:
+    """The error; at exit one that ends its thread without a word."""
+    return SystemExit() if _LEAVING.is_set() else error
+
+
+@atexit.register
+def _leave() -> None:
+    _LEAVING.set()
+    calls = list(_RUNNING)
+    for call in calls:
+        call.happened = True
+    for call in calls:
+        call.ended.wait(_LONGEST_STEP)
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_RUNNING.clear)
+
+
+@contextmanager
+def _handled_by(own: Interrupts) -> Iterator[None]:
+    """Context in which Ctrl-C is told to a call, unless the process has a handler of its own."""
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.getsignal(signal.SIGINT)
+    inside = getattr(before, "__self__", None)
+    if before is not signal.default_int_handler and not isinstance(inside, Interrupts):
+        yield
+        return
+    signal.signal(signal.SIGINT, own.handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
