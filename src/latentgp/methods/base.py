@@ -19,6 +19,7 @@ from typing import (
     get_type_hints,
 )
 
+import equinox as eqx
 import numpy as np
 
 from latentgp.errors import InputError
@@ -137,6 +138,7 @@ _NUMBERS: dict[type, tuple[tuple[type, ...], str]] = {
     float: ((Real,), "a number"),
     str: ((str,), "a name in quotes"),
 }
+_OBJECTS = eqx.Module, tuple, type(None)
 _EXAMPLES = {
     "Representation": "a representation such as Dense()",
     "SiteMethod": "a method by sites",
@@ -177,9 +179,10 @@ def _is_of(value: Any, kind: Any) -> bool:
     if get_origin(kind) in (Union, types.UnionType):
         return any(_is_of(value, part) for part in get_args(kind))
     if get_origin(kind) is Literal:
-        return isinstance(value, str)  # which ones is said by the class
-    if kind is Any or not isinstance(kind, type):
-        return True
+        return isinstance(value, str) and value in get_args(kind)
+    kind = get_origin(kind) or kind
+    if not isinstance(kind, type) or not issubclass(kind, (*_NUMBERS, *_OBJECTS)):
+        return True  # arrays among them, whose shapes the class looks at
     if kind in _NUMBERS:
         if isinstance(value, bool | np.bool_):
             return kind is bool

@@ -17,7 +17,8 @@ ODD = [lgp.Inducing(3), 3, 2.5, "x", None, True, lgp.RBF(), lgp.Laplace(), [1], 
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_any_value_is_taken_or_refused_in_a_sentence(kind):
-    names = [field.name for field in dataclasses.fields(kind) if field.init]
+    fields = [field for field in dataclasses.fields(kind) if "Float" not in str(field.type)]
+    names = [field.name for field in fields if field.init]
     said = []
     for value in ODD:
         for name in (None, *names):

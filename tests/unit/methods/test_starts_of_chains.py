@@ -71,7 +71,7 @@ def test_coordinates_lie_about_the_mode(x64, likelihood, y):
     made = eqx.filter_jit(coordinates_at)
     for variance in (1e-2, 1.0, 60.0):
         model = lgp.LatentGP(lgp.RBF(1.0, variance), likelihood)
-        space = ParameterSpace(model, frozen=["kernel", "likelihood"])
+        space = ParameterSpace(model, frozen=list(lgp.parameters(model)))
         target = WhiteTarget.of(space, lgp.Dense(), lgp.Data(X, np.array(y)).to_device())
         found = coordinates_at_centre(target, "sites")
         size = float(jnp.sum(found.white(jnp.zeros((1, 3))) ** 2))
