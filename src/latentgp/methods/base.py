@@ -161,7 +161,11 @@ def _check_settings(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if name not in given or _is_of(given[name], kind):
             continue
         value = given[name]
-        named = [other for other, its in kinds.items() if its is not Any and _is_of(value, its)]
+        named = [
+            other
+            for other, its in kinds.items()
+            if _is_of(value, its) and not _is_of(object(), its)
+        ]
         telling = named and isinstance(value, Module | Integral)
         hint = f"; write {cls.__name__}({named[0]}=...)" if telling else ""
         raise InputError(f"{cls.__name__}.{name} must be {_in_words(kind)}, got {value!r}{hint}.")
@@ -170,7 +174,10 @@ def _check_settings(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 @cache
 def _settings_of(cls: type) -> tuple[inspect.Signature, dict[str, Any]]:
     signature = inspect.signature(cls.__init__)
-    hints = get_type_hints(cls)
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a class of a user's, whose annotations name what is not there
+        hints = {}
     return signature, {n: hints[n] for n in list(signature.parameters)[1:] if n in hints}
 
 
