@@ -21,20 +21,13 @@ from latentgp.approximations.base import LogDensity, Start
 from latentgp.approximations.front import finished
 from latentgp.approximations.pieces import approximate_in_pieces
 from latentgp.errors import InputError, check_choices
-<<<<<<< HEAD
 from latentgp.inference.mcmc.coordinate_maps import Coordinates
-from latentgp.inference.mcmc.coordinates import Kind, coordinates_at
-from latentgp.inference.mcmc.joint import JointDensity, JointPosition
-from latentgp.inference.mcmc.loop import Draw
-from latentgp.inference.mcmc.target import WhiteTarget, over_dispersed
-from latentgp.inference.sites.algorithm import SiteInference
-from latentgp.inference.sites.starts import best_latents
-=======
-from latentgp.inference.mcmc.coordinates import Kind, starting_point
+from latentgp.inference.mcmc.coordinates import Kind, coordinates_at, starting_point
 from latentgp.inference.mcmc.joint import JointDensity, JointPosition
 from latentgp.inference.mcmc.loop import Draw
 from latentgp.inference.mcmc.target import WhiteTarget
->>>>>>> 9c3a839 (Chains start about the mode whatever the size of targets, kinks are smoothed, weights that may be tiny mix; moments of many components in closed form; the log evidence is a number; settings of methods are checked)
+from latentgp.inference.sites.algorithm import SiteInference
+from latentgp.inference.sites.starts import best_latents
 from latentgp.methods.base import as_method, usual_method
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
@@ -125,26 +118,17 @@ class DensityApproximation(SamplingMethod):
         started = time.perf_counter()
         target = WhiteTarget.of(space, representation, data)
         density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
-<<<<<<< HEAD
-        key_shape, key_fit, key_draws, key_f = jax.random.split(key, 4)
-        white = jax.eval_shape(lambda: over_dispersed(target, key_shape).white)
-        own = dataclasses.replace(self.starting_method(), representation=representation)
-        density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
-=======
         key_start, key_fit, key_draws, key_f = jax.random.split(key, 4)
         white = _white_start(target, key_start)
-        white = white if self.coupling == "whitened" else jnp.zeros_like(white)
->>>>>>> 9c3a839 (Chains start about the mode whatever the size of targets, kinks are smoothed, weights that may be tiny mix; moments of many components in closed form; the log evidence is a number; settings of methods are checked)
+        own = dataclasses.replace(self.starting_method(), representation=representation)
+        density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
         flat = FlatDensity(density, space.size, white.shape)
         std = 1.0 if self.coupling != "whitened" else _WHITE_STD
         size = int(np.prod(white.shape))
-        centre = jnp.zeros(size, white.dtype) if centre is None else centre
+        if centre is None:
+            centre = white if self.coupling == "whitened" else jnp.zeros_like(white)
         start = Start(
-<<<<<<< HEAD
             jnp.concatenate([target.centre, centre.ravel()]),
-=======
-            jnp.concatenate([target.centre, white.ravel()]),
->>>>>>> 9c3a839 (Chains start about the mode whatever the size of targets, kinks are smoothed, weights that may be tiny mix; moments of many components in closed form; the log evidence is a number; settings of methods are checked)
             jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
         )
         method = self.approximation or _usual(space.size, size)

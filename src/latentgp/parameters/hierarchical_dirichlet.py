@@ -19,7 +19,7 @@ from latentgp.typing import Array
 _LOG_NODES = np.linspace(-16.0, 8.0, 481)
 
 
-class _TinyShares(type(constraints.simplex)):  # pyright: ignore[reportUntypedBaseClass]
+class _TinyShares(type(constraints.simplex)):  # pyright: ignore
     """Simplex whose entries may be tiny, mapped by `_BrokenSticks`."""
 
 
@@ -31,8 +31,8 @@ class _BrokenSticks(ParameterFreeTransform):
     fall exponentially. Weights that are too small for a floating-point number have no density.
     """
 
-    domain: ClassVar = constraints.real_vector
-    codomain: ClassVar = _TinyShares()
+    domain: Any = constraints.real_vector  # pyright: ignore
+    codomain: Any = _TinyShares()  # pyright: ignore
 
     def __call__(self, x: Float[Array, "... M1"]) -> Float[Array, "... M"]:
         odds = jnp.sinh(x) - _even(x.shape[-1])

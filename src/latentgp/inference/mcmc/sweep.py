@@ -124,8 +124,9 @@ class SweepSampler(Sampler):
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
         )
-        held = self.fixed is not None
-        coordinates = self.fixed if held else self._coordinates(start.vector)
+        coordinates = self.fixed
+        if coordinates is None:
+            coordinates = self._coordinates(start.vector)
         eps = coordinates.of_white(start.white)
         others = self.couplings[-1].others(eps, jax.random.fold_in(key, 1))
         return self._state(Place(start.vector, eps, coordinates, others), own)
