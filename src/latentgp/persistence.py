@@ -141,6 +141,7 @@ _FORMER_FIELDS: dict[str, dict[str, str]] = {
 
 _HEADER = "latentgp"
 _WIDE_TEXT = 4_000  # bytes
+_PLAIN = bool, int, float, str
 _REGISTERED: dict[str, Any] = {}
 RegisteredT = TypeVar("RegisteredT", bound=Callable)
 
@@ -241,7 +242,7 @@ def _digest(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
 
 def _encode(value: Any, tensors: dict[str, np.ndarray], where: str) -> Any:
     """JSON for a value; arrays go to `tensors`. `where` names it in errors."""
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or (isinstance(value, _PLAIN) and not hasattr(value, "_fields")):
         return value
     if isinstance(value, np.random.RandomState):
         return None
@@ -285,8 +286,8 @@ def _registered_function(value: Any) -> str | None:
 
 def _fields(value: Any) -> dict[str, Any] | None:
     """Fields of an object by name; None if it cannot be saved."""
-    if isinstance(value, tuple):
-        return dict(zip(value._fields, value, strict=True))  # pyright: ignore
+    if hasattr(value, "_fields"):
+        return {name: getattr(value, name) for name in value._fields}
     if isinstance(value, eqx.Module) or dataclasses.is_dataclass(value):
         kept = (f.name for f in dataclasses.fields(value) if f.metadata.get("saved", True))
         return {name: getattr(value, name) for name in kept}
@@ -352,7 +353,7 @@ def _decode(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
     if make := _FORMER_CLASSES.get((_class_name(tree["object"]), *sorted(fields))):
         return make(fields)
     cls = _resolve(tree["object"])
-    if issubclass(cls, tuple | Distribution):
+    if hasattr(cls, "_fields") or issubclass(cls, Distribution):
         return cls(**fields)
     if _is_estimator(cls):  # settings that the file does not know have their defaults
         value, known = cls(), fields

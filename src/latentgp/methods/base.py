@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from abc import abstractmethod
 from dataclasses import replace
-from functools import singledispatch
-from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cache, singledispatch
+from numbers import Integral, Real
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import equinox as eqx
+import numpy as np
 
 from latentgp.errors import InputError
 from latentgp.likelihoods import BayesianSVM, Gaussian, LeastSquares, Likelihood
@@ -45,6 +59,11 @@ class Method(Module):
     makes_sites: ClassVar[bool] = False
     samples_hyperparameters: ClassVar[bool] = False
     takes_layers: ClassVar[bool] = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        own = super().__new__(cls, *args, **kwargs)  # names first
+        _check_settings(cls, args, kwargs)
+        return own
 
     @abstractmethod
     def run(self, problem: Problem) -> Fit:
@@ -111,6 +130,84 @@ class Method(Module):
             f"{type(self).__name__} has no sites, which further rows could be added to; use "
             "VariationalInference, AugmentedVI or CollapsedVI."
         )
+
+
+_NUMBERS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool, np.bool_), "True or False"),
+    int: ((Integral,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str,), "a name in quotes"),
+}
+_OBJECTS = eqx.Module, tuple, type(None)
+_EXAMPLES = {
+    "Representation": "a representation such as Dense()",
+    "SiteMethod": "a method by sites",
+}
+
+
+def _check_settings(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise InputError unless the settings of a method are of the kinds that it declares."""
+    signature, kinds = _settings_of(cls)
+    if len(args) >= len(signature.parameters):
+        raise InputError(
+            f"{cls.__name__} takes at most {len(signature.parameters) - 1} settings, got "
+            f"{len(args)}; give them by name."
+        )
+    try:
+        given = signature.bind(None, *args, **kwargs).arguments
+    except TypeError as error:
+        raise InputError(f"{cls.__name__}: {error}.") from None
+    for name, kind in kinds.items():
+        if name not in given or _is_of(given[name], kind):
+            continue
+        value = given[name]
+        named = [
+            other
+            for other, its in kinds.items()
+            if _is_of(value, its) and not _is_of(object(), its)
+        ]
+        telling = named and isinstance(value, Module | Integral)
+        hint = f"; write {cls.__name__}({named[0]}=...)" if telling else ""
+        raise InputError(f"{cls.__name__}.{name} must be {_in_words(kind)}, got {value!r}{hint}.")
+
+
+@cache
+def _settings_of(cls: type) -> tuple[inspect.Signature, dict[str, Any]]:
+    signature = inspect.signature(cls.__init__)
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a class of a user's, whose annotations name what is not there
+        hints = {}
+    return signature, {n: hints[n] for n in list(signature.parameters)[1:] if n in hints}
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind of settings; of kinds that are not known it is."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_is_of(value, part) for part in get_args(kind))
+    if get_origin(kind) is Literal:
+        return isinstance(value, str) and value in get_args(kind)
+    kind = get_origin(kind) or kind
+    if not isinstance(kind, type) or not issubclass(kind, (*_NUMBERS, *_OBJECTS)):
+        return True  # arrays among them, whose shapes the class looks at
+    if kind in _NUMBERS:
+        if isinstance(value, bool | np.bool_):
+            return kind is bool
+        number = kind is float and np.shape(value) == () and hasattr(value, "dtype")
+        return number or isinstance(value, _NUMBERS[kind][0])
+    return isinstance(value, kind)
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) in (Union, types.UnionType):
+        return " or ".join(map(_in_words, get_args(kind)))
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(str, get_args(kind)))
+    if kind is type(None):
+        return "None"
+    if kind in _NUMBERS:
+        return _NUMBERS[kind][1]
+    return _EXAMPLES.get(kind.__name__, f"of class {kind.__name__}")
 
 
 @singledispatch

@@ -22,10 +22,10 @@ from latentgp.approximations.front import finished
 from latentgp.approximations.pieces import approximate_in_pieces
 from latentgp.errors import InputError, check_choices
 from latentgp.inference.mcmc.coordinate_maps import Coordinates
-from latentgp.inference.mcmc.coordinates import Kind, coordinates_at
+from latentgp.inference.mcmc.coordinates import Kind, coordinates_at, starting_point
 from latentgp.inference.mcmc.joint import JointDensity, JointPosition
 from latentgp.inference.mcmc.loop import Draw
-from latentgp.inference.mcmc.target import WhiteTarget, over_dispersed
+from latentgp.inference.mcmc.target import WhiteTarget
 from latentgp.inference.sites.algorithm import SiteInference
 from latentgp.inference.sites.starts import best_latents
 from latentgp.methods.base import as_method, usual_method
@@ -118,14 +118,15 @@ class DensityApproximation(SamplingMethod):
         started = time.perf_counter()
         target = WhiteTarget.of(space, representation, data)
         density = JointDensity.of(target, None, coupling=cast(Kind, self.coupling))
-        key_shape, key_fit, key_draws, key_f = jax.random.split(key, 4)
-        white = jax.eval_shape(lambda: over_dispersed(target, key_shape).white)
+        key_start, key_fit, key_draws, key_f = jax.random.split(key, 4)
+        white = _white_start(target, key_start)
         own = dataclasses.replace(self.starting_method(), representation=representation)
         density, centre = _from_best_end(target, density, own.algorithm(space.model), white.shape)
         flat = FlatDensity(density, space.size, white.shape)
         std = 1.0 if self.coupling != "whitened" else _WHITE_STD
         size = int(np.prod(white.shape))
-        centre = jnp.zeros(size, white.dtype) if centre is None else centre
+        if centre is None:
+            centre = white if self.coupling == "whitened" else jnp.zeros_like(white)
         start = Start(
             jnp.concatenate([target.centre, centre.ravel()]),
             jnp.concatenate([jnp.full(space.size, _HYPER_STD), jnp.full(size, std)]),
@@ -207,6 +208,12 @@ class FlatDensity(eqx.Module):
         """The position of a vector."""
         number = self.hyperparameters
         return JointPosition(x[:number], x[number:].reshape(self.shape), jnp.zeros(0, x.dtype))
+
+
+@Program
+def _white_start(target: WhiteTarget, key: Key[Array, ""]) -> Float[Array, "Q M"]:
+    """White coefficients where the posterior is; coordinates by sites start at their centre."""
+    return starting_point(target, key).white
 
 
 def _usual(hyperparameters: int, coordinates: int) -> GaussianParticleFlow:

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Float, Key
 
 from latentgp.errors import InputError
+from latentgp.inference.mcmc.coordinates import starting_point
 from latentgp.inference.mcmc.loop import Sampler
-from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.methods.base import usual_method
 from latentgp.methods.sampling import SamplingMethod
 from latentgp.methods.sites import SiteMethod
@@ -33,11 +34,11 @@ class EllipticalSlice(SamplingMethod):
     posterior of the inducing variables.
 
     Args:
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that are thrown away.
         thin: keeps every `thin`-th state.
-        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
 
     Raises:
         InputError: settings outside their range.
@@ -54,11 +55,11 @@ class EllipticalSlice(SamplingMethod):
 
     samples_hyperparameters: ClassVar[bool] = False
 
+    representation: Representation = Dense()
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=500)
     thin: int = eqx.field(static=True, default=5)
-    representation: Representation = Dense()
 
     def check(self, model: LatentGP, learns_hyperparameters: bool) -> None:
         if not model.likelihood.is_positive:
@@ -87,7 +88,7 @@ class EllipticalSliceSampler(Sampler):
     target: WhiteTarget
 
     def init(self, key: Key[Array, ""]) -> EllipticalSliceState:
-        white = over_dispersed(self.target, key).white
+        white = starting_point(self.target, key).white
         return EllipticalSliceState(white, self._log_likelihood(white))
 
     def step(

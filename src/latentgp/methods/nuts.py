@@ -37,6 +37,7 @@ class NUTS(SamplingMethod):
     exp(E log p(y | f)) p(v) (Hensman et al. 2015, eq. 7): no Gaussian is fitted to it.
 
     Args:
+        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         chains: how many, side by side.
         draws: kept of each chain.
         warmup: steps of each chain that adapt its step size and masses.
@@ -44,20 +45,19 @@ class NUTS(SamplingMethod):
         augmented: sample the auxiliary variables of a scale mixture too, as Galy-Fajou (2022,
             7.3) compares; seldom of use.
         target_acceptance: that the step size is adapted to, in (0, 1).
-        representation: `Dense()`, `Neighbours(...)` or `Inducing(...)`.
         coupling: "sites", "partial" or "whitened".
 
     Raises:
         InputError: settings outside their range.
     """
 
+    representation: Representation = Dense()
     chains: int = eqx.field(static=True, default=4)
     draws: int = eqx.field(static=True, default=1000)
     warmup: int = eqx.field(static=True, default=500)
     thin: int = eqx.field(static=True, default=1)
     augmented: bool = eqx.field(static=True, default=False)
     target_acceptance: float = eqx.field(static=True, default=0.8)
-    representation: Representation = Dense()
     coupling: str = eqx.field(static=True, default="whitened")
 
     def __check_init__(self) -> None:

@@ -10,12 +10,64 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution, constraints
+from numpyro.distributions.transforms import ParameterFreeTransform, biject_to
 
 from latentgp.errors import InputError
 from latentgp.typing import Array
 
 # Logarithms of the concentration at which it is summed over.
 _LOG_NODES = np.linspace(-16.0, 8.0, 481)
+
+
+class _TinyShares(type(constraints.simplex)):  # pyright: ignore
+    """Simplex whose entries may be tiny, mapped by `_BrokenSticks`."""
+
+
+class _BrokenSticks(ParameterFreeTransform):
+    """Weights by sticks that are broken at shares of log odds sinh(z).
+
+    Where the concentration is unknown it may be near zero, and so may be all weights but one: log
+    odds then have tails like 1 / x^2, so no variance, and no covariance to propose by. Those of z
+    fall exponentially. Weights that are too small for a floating-point number have no density.
+    """
+
+    domain: Any = constraints.real_vector  # pyright: ignore
+    codomain: Any = _TinyShares()  # pyright: ignore
+
+    def __call__(self, x: Float[Array, "... M1"]) -> Float[Array, "... M"]:
+        odds = jnp.sinh(x) - _even(x.shape[-1])
+        nothing = jnp.zeros_like(odds[..., :1])
+        left = jnp.cumsum(jax.nn.log_sigmoid(-odds), axis=-1)
+        first = jnp.concatenate([nothing, left], axis=-1)
+        own = jnp.concatenate([jax.nn.log_sigmoid(odds), nothing], axis=-1)
+        return jnp.exp(first + own)
+
+    def _inverse(self, y: Float[Array, "... M"]) -> Float[Array, "... M1"]:
+        left = jnp.cumsum(y[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+        odds = jnp.log(y[..., :-1]) - jnp.log(left)
+        return jnp.arcsinh(odds + _even(odds.shape[-1]))
+
+    def log_abs_det_jacobian(
+        self, x: Float[Array, "... M1"], y: Float[Array, "... M"], intermediates: Any = None
+    ) -> Float[Array, "..."]:
+        slopes = jnp.logaddexp(x, -x) - np.log(2.0)
+        return jnp.sum(jnp.log(y), axis=-1) + jnp.sum(slopes, axis=-1)
+
+    def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return *shape[:-1], shape[-1] + 1
+
+    def inverse_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return *shape[:-1], shape[-1] - 1
+
+
+def _even(breaks: int) -> Float[np.ndarray, "M1"]:
+    """Log odds of equal weights, negative."""
+    return np.log(np.arange(breaks, 0, -1.0))
+
+
+@biject_to.register(_TinyShares)
+def _(support: Any) -> _BrokenSticks:
+    return _BrokenSticks()
 
 
 class HierarchicalDirichlet(Distribution):
@@ -44,7 +96,7 @@ class HierarchicalDirichlet(Distribution):
     arg_constraints: ClassVar = {  # pyright: ignore[reportIncompatibleVariableOverride]
         "rate": constraints.positive
     }
-    support = constraints.simplex  # pyright: ignore
+    support = _TinyShares()  # pyright: ignore
 
     def __init__(
         self,

@@ -2,7 +2,9 @@
 
 Each row has K weighted components, under which its latent functions are Gaussian. For a few of
 them expectations are those of the likelihood, in closed form or by quadrature. For many, such as
-draws of chains, a few quasi-random points of each Gaussian are spread evenly over all of them.
+draws of chains, so are moments that have a closed form, of which the tails of an exponential link
+are a large part; for the rest a few quasi-random points of each Gaussian are spread evenly over all
+of them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from jaxtyping import Float, Key
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Likelihood, Marginals
 from latentgp.likelihoods.joint import jointly
+from latentgp.likelihoods.of_base import OfBase
+from latentgp.likelihoods.warped import WarpedGaussian
 from latentgp.numerics.quadrature import sobol_nodes
 from latentgp.posteriors.components import Components, Law, Spread, variances_of
 from latentgp.rows.arrays import as_targets
@@ -225,12 +229,20 @@ def _latent_moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tu
 
 
 def _moments(law: Law, _: Any, mean: Any, variance: Any, side: Any) -> tuple[Array, Array]:
-    if law.by_quadrature:
+    if law.by_quadrature or (variance.ndim == 3 and _has_own_moments(law.likelihood)):
         values, log_weights = _over(law, _predictive_moments, mean, variance, side)
     else:
         values, log_weights = _at_points(law, _conditional_moments, mean, variance, side)
     centre = _mean_of(values[0], log_weights)
     return centre, _mean_of(values[1] + (values[0] - centre) ** 2, log_weights)
+
+
+def _has_own_moments(likelihood: Likelihood) -> bool:
+    """Whether moments of y under a Gaussian need no nodes, so that many Gaussians are cheap."""
+    if isinstance(likelihood, OfBase):
+        return _has_own_moments(likelihood.base)
+    own = type(likelihood).predictive_moments is not Likelihood.predictive_moments
+    return own and not isinstance(likelihood, WarpedGaussian)
 
 
 def _log_prob(law: Law, _: Any, mean: Any, variance: Any, side: Any, y: Any) -> Float[Array, "N"]:

@@ -17,6 +17,10 @@ alpha = b - W (f_hat - m), so that v_hat = A alpha, and d = F eps,
 whatever the sites are: no inverse of the prior covariance, and r = 0 for Gaussian noise. At the
 mode with W its curvature, E is Laplace's log evidence. Sites of one variational update from there
 halve the standard deviation of r, for one more factorisation. Without sites eps is v.
+
+Where log p(y | f) has kinks its slope leads Newton's method astray and its curvature says nothing:
+there the mode and the sites are those of its expectation over f with the mean that is sought and
+variances held, of the prior first, then of the posterior that it gave.
 """
 
 from __future__ import annotations
@@ -24,12 +28,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+import numpy as np
+from jaxtyping import Float, Key
 
 from latentgp.inference.mcmc.coordinate_maps import (
     Coordinates,
@@ -37,25 +42,30 @@ from latentgp.inference.mcmc.coordinate_maps import (
     SparseCoordinates,
     WhiteCoordinates,
 )
-from latentgp.inference.mcmc.target import WhiteTarget
+from latentgp.inference.mcmc.target import Position, WhiteTarget, from_prior
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.likelihoods.base import Marginals
 from latentgp.models import LatentGP
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.numerics.triangular import solve_lower
-from latentgp.representations.latent_axis import vmap_latents
+from latentgp.representations.latent_axis import latent_diagonals, vmap_latents
 from latentgp.representations.neighbours.root import SparseWhitening
 from latentgp.representations.whitening import DenseWhitening, Whitening
 from latentgp.runtime.programs import Program
+from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 Kind = Literal["sites", "partial", "whitened"]
 
 _WIDEST = 2.0  # variance of the expectations that make sites
 _MOST_STEPS = 40
+_ROUNDS = 3  # of variances, where log p(y | f) has kinks
+_ROUNDING = 64.0  # of a decrement, in roundings of the squared norm
 _ROUGHLY, _CLOSELY = 1e-3, 1e-8  # residuals of solves for a centre, and for Newton's steps
 _DECREMENT = 1e-7  # nats that another Newton step would gain
-_SHARES = (1.0, 0.5, 0.2, 0.05, 0.01, 0.001, 0.0)  # of a Newton step
+_SHORTER, _SHORTEST = 0.25, 1e-13  # shares of a Newton step, tried in turn
+_ARRIVED = 1e-3  # nats that another step would gain, where a mode was met
+_GAIN = 0.1  # share of the decrement that a share of a step must gain of its own
 
 
 def coordinates_at(
@@ -85,22 +95,60 @@ def coordinates_at(
     whitening, offset = target.whitening(model), prior_mean(model, target.data)
     if coupling == "whitened":
         return _prior_coordinates(target, model, whitening, offset)
-    mode, decrement, steps = anchor, jnp.zeros((), anchor.dtype), 0.0
-    if coupling == "sites":
-        held = jax.lax.stop_gradient((model, whitening, offset))
-        mode, decrement, steps = _mode(target, *held, anchor)
-        if differentiable and isinstance(whitening, DenseWhitening):
-            linear, precision = sites_at(target, model, whitening, offset, mode)
-            mode, steps = offset + _condition(whitening, linear, precision)[0], steps + 1
-    linear, precision = sites_at(target, model, whitening, offset, mode)
+    held = jax.lax.stop_gradient((model, whitening, offset))
+    if coupling == "partial":
+        zero = jnp.zeros((), anchor.dtype)
+        about = _Mode(model, whitening, offset, anchor, _blur(target, *held), zero, zero)
+        return _around(target, about)
+    found = _mode(target, *held, anchor)
+    about = found._replace(model=model, whitening=whitening, offset=offset)
+    if differentiable and isinstance(whitening, DenseWhitening):
+        further = offset + _condition(whitening, *_sites_about(target, about))[0]
+        about = about._replace(mode=further, steps=about.steps + 1)
+    return _around(target, about)
+
+
+class _Mode(NamedTuple):
+    """Mode of p(f | y) under a model.
+
+    Attributes:
+        model: with the hyper-parameters.
+        whitening: under them.
+        offset: prior mean of f.
+        mode: of f, shape (N, Q).
+        blur: variances that the likelihood is expected over there, if it has kinks.
+        decrement: nats that another Newton step would gain.
+        steps: how many were made.
+    """
+
+    model: LatentGP
+    whitening: Any
+    offset: Float[Array, "N Q"]
+    mode: Float[Array, "N Q"]
+    blur: Float[Array, "N Q"] | None
+    decrement: Float[Array, ""]
+    steps: Float[Array, ""]
+
+
+def _sites_about(
+    target: WhiteTarget, about: _Mode
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    model, whitening, offset, mode, blur, *_ = about
+    return sites_at(target, model, whitening, offset, mode, blur)
+
+
+def _around(target: WhiteTarget, about: _Mode) -> Coordinates:
+    """Coordinates by the sites that are made at a mode."""
+    model, whitening, offset, *_ = about
+    linear, precision = _sites_about(target, about)
     if isinstance(whitening, SparseWhitening):
         found = _sparse_coordinates(target, model, whitening, linear, precision)
-        return dataclasses.replace(found, decrement=decrement)
+        return dataclasses.replace(found, decrement=about.decrement)
     assert isinstance(whitening, DenseWhitening)
     linear, precision = _expected_sites(target, model, whitening, offset, linear, precision)
     found = coordinates_of_sites(target, model, whitening, linear, precision)
-    made = found.factorisations + steps + 1
-    return dataclasses.replace(found, decrement=decrement, factorisations=made)
+    made = found.factorisations + about.steps + 1
+    return dataclasses.replace(found, decrement=about.decrement, factorisations=made)
 
 
 def _prior_coordinates(
@@ -193,7 +241,9 @@ def _condition(
     return g.T, root
 
 
-def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _conditioning(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening
+) -> Callable[[Array, Array], tuple[Array, Array]]:
     """The function from sites to the mean of g and alpha, by the smaller of two factors."""
     if isinstance(whitening, SparseWhitening):
 
@@ -202,7 +252,15 @@ def _conditioning(whitening: Whitening) -> Callable[[Array, Array], tuple[Array,
             return g, linear - precision * g
 
         return by_solves
-    assert isinstance(whitening, DenseWhitening)
+    if not isinstance(whitening, DenseWhitening):
+
+        def by_representation(linear: Array, precision: Array) -> tuple[Array, Array]:
+            own, X = target.representation, target.data.X
+            sites = GaussianSites(linear, precision, jnp.zeros_like(linear[:, 0]))
+            g, _ = own.marginals_at_rows(own.condition(model.kernel, X, sites), X)
+            return g, linear - precision * g
+
+        return by_representation
     features = whitening.features
     if features.shape[1] < features.shape[2]:
 
@@ -236,8 +294,15 @@ def sites_at(
     whitening: Whitening,
     offset: Float[Array, "N Q"],
     f: Float[Array, "N Q"],
+    blur: Float[Array, "N Q"] | None = None,
 ) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
-    """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset."""
+    """Sites of the likelihood's slope and curvature at f, as functions of g = f - offset.
+
+    With a `blur` those of its expectation over f of these variances.
+    """
+    if blur is not None:
+        slope, precision = _expected_slopes(target, model, Marginals(f, blur))
+        return slope + precision * (f - offset), precision
     variance = jnp.broadcast_to(whitening.residual.T, f.shape)
 
     def slope_of(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
@@ -264,20 +329,55 @@ def _expected_sites(
     Its variance v is shrunk to 2 v / (v + 2), in units of a logit or a log rate squared: sites of
     the whole of a wide posterior are narrower than its tails, where a chain would stay.
     """
+    g, variances = _posterior(target, model, whitening, linear, precision)
+    marginals = Marginals(offset + g, variances)
+    expected_slope, expected = _expected_slopes(target, model, marginals)
+    known = jnp.isfinite(expected_slope) & jnp.isfinite(expected)  # else the row's sites stay
+    slope = jnp.where(known, expected_slope, linear - precision * g)
+    precision = jnp.where(known, expected, precision)
+    return slope + precision * g, precision
+
+
+def _posterior(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: DenseWhitening,
+    linear: Float[Array, "N Q"],
+    precision: Float[Array, "N Q"],
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Mean of g and variances of f that expectations are taken over, given sites."""
     g, root = _condition(whitening, linear, precision)
 
     def variance(features, root):
         return jnp.sum(solve_lower(root, features) ** 2, axis=0)
 
     variances = vmap_latents(variance, whitening.features, root).T + whitening.residual.T
+    return g, _shrunk(model, variances)
+
+
+def _shrunk(model: LatentGP, variances: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """Variances over which a likelihood is expected: less than 2, where f has no unit."""
+    unitless = np.isfinite(np.asarray(model.likelihood.latent_scale(np.inf), float))
     shrunk = _WIDEST * variances / (_WIDEST + variances)
-    marginals = Marginals(offset + g, shrunk)
+    return jnp.where(unitless, shrunk, variances)
+
+
+def _expected_slopes(
+    target: WhiteTarget, model: LatentGP, marginals: Marginals
+) -> tuple[Float[Array, "N Q"], Float[Array, "N Q"]]:
+    """Slope and curvature of E log p(y | f) in the mean of f, the latter not below zero."""
     slopes = jax.grad(lambda marginals: target.expected_log_likelihood(model, marginals))(marginals)
-    expected = jnp.maximum(-2 * slopes.variance, 0.0)
-    known = jnp.isfinite(slopes.mean) & jnp.isfinite(expected)  # else the row's sites stay
-    slope = jnp.where(known, slopes.mean, linear - precision * g)
-    precision = jnp.where(known, expected, precision)
-    return slope + precision * g, precision
+    return slopes.mean, jnp.maximum(-2 * slopes.variance, 0.0)
+
+
+def _blur(
+    target: WhiteTarget, model: LatentGP, whitening: Whitening, offset: Float[Array, "N Q"]
+) -> Float[Array, "N Q"] | None:
+    """Variances of the prior over which a likelihood with kinks is expected; None without any."""
+    if model.likelihood.is_smooth or not model.likelihood.is_continuous:
+        return None
+    prior = latent_diagonals(model.kernel, target.data.X).T
+    return _shrunk(model, jnp.broadcast_to(prior, offset.shape))
 
 
 def _mode(
@@ -286,52 +386,174 @@ def _mode(
     whitening: Whitening,
     offset: Float[Array, "N Q"],
     anchor: Float[Array, "N Q"],
-) -> tuple[Float[Array, "N Q"], Float[Array, ""], Float[Array, ""]]:
-    """Mode of p(f | y) by Newton's method, of whose step the best of some shares is taken.
+) -> _Mode:
+    """Mode of p(f | y) from an anchor."""
+    zero, blur = jnp.zeros_like(offset), _blur(target, model, whitening, offset)
+
+    def sought(anchor: Array, blur: Array | None) -> tuple[Array, Array, Array]:
+        linear, precision = sites_at(target, model, whitening, offset, anchor, blur)
+        g, slope = _conditioning(target, model, whitening)(linear, precision)
+        first = g, jnp.sum(g * slope)
+        # The anchor is the mode for other hyper-parameters: it may lead further off than the prior.
+        height = partial(_height, target, model, whitening, offset, blur)
+        leads = height(*first) > height(zero, jnp.zeros((), zero.dtype))
+        start = jax.tree.map(lambda a: jnp.where(leads, a, 0.0), first)
+        g, decrement, count = _newton(target, model, whitening, offset, start, blur)
+        return offset + g, decrement, count + 1
+
+    mode, decrement, steps = sought(anchor, blur)
+    for _ in range(0 if blur is None else _ROUNDS - 1):
+        linear, precision = sites_at(target, model, whitening, offset, mode, blur)
+        if isinstance(whitening, DenseWhitening):
+            _, blur = _posterior(target, model, whitening, linear, precision)
+        else:  # each row alone
+            prior = jnp.broadcast_to(latent_diagonals(model.kernel, target.data.X).T, zero.shape)
+            blur = _shrunk(model, prior / (1 + prior * precision))
+        mode, decrement, more = sought(mode, blur)
+        steps = steps + more + 1
+    return _Mode(model, whitening, offset, mode, blur, decrement, steps)
+
+
+def _height(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    blur: Float[Array, "N Q"] | None,
+    g: Float[Array, "N Q"],
+    norm: Float[Array, ""],
+) -> Float[Array, ""]:
+    """Log density of g whose white coefficients have a squared norm, up to a constant."""
+    if blur is None:
+        variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
+        value = target.log_likelihood_of(model, Marginals(offset + g, variance))
+    else:
+        value = target.expected_log_likelihood(model, Marginals(offset + g, blur))
+    value = value - 0.5 * norm
+    return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+
+def _newton(
+    target: WhiteTarget,
+    model: LatentGP,
+    whitening: Whitening,
+    offset: Float[Array, "N Q"],
+    start: tuple[Float[Array, "N Q"], Float[Array, ""]],
+    blur: Float[Array, "N Q"] | None,
+) -> tuple[Float[Array, "N Q"], Float[Array, ""], Any]:
+    """Newton's method, of whose step the first share that gains enough is taken.
+
+    Args:
+        target: rows and representation.
+        model: with the hyper-parameters.
+        whitening: under them.
+        offset: prior mean of f.
+        start: g, and the squared norm of its white coefficients.
+        blur: variances that the likelihood is expected over.
 
     Returns:
-        The mode, the decrement there, the number of steps.
+        g at the mode, the decrement there, the number of steps.
     """
-    variance = jnp.broadcast_to(whitening.residual.T, offset.shape)
-    posterior_given = _conditioning(whitening)
-
-    def height(g: Float[Array, "N Q"], slope: Float[Array, "N Q"]) -> Float[Array, ""]:
-        value = target.log_likelihood_of(model, Marginals(offset + g, variance))
-        value = value - 0.5 * jnp.sum(g * slope)
-        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
-
-    def newton(f: Float[Array, "N Q"]) -> tuple[Array, Array, Array]:
-        linear, precision = sites_at(target, model, whitening, offset, f)
-        g, slope = posterior_given(linear, precision)
-        return g, slope, linear - precision * (f - offset)
+    height = partial(_height, target, model, whitening, offset, blur)
+    posterior_given = _conditioning(target, model, whitening)
 
     def step(carry: tuple) -> tuple:
-        g, slope, _, count = carry
-        there, slope_there, pull = newton(offset + g)
-        decrement = jnp.sum((pull - slope) * (there - g))
+        g, norm, _, _, count = carry
+        linear, precision = sites_at(target, model, whitening, offset, offset + g, blur)
+        there, slope = posterior_given(linear, precision)
+        # Products of white coefficients v = A alpha are those of g and alpha.
+        inner, norm_there = jnp.sum(g * slope), jnp.sum(there * slope)
+        pull = linear - precision * g
+        decrement = jnp.sum(pull * (there - g)) - (inner - norm)
 
-        def at(share: Float[Array, ""]) -> Float[Array, ""]:
-            return height(g + share * (there - g), slope + share * (slope_there - slope))
+        def at(share: Array) -> tuple[Array, Array]:
+            rest = 1 - share
+            squared = rest**2 * norm + 2 * share * rest * inner + share**2 * norm_there
+            return g + share * (there - g), squared
 
-        shares = jnp.array(_SHARES, g.dtype)
-        share = shares[jnp.argmax(jax.lax.map(at, shares))]
-        moved = g + share * (there - g), slope + share * (slope_there - slope)
-        return *moved, decrement, count + 1
+        level = height(g, norm)
 
-    g, slope, _ = newton(anchor)
-    # The anchor is the mode for other hyper-parameters: it may lead further off than the prior.
-    leads = height(g, slope) > height(jnp.zeros_like(g), jnp.zeros_like(g))
-    g, slope = jnp.where(leads, g, 0.0), jnp.where(leads, slope, 0.0)
-    start = g, slope, jnp.array(jnp.inf, g.dtype), 0
-    g, _, decrement, count = jax.lax.while_loop(
-        lambda carry: (jnp.abs(carry[2]) > _DECREMENT) & (carry[3] < _MOST_STEPS), step, start
+        def gains_too_little(share: Array) -> Array:
+            enough = height(*at(share)) >= level + _GAIN * share * decrement
+            return ~enough & (share > _SHORTEST)
+
+        one = jnp.ones((), g.dtype)
+        share = jax.lax.while_loop(gains_too_little, lambda share: _SHORTER * share, one)
+        share = jnp.where(share > _SHORTEST, share, 0.0)
+        return *at(share), decrement, share > 0, count + 1
+
+    def goes_on(carry: tuple) -> Array:
+        _, norm, decrement, moves, count = carry
+        least = jnp.maximum(_DECREMENT, _ROUNDING * jnp.finfo(norm.dtype).eps * norm)
+        return (jnp.abs(decrement) > least) & moves & (count < _MOST_STEPS)
+
+    infinite = jnp.array(jnp.inf, offset.dtype)
+    first = *start, infinite, jnp.array(True), 0
+    g, _, decrement, _, count = jax.lax.while_loop(goes_on, step, first)
+    return g, jnp.abs(decrement), count + 0.0
+
+
+def starting_point(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+    """A start over-dispersed to the target: hyper-parameters around those of the space's model.
+
+    Latent functions are drawn from the Gaussian approximation about the mode, whose scale no draw
+    of the prior knows: where counts are in the ten thousands a chain from there never arrives.
+    """
+    start = from_prior(target, key)
+    about = _start(target, start)
+    if about is None:
+        return start
+    if isinstance(about.whitening, DenseWhitening | SparseWhitening):
+        return Position(start.vector, _around(target, about).white(start.white))
+    model = target.space.to_model(start.vector)
+    sampler = target.representation.sampler(model.kernel, target.data.X)
+    everything, nothing = tuple(range(len(start.white))), jnp.zeros_like(start.white)
+    sites = starting_sites(target, start)
+    drawn = sampler.draw(sites, everything, jax.random.fold_in(key, 1), nothing)
+    return Position(start.vector, sampler.white(drawn.coefficients))
+
+
+def starting_sites(target: WhiteTarget, start: Position) -> GaussianSites:
+    """Sites, as functions of g, of that approximation for a draw of the prior."""
+    about = _start(target, start)
+    offset = prior_mean(target.space.model, target.data)
+    if about is None:
+        nothing = jnp.zeros_like(offset)
+        return GaussianSites(nothing, nothing, nothing[:, 0])
+    return GaussianSites(*_sites_about(target, about), jnp.zeros_like(offset[:, 0]))
+
+
+def _start(target: WhiteTarget, start: Position) -> "_Mode | None":
+    """The mode that a chain starts about; None where log p(y | f) has no gradient.
+
+    Of a likelihood that is not log-concave it is the one that is met from the draw of the prior, so
+    that chains start about all of them.
+    """
+    model, likelihood = target.space.to_model(start.vector), target.space.model.likelihood
+    if not (likelihood.is_continuous and likelihood.has_gradient):
+        return None
+    whitening, offset = target.whitening(model), prior_mean(model, target.data)
+    found = _mode(target, model, whitening, offset, likely(target, offset))
+    concave = likelihood.is_jointly_log_concave or (
+        likelihood.is_log_concave and likelihood.latent_size == 1
     )
-    return offset + g, jnp.abs(decrement), count + 1.0
+    if concave or found.blur is not None:
+        return found
+    first = whitening.conditional(start.white).mean, jnp.sum(start.white**2)
+    g, left, _ = _newton(target, model, whitening, offset, first, None)
+    return found._replace(mode=jnp.where(left < _ARRIVED, offset + g, found.mode))
+
+
+def likely(target: WhiteTarget, offset: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
+    """Where Newton's method starts first: likely latents, else the prior mean."""
+    data, likelihood = target.data, target.space.model.likelihood
+    first = likelihood.latent_start(data.y, dict(data.side_information))
+    return offset if first is None else offset.at[:, 0].set(first)
 
 
 @partial(Program, static_argnums=(1,))
 def coordinates_at_centre(target: WhiteTarget, coupling: Kind) -> Coordinates:
     """Those under the space's model, whose centre is the anchor of all others."""
-    start = prior_mean(target.space.model, target.data)
+    start = likely(target, prior_mean(target.space.model, target.data))
     kind: Kind = "sites" if coupling == "partial" else coupling
     return coordinates_at(target, target.space.model, kind, start)

@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Float, Int, Key
 
 from latentgp.augmentations import Automatic
+from latentgp.inference.mcmc.coordinates import starting_sites
 from latentgp.inference.mcmc.loop import Draw, collect, divide_chains, groups_of, join_chains
 from latentgp.inference.mcmc.slice_sampling import metropolis_update, slice_update
 from latentgp.inference.mcmc.slow_rows import rows_at, slowest_rows, update_some_rows
+from latentgp.inference.mcmc.target import WhiteTarget, from_prior
 from latentgp.inference.sites.algorithm import prior_mean, rows_of
 from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
@@ -34,7 +36,6 @@ from latentgp.sites.gaussian import Block, GaussianSites
 from latentgp.typing import Array
 
 _PIECE = 50
-_START_SPREAD = 0.3
 _SLICE_WIDTH = 1.5
 _TARGET_ACCEPTANCE = 0.3
 _FIRST_SCALE = 0.3
@@ -100,18 +101,19 @@ class Gibbs(eqx.Module):
         centre: Float[Array, "P"],
         key: Key[Array, ""],
     ) -> GibbsState:
-        """A state with hyper-parameters drawn around a centre, latents from the prior."""
-        key_vector, key_f, key_rows = jax.random.split(key, 3)
-        noise = jax.random.normal(key_vector, centre.shape, centre.dtype)
-        vector = centre + _START_SPREAD * noise
+        """A state with hyper-parameters drawn around a centre, latents about the mode there."""
+        key_start, key_f, key_rows = jax.random.split(key, 3)
+        target = WhiteTarget(self.space, self.representation, data, centre, None)
+        start = from_prior(target, key_start)
+        vector = start.vector
         model = self.space.to_model(vector)
         sampler = self._sampler(model, data, sampler)
         offset = prior_mean(model, data)
-        empty = GaussianSites(jnp.zeros_like(offset), jnp.zeros_like(offset), offset[:, 0])
         everything = tuple(range(offset.shape[1]))
         shape = (offset.shape[1], len(sampler.centres))
         nothing = jnp.zeros(shape, offset.dtype)
-        coefficients = sampler.draw(empty, everything, key_f, nothing).coefficients
+        sites = starting_sites(target, start)
+        coefficients = sampler.draw(sites, everything, key_f, nothing).coefficients
         f = offset + sampler.at_rows(coefficients, everything, key_rows)
         log_scale = jnp.log(jnp.asarray(_FIRST_SCALE, vector.dtype))
         return GibbsState(vector, f, coefficients, log_scale)

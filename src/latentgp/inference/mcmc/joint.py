@@ -16,10 +16,11 @@ from latentgp.inference.mcmc.coordinates import (
     Kind,
     coordinates_at,
     coordinates_at_centre,
+    starting_point,
 )
 from latentgp.inference.mcmc.couplings.base import Place, log_joint, no_others
 from latentgp.inference.mcmc.loop import Sampler
-from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.inference.sites.algorithm import prior_mean
 from latentgp.sites.copies import Copies
 from latentgp.typing import Array
@@ -82,6 +83,12 @@ class JointDensity(eqx.Module):
             return Position(vector, eps)
         return Position(vector, self.coordinates(vector).white(eps))
 
+    def eps_of(self, position: Position) -> Float[Array, "Q M"]:
+        """Coordinates of a position in white coefficients."""
+        if self.coupling == "whitened":
+            return position.white
+        return self.coordinates(position.vector).of_white(position.white)
+
     def coordinates(self, vector: Float[Array, "P"], differentiable: bool = False) -> Coordinates:
         """The coordinates of the latent functions under hyper-parameters."""
         if self.fixed is not None:
@@ -126,10 +133,11 @@ class JointSampler(JointDensity, Sampler):
 
     def init(self, key: Key[Array, ""]) -> JointState:
         key_start, key_w, key_run = jax.random.split(key, 3)
-        start = over_dispersed(self.target, key_start)
+        vector, white = starting_point(self.target, key_start)
         rows = 0 if self.copies is None else len(self.copies.rows.y)
-        auxiliary = jax.random.normal(key_w, (rows,), start.white.dtype)
-        return self.adapted(JointPosition(*start, auxiliary), key_run)
+        auxiliary = jax.random.normal(key_w, (rows,), white.dtype)
+        start = JointPosition(vector, self.eps_of(Position(vector, white)), auxiliary)
+        return self.adapted(start, key_run)
 
     @abstractmethod
     def adapted(self, start: JointPosition, key: Key[Array, ""]) -> JointState:
@@ -142,9 +150,6 @@ class JointSampler(JointDensity, Sampler):
         import blackjax
 
         auxiliary = state.hmc.position.log_auxiliary
-        eps = position.white
-        if self.coupling != "whitened":
-            eps = self.coordinates(position.vector).of_white(eps)
-        there = JointPosition(position.vector, eps, auxiliary)
+        there = JointPosition(position.vector, self.eps_of(position), auxiliary)
         hmc = blackjax.nuts.init(there, lambda at: self.log_density(at))
         return JointState(hmc, state.settings)

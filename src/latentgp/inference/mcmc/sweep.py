@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Float, Int, Key, Shaped
 
-from latentgp.inference.mcmc.coordinates import Coordinates, coordinates_at_centre
+from latentgp.inference.mcmc.coordinates import (
+    Coordinates,
+    coordinates_at_centre,
+    starting_point,
+)
 from latentgp.inference.mcmc.couplings.base import Coupling, Place, log_joint, residuals
 from latentgp.inference.mcmc.hyperparameters.base import HyperLaw, HyperMove, HyperMoved, Seen
 from latentgp.inference.mcmc.hyperparameters.conjugate import ConjugateVariances
@@ -18,7 +22,7 @@ from latentgp.inference.mcmc.hyperparameters.emulated import Emulator
 from latentgp.inference.mcmc.information import Information, with_prior
 from latentgp.inference.mcmc.latents.base import Info, LatentMove, Residual
 from latentgp.inference.mcmc.loop import Draw, Sampler
-from latentgp.inference.mcmc.target import Position, WhiteTarget, over_dispersed
+from latentgp.inference.mcmc.target import Position, WhiteTarget
 from latentgp.likelihoods.base import Marginals
 from latentgp.numerics.cholesky import lower_cholesky
 from latentgp.runtime.programs import Program
@@ -104,7 +108,7 @@ class SweepSampler(Sampler):
         return self.fixed is not None and self.fixed.numbers > _LARGE
 
     def init(self, key: Key[Array, ""]) -> SweepState:
-        start = over_dispersed(self.target, key)
+        start = starting_point(self.target, key)
         size, dtype = len(start.vector), start.white.dtype
         covariance = _FIRST_SPREAD**2 * jnp.eye(size, dtype=dtype)
         scales = jnp.array([self.latents.first_scale, 2.38 / max(size, 1) ** 0.5], dtype)
@@ -120,9 +124,12 @@ class SweepSampler(Sampler):
             jnp.full(kept, -jnp.inf, dtype),
             jnp.zeros((), jnp.int32),
         )
-        coordinates = self._coordinates(start.vector)
-        others = self.couplings[-1].others(start.white, jax.random.fold_in(key, 1))
-        return self._state(Place(start.vector, start.white, coordinates, others), own)
+        coordinates = self.fixed
+        if coordinates is None:
+            coordinates = self._coordinates(start.vector)
+        eps = coordinates.of_white(start.white)
+        others = self.couplings[-1].others(eps, jax.random.fold_in(key, 1))
+        return self._state(Place(start.vector, eps, coordinates, others), own)
 
     def step(self, state: SweepState, key: Key[Array, ""]) -> tuple[SweepState, dict[str, Array]]:
         at, own = self._place(state), state.adaptation

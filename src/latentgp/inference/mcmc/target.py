@@ -158,8 +158,8 @@ def around(centre: Float[Array, "P"], key: Key[Array, ""]) -> Float[Array, "P"]:
     return centre + _SPREAD * jax.random.normal(key, centre.shape, centre.dtype)
 
 
-def over_dispersed(target: WhiteTarget, key: Key[Array, ""]) -> Position:
-    """A start: hyper-parameters around those of the space's model, coefficients from the prior."""
+def from_prior(target: WhiteTarget, key: Key[Array, ""]) -> Position:
+    """Hyper-parameters around those of the space's model, white coefficients from the prior."""
     key_vector, key_white = jax.random.split(key)
     vector = around(target.centre, key_vector)
     model = target.space.model

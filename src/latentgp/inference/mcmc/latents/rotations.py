@@ -30,7 +30,8 @@ class Rotations(LatentMove):
     The errors of a trajectory's energy have a standard deviation that goes with h^2, and are normal
     in many dimensions, so that acceptance with one number of steps tells that with any other. The
     warm-up fits the scale, the h at which the deviation is one nat, to the acceptance it sees; the
-    number of steps is the best by that.
+    number of steps is the best by that. Where the most steps are too few for a quarter, as in prior
+    white coordinates of precise targets, h is the scale and a trajectory is shorter.
 
     Args:
         steps: at most so many.
@@ -42,12 +43,12 @@ class Rotations(LatentMove):
     steps: int = eqx.field(static=True, default=32)
 
     def wanted_acceptance(self, scale: Float[Array, ""]) -> Float[Array, ""]:
-        return _acceptance(self._number(scale), scale)
+        return _acceptance(_step(self._number(scale), scale), scale)
 
     def _number(self, scale: Float[Array, ""]) -> Float[Array, ""]:
         """Steps of the trajectory that gives most a step, refusals counted twice."""
         numbers = jnp.arange(1, self.steps + 1).astype(scale.dtype)
-        chance = _acceptance(numbers, scale)
+        chance = _acceptance(_QUARTER / numbers, scale)
         return numbers[jnp.argmax(chance**2 / ((2 - chance) * numbers))]
 
     def init(self, residual: Residual, eps: Float[Array, "Q M"]) -> Sloped:
@@ -60,7 +61,7 @@ class Rotations(LatentMove):
         momentum = jax.random.normal(key_momentum, state.eps.shape, state.eps.dtype)
         number = self._number(scale)
         share = jax.random.uniform(key_angle, dtype=scale.dtype, minval=_SHORTEST)
-        angle = jnp.where(number > 1, share, 1.0) * _QUARTER / number
+        angle = jnp.where(number > 1, share, 1.0) * _step(number, scale)
         kick, cosine, sine = jnp.tan(angle / 2), jnp.cos(angle), jnp.sin(angle)
 
         def rotated(_: Any, carry: tuple[Sloped, Array]) -> tuple[Sloped, Array]:
@@ -76,10 +77,15 @@ class Rotations(LatentMove):
         return state, Info(chance, number)
 
 
-def _acceptance(number: Float[Array, "*K"], scale: Float[Array, ""]) -> Float[Array, "*K"]:
+def _step(number: Float[Array, ""], scale: Float[Array, ""]) -> Float[Array, ""]:
+    """The angle of a step: a quarter's share, if the error of the energy is a nat at most."""
+    return jnp.minimum(_QUARTER / number, scale)
+
+
+def _acceptance(angle: Float[Array, "*K"], scale: Float[Array, ""]) -> Float[Array, "*K"]:
     """Mean acceptance of normal errors of the energy whose mean is half their variance.
 
     Roberts, Gelman & Gilks 1997: 2 Phi(-deviation / 2).
     """
-    deviation = (_QUARTER / (number * scale)) ** 2
+    deviation = (angle / scale) ** 2
     return 2 * jax.scipy.stats.norm.cdf(-deviation / 2)
