@@ -25,7 +25,7 @@ from latentgp.kernels import LatentKernel
 from latentgp.likelihoods import Gaussian, Likelihood
 from latentgp.likelihoods.noise_shapes import StudentShape
 from latentgp.modules import Module
-from latentgp.parameters.base import ParameterInfo
+from latentgp.parameters.base import IN_UNITS_OF_INPUTS, ParameterInfo
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.chains import Chains, ChainSummary
 from latentgp.representations.latent_axis import latent_diagonals
@@ -565,7 +565,7 @@ def _at_bounds(
 
 def _of_input(label: str, info: ParameterInfo, names: Sequence[str] | None) -> str:
     """The name of the input that a length-scale belongs to, in parentheses; or empty."""
-    if names is None or info.role != "lengthscale" or label == info.path:
+    if names is None or info.role not in IN_UNITS_OF_INPUTS or label == info.path:
         return ""
     place = int(label.rpartition("[")[2][:-1])
     return f" (of {names[place if info.dimensions is None else info.dimensions[place]]!r})"

@@ -146,10 +146,12 @@ def fit(
         input_names=input_names,
     )
     problem, moved = problem.checked().inside_supports()
+    problem, periods = problem.at_likely_periods()
     with rows_over(devices):
         run = partial(method.run, problem.from_first_process())
         known = rows.given if source is None else rows.given.select(slice(0))
         result = _with_calls_told(run, model.likelihood.calls, known).warned_before(moved)
+    result = result.noted(periods).warned_before(problem.better_periods(result.model))
     return problem.summarised(result, data)
 
 

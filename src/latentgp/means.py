@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -35,7 +35,7 @@ class ZeroMean(Mean):
 class ConstantMean(Mean):
     """A prior mean that is the same everywhere; units of the latent function."""
 
-    value: Float[Array, ""] = parameter(default=0.0)
+    value: Float[Array, ""] = parameter(role="level", default=0.0)
 
     def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N #Q"]:
         return jnp.broadcast_to(self.value.astype(X.dtype), (X.shape[0], 1))
@@ -127,7 +127,13 @@ class PerLatentMean(OwnParts, Mean):
         return jnp.concatenate([part(X) for part in self.parts], axis=1)
 
 
-def constant_first(value: Float[Array, "*S"] | float, latents: int) -> Mean:
-    """A constant prior mean of the first latent function, zero for the others."""
-    others = [ZeroMean() for _ in range(latents - 1)]
-    return PerLatentMean(ConstantMean(value), *others) if others else ConstantMean(value)
+def constant_first(value: Any, latents: int) -> Mean:
+    """Constant prior means of the first latent function, or of as many as values; zero of others.
+
+    Args:
+        value: a number or an array of draws, of the first; a tuple, of as many.
+        latents: number of latent functions.
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    means = [*map(ConstantMean, values), *(ZeroMean() for _ in range(latents - len(values)))]
+    return PerLatentMean(*means) if len(means) > 1 else means[0]

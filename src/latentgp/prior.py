@@ -64,7 +64,7 @@ def sample_prior(
 
     Args:
         model: with the values of hyper-parameters that have no prior.
-        data: the rows; of the targets the spread alone is read, to which weak priors are scaled.
+        data: the rows; of the targets only spread and level are read, for weak priors.
         key: random key.
         number: S, of draws, each of O(N^3).
         priors: as `fit` takes them.

@@ -159,6 +159,15 @@ class TestRegressor:
         # Another compiled program, so rounding may differ.
         np.testing.assert_allclose(regressor.predict(X), mean, rtol=1e-10)
 
+    def test_functions_without_noise_are_interpolated(self):
+        X = np.linspace(0, 6, 30)[:, None]
+        new = np.linspace(0.1, 5.9, 50)[:, None]
+        fitted = GPRegressor(random_state=0).fit(X, 100 + 7 * np.sin(X[:, 0]))
+        # The noise variance stopped at 1e-5 of the variance of y.
+        assert float(fitted.model_.likelihood.noise_variance) < 1e-7 * 49
+        error = fitted.predict(new) - 100 - 7 * np.sin(new[:, 0])
+        assert np.sqrt(np.mean(error**2)) < 7e-5
+
     @pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
     def test_intervals_hold_what_they_promise(self, level):
         X, y = load_diabetes(return_X_y=True)
@@ -299,6 +308,27 @@ class TestClassifier:
         column = np.searchsorted(classifier.classes_, labels)
         np.testing.assert_allclose(np.exp(density), probabilities[np.arange(ROWS), column])
         assert set(np.unique(classifier.sample_y(X[:3], 20))) <= set(labels)
+
+    @pytest.mark.parametrize("likelihood", ["logit", "probit", "logistic-softmax", "robust-max"])
+    def test_far_from_all_rows_a_rare_class_stays_rare(self, likelihood):
+        rng = np.random.default_rng(2)
+        X = rng.uniform(-2, 2, (200, 1))
+        y = np.isin(np.arange(200), rng.choice(200, 6, replace=False))
+        classifier = GPClassifier(likelihood=likelihood, random_state=0).fit(X, y)
+        assert classifier.predict_proba([[60.0]])[0, 1] < 0.15  # 0.5 by a prior mean of zero
+
+    def test_far_from_all_rows_classes_have_their_shares(self):
+        rng = np.random.default_rng(3)
+        X = rng.uniform(-2, 2, (150, 1))
+        classifier = GPClassifier(random_state=0).fit(X, np.repeat([0, 1, 2], [105, 37, 8]))
+        far = classifier.predict_proba([[60.0]])[0]
+        np.testing.assert_allclose(far, [0.7, 0.25, 0.05], atol=0.1)
+
+    def test_classes_without_overlap_do_not_run_off(self):
+        X = inputs()
+        classifier = GPClassifier(random_state=0).fit(X, X[:, 0] > np.sort(X[:, 0])[2])
+        means = lgp.parameters(classifier.model_)["mean.value"].value
+        assert abs(float(means) - np.log(27.5 / 3.5)) < 3  # within the weak prior around it
 
 
 class TestLeaveOneOut:

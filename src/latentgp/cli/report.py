@@ -14,7 +14,7 @@ from latentgp.estimators import GPClassifier, GPOrdinalClassifier
 from latentgp.evaluation import plots
 from latentgp.evaluation.comparison import LEVELS, Compared, interval_coverages
 from latentgp.evaluation.effects import Effects
-from latentgp.parameters.base import parameters
+from latentgp.parameters.base import IN_UNITS_OF_INPUTS, parameters
 from latentgp.parameters.summary import aligned
 from latentgp.runtime.progress import stepwise
 from latentgp.tables.scores import uncensored
@@ -53,7 +53,7 @@ def lengthscales(model: "TableModel") -> str:
         return ""
     for info in parameters(model.estimator.model_).values():
         seen = range(len(names)) if info.dimensions is None else info.dimensions
-        if info.role != "lengthscale" or np.shape(info.value) != (len(seen),):
+        if info.role not in IN_UNITS_OF_INPUTS or np.shape(info.value) != (len(seen),):
             continue
         rows = [
             (value / spread if spread else np.inf, names[column], value, spread)

@@ -212,6 +212,8 @@ class GPEstimator(BaseEstimator):
         level = None
         if has_level and not likelihood.is_location:
             level = likelihood.latent_centre(merged.y, merged.weights, merged.side_information)
+        if isinstance(level, tuple) and getattr(self.method, "classes", None) is not None:
+            level = None  # steps on some of the classes need a mean that all of them share
         mean = ZeroMean() if level is None else constant_first(level, likelihood.latent_size)
         model = starting_model(merged, likelihood, mean, kernel)
         if self.depth != 1:

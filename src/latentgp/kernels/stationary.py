@@ -182,7 +182,7 @@ class Periodic(Stationary):
         constraints.positive, default=1.0
     )
     period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="lengthscale", default=1.0
+        constraints.positive, role="period", default=1.0
     )
 
     def coordinates(self, points: Float[Array, "*N D"]) -> Float[Array, "*N E"]:
@@ -213,7 +213,7 @@ class Cosine(Kernel):
     """
 
     period: Float[Array, "#D"] | Float[Array, ""] = parameter(
-        constraints.positive, role="lengthscale", default=1.0
+        constraints.positive, role="period", default=1.0
     )
     variance: Float[Array, ""] = parameter(constraints.positive, role="variance", default=1.0)
 

@@ -228,10 +228,10 @@ class Likelihood(Parametrised):
 
     def latent_centre(
         self, y: Float[Array, "N *P"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float | None:
-        """Value of the first latent for typical targets; None if zero will do.
+    ) -> float | tuple[float, ...] | None:
+        """Value of the first latent for typical targets, or of all; None if zero will do.
 
-        A prior mean that is learned starts there.
+        A prior mean that is learned starts there, with a weak prior around it.
         """
         return None
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Float, Key
+from scipy.special import ndtri
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import Likelihood, Marginals, SideInformation, Targets
@@ -19,10 +20,27 @@ from latentgp.rows.arrays import rows_named
 from latentgp.typing import Array
 
 
+def class_shares(
+    y: Float[np.ndarray, "N"], weights: Float[np.ndarray, "N"] | None, classes: int
+) -> Float[np.ndarray, "K"]:
+    """Share of each class among the rows, with half a row more in each, lest there be none."""
+    counts = np.bincount(np.asarray(y, int), weights=weights, minlength=classes)
+    return (counts + 0.5) / np.sum(counts + 0.5)
+
+
 class BinaryResponse(Likelihood):
     """A law of y in {0, 1} given one latent."""
 
     targets: ClassVar[Targets] = "class"
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> float:
+        return self._latent_of(float(class_shares(y, weights, 2)[1]))
+
+    def _latent_of(self, share: float) -> float:
+        """The latent at which a share of targets is one."""
+        return float(np.log(share / (1 - share)))
 
     def conditional_moments(
         self, f: Float[Array, "Q"], side: SideInformation
@@ -89,6 +107,9 @@ class BernoulliProbit(BinaryResponse):
     def class_probabilities(self, f: Float[Array, "Q"], side: SideInformation) -> Float[Array, "K"]:
         return ndtr(jnp.stack([-f[0], f[0]]))
 
+    def _latent_of(self, share: float) -> float:
+        return float(ndtri(share))
+
     def latent_scale(self, spread: float) -> float:
         return 1.2  # a probit is about a logit of 1.7 times its argument
 
@@ -122,6 +143,9 @@ class BayesianSVM(ExponentialOfRoot, BinaryLikelihood):
 
     is_normalised: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = False
+
+    def _latent_of(self, share: float) -> float:
+        return float(np.clip(super()._latent_of(share) / 4, -1, 1))  # beyond it is flatter
 
     def form(self, y: Float[Array, ""], side: SideInformation) -> Form:
         sign, one = 2 * y - 1, jnp.ones_like(y)

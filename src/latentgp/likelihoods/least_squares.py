@@ -57,6 +57,9 @@ class LeastSquares(ClassLikelihood):
         chosen = jax.nn.one_hot(y.astype(int), self.classes, dtype=y.dtype)
         return chosen - 1 / self.classes
 
+    def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
+        return shares - 1 / self.classes
+
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation
     ) -> Float[Array, ""]:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.scipy.special import erfc
 from jaxtyping import Float, Key
 from numpyro.distributions import constraints
+from scipy.special import ndtri
 
 from latentgp.errors import InputError
 from latentgp.likelihoods.base import (
@@ -22,6 +23,7 @@ from latentgp.likelihoods.base import (
     SideInformation,
     Targets,
 )
+from latentgp.likelihoods.bernoulli import class_shares
 from latentgp.likelihoods.joint import Turned
 from latentgp.numerics.orthants import log_orthant_probability
 from latentgp.numerics.quadrature import prediction_nodes
@@ -58,6 +60,16 @@ class ClassLikelihood(Likelihood):
         probabilities = self.predictive_probabilities(marginals, side)
         chosen = jnp.take_along_axis(probabilities, y.astype(int)[:, None], axis=1)
         return jnp.log(chosen[:, 0])
+
+    def latent_centre(
+        self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
+    ) -> tuple[float, ...] | None:
+        latents = self._latents_of(class_shares(y, weights, self.classes))
+        return None if latents is None else tuple(latents.tolist())
+
+    def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"] | None:
+        """Latents at which classes have these shares; None if zero will do."""
+        return None
 
     def check_targets(self, y: Float[Array, "N"]) -> None:
         outside = np.setdiff1d(y, np.arange(self.classes))
@@ -101,6 +113,9 @@ class Softmax(MulticlassLikelihood):
 
     is_log_concave: ClassVar[bool] = True
     is_jointly_log_concave: ClassVar[bool] = True
+
+    def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
+        return np.log(shares) - np.mean(np.log(shares))
 
     def terms(self, f: Float[Array, "*S Q"]) -> Float[Array, "*S K"]:
         return f
@@ -164,6 +179,9 @@ class LogisticSoftmax(LogisticSoftmaxLikelihood):
     The softmax of log sigmoid(f): no probability can pass 1 / (1 + sum of the others' sigmoids),
     so with many classes it is never very sure; `ScaledLogisticSoftmax` can be.
     """
+
+    def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
+        return np.log(shares / (1 - shares))
 
     @property
     def class_weights(self) -> Float[Array, "Q"]:
@@ -241,6 +259,10 @@ class LargestLatent(ClassLikelihood):
     is_smooth: ClassVar[bool] = False
 
     is_continuous: ClassVar[bool] = False
+
+    def _latents_of(self, shares: Float[np.ndarray, "K"]) -> Float[np.ndarray, "Q"]:
+        # Of two classes: their difference then is positive with the probability of the first.
+        return self.latent_scale(1.0) * ndtri(shares) / 2**0.5
 
     def log_prob(
         self, y: Float[Array, ""], f: Float[Array, "Q"], side: SideInformation

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
+from latentgp.inference.setup.periods import better_periods, with_likely_periods
 from latentgp.inference.setup.priors import Scales, scales, space_of
 from latentgp.methods.result import Asked
 from latentgp.models import LatentGP
@@ -115,6 +116,27 @@ class Problem:
         space = ParameterSpace(self.model, frozen=self.frozen, priors=self.priors)
         model, moved = space.inside()
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
+
+    def at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:
+        """With learned periods at peaks of periodograms where these are clearly better; in words.
+
+        Of rows that are read in batches a sample is looked at; a streaming update goes on.
+        """
+        if not self._learns_periods:
+            return self, ()
+        model, said = with_likely_periods(self.space(self.scales(self.data)), self.data)
+        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
+
+    def better_periods(self, model: LatentGP) -> tuple[str, ...]:
+        """A sentence for each learned period beside which another one is much better."""
+        if not self._learns_periods:
+            return ()
+        return better_periods(self.space(self.scales(self.data)), model, self.data)
+
+    @property
+    def _learns_periods(self) -> bool:
+        learns = self.learn_hyperparameters and self.streaming_prior is None
+        return learns and any(info.role == "period" for info in parameters(self.model).values())
 
     @property
     def data(self) -> Data:

@@ -139,6 +139,14 @@ class Fit:
         key = jax.random.key(0) if key is None else key
         return certify(self, key=key, seconds=seconds, **settings)
 
+    def noted(self, sentences: Sequence[str]) -> "Fit":
+        """The same result with further notes before its own."""
+        if not sentences:
+            return self
+        notes = *sentences, *self.diagnostics.notes
+        diagnostics = dataclasses.replace(self.diagnostics, notes=notes)
+        return dataclasses.replace(self, diagnostics=diagnostics)
+
     def warned_before(self, sentences: Sequence[str]) -> "Fit":
         """The same result with further warnings before its own."""
         if not sentences:

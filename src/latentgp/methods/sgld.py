@@ -164,7 +164,7 @@ class SGLD(Method):
         """The model at the mode given a part of the rows, and the curvature there."""
         rows = problem.data.evenly(self.subset).padded().to_device()
         algorithm = _algorithm(problem.model, Dense())
-        bounds = search_bounds(space, problem.scales(problem.data))
+        bounds = search_bounds(space, problem.scales(problem.data), quiet=False)
         learned = start_of_search(problem, algorithm, space, bounds, rows)
         sites = initial_sites(algorithm, problem.model, rows)
 

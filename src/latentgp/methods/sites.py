@@ -181,7 +181,8 @@ class SiteMethod(Method):
         scale = problem.scales(data)
         algorithm, data = self.summed(algorithm, model, data)
         space = problem.space(scale)
-        bounds = search_bounds(space, scale)
+        quiet = not algorithm.representation.estimates_evidence
+        bounds = search_bounds(space, scale, quiet=quiet)
         rows = data.padded(number_of_shards()).to_device()
         control = problem.control_with(
             self,

@@ -140,7 +140,7 @@ class SolvesGP(Method):
             self.solves.settled(data.size),
         )
         size = self.step_size or (1.0 if self.optimiser == "adagrad" else 0.1)
-        lower, upper = search_bounds(space, problem.scales(data))
+        lower, upper = search_bounds(space, problem.scales(data), quiet=False)
         search = Ascent(
             evidence,
             self.optimiser,

@@ -20,7 +20,9 @@ from latentgp.typing import in_double_precision
 
 Role = Literal[
     "lengthscale",
+    "period",
     "variance",
+    "level",
     "noise_variance",
     "noise_scale",
     "noise_precision",
@@ -34,6 +36,7 @@ Role = Literal[
 ModuleT = TypeVar("ModuleT", bound=eqx.Module)
 
 _MOST_SHOWN = 6
+IN_UNITS_OF_INPUTS: tuple[Role, ...] = ("lengthscale", "period")
 _SUPPORT, _ROLE = "latentgp.support", "latentgp.role"
 
 
@@ -48,12 +51,12 @@ def parameter(
     Args:
         support: where the value lives (a NumPyro constraint).
         role: what the value measures; weak default priors, search bounds and reports in the
-            user's units follow from it. A "lengthscale" has the units of the inputs, a
-            "variance" or "noise_variance" those of the latent function squared, a "noise_scale"
-            those of the latent function, a "noise_precision" one over their square; a "factor"
-            multiplies a variance and has none, as have "degrees_of_freedom", a "correlation", a
-            "share" between 0 and 1, and a "loading", which says how much of a latent function is
-            in an output.
+            user's units follow from it. A "lengthscale" or "period" has the units of the inputs, a
+            "level" those of the latent function, a "variance" or "noise_variance" those of its
+            square, a "noise_scale" those of the latent function, a "noise_precision" one over
+            their square; a "factor" multiplies a variance and has none, as have
+            "degrees_of_freedom", a "correlation", a "share" between 0 and 1, and a "loading", which
+            says how much of a latent function is in an output.
         default: the value when the constructor is given none.
 
     Example:

@@ -8,7 +8,13 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from latentgp.parameters.base import _describe, _name_of, _shown, parameters
+from latentgp.parameters.base import (
+    IN_UNITS_OF_INPUTS,
+    _describe,
+    _name_of,
+    _shown,
+    parameters,
+)
 from latentgp.parameters.space import ParameterSpace
 
 
@@ -30,7 +36,7 @@ def lengthscales(model: eqx.Module, inputs: int) -> Float[np.ndarray, "D"]:
     for info in parameters(model).values():
         seen = list(range(inputs) if info.dimensions is None else info.dimensions)
         value = np.asarray(info.value)
-        if info.role == "lengthscale" and value.shape in ((), (len(seen),)):
+        if info.role in IN_UNITS_OF_INPUTS and value.shape in ((), (len(seen),)):
             shortest[seen] = np.minimum(shortest[seen], value / info.unit)
     return shortest
 

@@ -21,7 +21,12 @@ from numpyro.distributions.transforms import AffineTransform
 
 from latentgp.inference.setup.shared_log_normal import SharedLogNormal
 from latentgp.models import LatentGP
-from latentgp.parameters.base import ParameterInfo, parameters, replace_unchecked
+from latentgp.parameters.base import (
+    IN_UNITS_OF_INPUTS,
+    ParameterInfo,
+    parameters,
+    replace_unchecked,
+)
 from latentgp.parameters.space import ParameterSpace
 from latentgp.parameters.supports import unconstrained
 from latentgp.representations.latent_axis import latent_diagonals
@@ -30,7 +35,7 @@ from latentgp.representations.variables import places_of
 from latentgp.rows.data import Data
 from latentgp.rows.spread import robust_spread, spread_of_columns
 
-_BOUND_FACTOR = 1e5
+_BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
 # a share of the first's; noise variances of it and of the noisy one in the first's.
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
@@ -47,11 +52,13 @@ class Scales(NamedTuple):
         latent: of each latent function.
         stretch: standard deviation of each input over its typical size; above one if wild values
             make the difference.
+        level: of latent functions for typical targets, from the first one on; None if not known.
     """
 
     inputs: Float[np.ndarray, "D"]
     latent: Float[np.ndarray, "Q"]
     stretch: Float[np.ndarray, "D"]
+    level: tuple[float, ...] | None = None
 
 
 def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -> Scales:
@@ -78,7 +85,11 @@ def scales(model: LatentGP, data: Data, remembered: DataSummary | None = None) -
     latent = np.asarray(model.likelihood.latent_scale(spread), np.float64)
     latent = np.broadcast_to(latent, (model.likelihood.latent_size,))
     typical, stretch = data.input_spread
-    return Scales(typical, latent, stretch)
+    level = None
+    if not model.likelihood.is_location:
+        level = model.likelihood.latent_centre(data.y, data.weights, data.side_information)
+    level = level if level is None or isinstance(level, tuple) else (level,)
+    return Scales(typical, latent, stretch, level)
 
 
 def spread_of(data: Data) -> float:
@@ -100,7 +111,7 @@ def at_layer(model: LatentGP, path: str, scale: Scales) -> Scales:
     """Scales of what the layer that a hyper-parameter belongs to sees, and gives."""
     inputs, latent = model.spreads_at(path, scale.inputs, scale.latent)
     stretch = scale.stretch if len(inputs) == len(scale.stretch) else np.ones(len(inputs))
-    return Scales(inputs, latent, stretch)
+    return Scales(inputs, latent, stretch, scale.level)
 
 
 def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
@@ -112,8 +123,9 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
     deviation only: few rows do not say which inputs matter. Variances are
     around the latent scale squared (that of the parameter's own latent function, or else of the
     first), noise variances around a tenth of it, what multiplies another kernel's variance
-    around one, and degrees of freedom around 8. Loadings are normal around zero, deviation one;
-    (1 + r) / 2 of correlations r has the law Beta(2, 2);
+    around one, and degrees of freedom around 8. Constant means are around the level of typical
+    targets, if it is known, within a latent scale. Loadings are normal around zero, deviation
+    one; (1 + r) / 2 of correlations r has the law Beta(2, 2);
     shares are uniform. A module may have a prior of its own (`Parametrised.weak_prior`).
     """
     priors: dict[str, Distribution] = {}
@@ -121,7 +133,7 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
         shape, scale = np.shape(info.value), at_layer(model, path, of_rows)
         if (own := _prior_of_module(info, scale)) is not None:
             priors[path] = own
-        elif info.role == "lengthscale":
+        elif info.role in IN_UNITS_OF_INPUTS:
             inputs = _inputs_seen(info, scale)
             typical = _typical_inputs(inputs, shape) * np.sqrt(len(inputs))
             priors[path] = _of_lengthscales(np.asarray(typical))
@@ -138,6 +150,11 @@ def weak_priors(model: LatentGP, of_rows: Scales) -> dict[str, Distribution]:
         elif info.role == "noise_precision":
             typical = -_log_variance(info, scale) - np.log(0.05)
             priors[path] = LogNormal(np.full(shape, typical), 2.0)
+        elif info.role == "level":
+            latent = info.latent or 0
+            if scale.level is not None and latent < len(scale.level):
+                level = np.full(shape, scale.level[latent])
+                priors[path] = Normal(level, float(scale.latent[latent]))
         elif info.role == "loading":
             priors[path] = Normal(np.zeros(shape), 1.0)
         elif info.role == "correlation" and shape != (0,):
@@ -275,12 +292,19 @@ def _roughness(X: Float[np.ndarray, "N D"]) -> float:
 
 
 def search_bounds(
-    space: ParameterSpace, of_rows: Scales
+    space: ParameterSpace, of_rows: Scales, *, quiet: bool = True
 ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P"]]:
     """Bounds of the unconstrained vector: five orders of magnitude around what is typical.
 
-    Where the role does not say what is typical, a positive parameter's start does.
+    Where the role does not say what is typical, a positive parameter's start does. Noise variances
+    may be ten orders smaller, as functions without noise need; a noise precision as much larger.
+
+    Args:
+        space: the hyper-parameters.
+        of_rows: scales of the data.
+        quiet: whether noise may be so small, which solves by iterations do not bear.
     """
+    small = np.log(_NOISE_FACTOR if quiet else _BOUND_FACTOR)
     lower, upper = [], []
     known = parameters(space.model)
     for path, support in space.supports.items():
@@ -288,7 +312,7 @@ def search_bounds(
         raw = unconstrained(info.value, support)
         if type(support) is not type(info.support):
             centre = raw
-        elif info.role == "lengthscale":
+        elif info.role in IN_UNITS_OF_INPUTS:
             centre = np.log(_typical_inputs(_inputs_seen(info, scale), raw.shape))
         elif info.role in ("variance", "noise_variance"):
             centre = np.full(raw.shape, _log_variance(info, scale))
@@ -298,8 +322,10 @@ def search_bounds(
             centre = raw
         reach = np.inf if support is constraints.real else np.log(_BOUND_FACTOR)
         # A start outside the usual range is the user's wish, and widens it.
-        lower.append(np.minimum(centre - reach, raw).ravel())
-        upper.append(np.maximum(centre + reach, raw).ravel())
+        down = small if info.role == "noise_variance" and np.isfinite(reach) else reach
+        up = small if info.role == "noise_precision" and np.isfinite(reach) else reach
+        lower.append(np.minimum(centre - down, raw).ravel())
+        upper.append(np.maximum(centre + up, raw).ravel())
     return np.concatenate([np.zeros(0), *lower]), np.concatenate([np.zeros(0), *upper])
 
 
