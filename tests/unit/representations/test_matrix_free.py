@@ -241,6 +241,17 @@ def test_few_rows_are_searched_as_by_dense_algebra():
 
 
 @pytest.mark.slow
+def test_estimates_lead_out_of_a_plateau_too():
+    """At -56 nats with normal probe vectors; signs know what rows that are far apart have."""
+    model, x, y = far_apart(50)
+    own = lgp.MatrixFree(exact_up_to=0)
+    fit = lgp.fit(model, lgp.Data(x, y), method=lgp.ExactGP(own), key=KEY)
+    with jax.enable_x64(True):
+        assert float(lgp.log_evidence(fit.model, lgp.Data(x, y), lgp.ExactGP())) > 145
+    assert any("of the bound" in warning for warning in fit.diagnostics.warnings)
+
+
+@pytest.mark.slow
 def test_hyper_parameters_are_learned():
     astray = lgp.replace(MODEL, {"kernel.lengthscale": [2.0, 0.8]})
     methods = lgp.ExactGP(lgp.MatrixFree(probes=60, exact_up_to=0)), lgp.ExactGP()

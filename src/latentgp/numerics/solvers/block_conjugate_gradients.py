@@ -37,7 +37,7 @@ class State(NamedTuple):
     """An iteration: right-hand sides with their directions in common."""
 
     value: Float[Array, "N S"]
-    basis: Float[Array, "N S"]  # orthonormal or zero; the residual is basis @ coordinates
+    basis: Float[Array, "N S"]  # orthonormal, or zero; the residual is basis @ coordinates
     coordinates: Float[Array, "S S"]
     directions: Float[Array, "N S"]
     broken: Bool[Array, ""]
@@ -61,7 +61,8 @@ def block_conjugate_gradients(
 
     A step costs a product with S columns, as in `conjugate_gradients`, and there are fewer of them.
     Residuals are kept orthonormal (Dubrulle 2001, BCGrQ), and those that depend on others are left
-    out: right-hand sides may be equal, zero or of any size. All go on until the last has converged.
+    out (at a start random directions take their places): right-hand sides may be equal, zero or of
+    any size. All go on until the last has converged.
     Where residuals computed from X say that it has not, the iteration starts again from X, and in
     the end goes on with directions of each column's own.
 
@@ -175,8 +176,9 @@ def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, 
     white = split.preconditioner.solve_root(residual)
     length = norms(white)
     unit = jnp.where(length > 0, length, 1.0)
-    basis, inner = orthonormal(white / unit, jnp.full_like(length, _smallest(white)))
-    coordinates = inner * unit
+    rounding = jnp.full_like(length, _smallest(white))
+    basis, inner = orthonormal(white / unit, rounding)
+    basis, coordinates = _filled_up(basis, rounding), inner * unit
     nothing = jnp.zeros_like(coordinates)
     return State(
         jnp.zeros_like(residual),
@@ -189,6 +191,17 @@ def start_block(split: Split, residual: Float[Array, "N S"], goal: Float[Array, 
         nothing,
         nothing,
     )
+
+
+def _filled_up(basis: Float[Array, "N S"], rounding: Float[Array, "S"]) -> Float[Array, "N S"]:
+    """The basis with random directions in place of zeros: a step with more of them goes farther."""
+    gone = jnp.all(basis == 0, axis=0)
+    order = jnp.argsort(gone)  # so that nothing is made orthogonal to what is random
+    key = jax.random.key_data(jax.random.key(0))
+    held = jax.random.wrap_key_data(jax.lax.optimization_barrier(key))  # or XLA draws too early
+    fill = jax.random.normal(held, basis.shape, basis.dtype)
+    whole, _ = orthonormal(jnp.where(gone, fill, basis)[:, order], rounding)
+    return whole[:, jnp.argsort(order)]
 
 
 def advance_block(state: State, split: Split, goal: Float[Array, "S"]) -> State:
