@@ -127,7 +127,7 @@ class Censored(OfBase):
 
     def latent_centre(
         self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float | None:
+    ) -> float | tuple[float, ...] | None:
         return self.base.latent_centre(y, weights, _of_base(side))
 
     def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:

@@ -210,7 +210,7 @@ class Inflated(OfBase):
 
     def latent_centre(
         self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float | None:
+    ) -> float | tuple[float, ...] | None:
         other = ~np.any(self._at(y), axis=1)
         if not other.any():
             return self.base.latent_centre(self._given_inside(y), weights, side)

@@ -80,7 +80,7 @@ class OfBase(Likelihood):
 
     def latent_centre(
         self, y: Float[Array, "N"], weights: Float[Array, "N"] | None, side: SideInformation
-    ) -> float | None:
+    ) -> float | tuple[float, ...] | None:
         return self.base.latent_centre(y, weights, side)
 
     def latent_start(self, y: Float[Array, "N"], side: SideInformation) -> Float[Array, "N"] | None:

@@ -65,7 +65,7 @@ def deepened(model: LatentGP, depth: int, data: Data) -> LatentGP:
     columns = data.X.shape[1]
     width = min(columns, _HIDDEN_FUNCTIONS)
 
-    inputs, latent, _ = scales(model, data)
+    inputs, latent = scales(model, data)[:2]
 
     def rbf(functions: int, variance: float) -> Kernel:
         seen = np.concatenate([np.ones(functions), inputs])
