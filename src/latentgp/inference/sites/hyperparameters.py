@@ -366,9 +366,9 @@ class _Runs:
 
     def _may_pass(self, run: int, leader: int) -> bool:
         """Whether a short run that has not ended rose by what it is behind another just now."""
-        if self.endings[run][0]:
-            return False
         values = [record.value for record in self._known[run].values()]
+        if self.endings[run][0] or len(values) < self._opening_evaluations:
+            return False
         rise = max(values) - max(values[: -(_OPENING_EVALUATIONS // 2)])
         behind = self._search.best(leader).value - max(values)
         return rise > max(_CLEARLY, behind / _FASTER)
