@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from jax.errors import JaxRuntimeError
 from jaxtyping import Key
 from numpyro.distributions import Distribution
 
 from latentgp.approximations.base import Approximation
-from latentgp.errors import InputError
 from latentgp.methods.base import Method, as_method, check_method
+from latentgp.methods.calls import run_with_calls_told
 from latentgp.methods.choice import Choice, Hyperparameters, choose_for, treating
 from latentgp.methods.exact import through_sums
 from latentgp.methods.problem import Problem, checked_rows
@@ -148,32 +146,6 @@ def fit(
     problem, moved = problem.checked().inside_supports()
     problem, periods = problem.at_likely_periods()
     with rows_over(devices):
-        run = partial(method.run, problem.from_first_process())
-        known = rows.given if source is None else rows.given.select(slice(0))
-        result = _with_calls_told(run, model.likelihood.calls, known).warned_before(moved)
-    result = result.noted(periods).warned_before(problem.better_periods(result.model))
+        result = run_with_calls_told(method, problem.from_first_process())
+    result = result.warned_before(moved).noted(periods)
     return problem.summarised(result, data)
-
-
-def _with_calls_told(run: Callable[[], Fit], calls: Any, rows: Data) -> Fit:
-    """What a run gives or raises, with what became of its calls outside of JAX.
-
-    Args:
-        run: of a method.
-        calls: of the likelihood, None if it makes none.
-        rows: as the user numbers them; none where they are in files.
-    """
-    if calls is None:
-        return run()
-    calls.begin()
-    try:
-        result = run()
-    except InputError as error:
-        said = calls.told(rows.y, rows.side_information)
-        raise InputError(" ".join([str(error), *said])) from error
-    except JaxRuntimeError:
-        if calls.interrupted:
-            raise KeyboardInterrupt from None
-        raise
-    said = calls.told(rows.y, rows.side_information)
-    return result.warned_before(said).not_converged() if said else result

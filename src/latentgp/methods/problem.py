@@ -127,7 +127,7 @@ class Problem:
         model, said = with_likely_periods(self.space(self.scales(self.data)), self.data)
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
 
-    def better_periods(self, model: LatentGP) -> tuple[str, ...]:
+    def _better_periods(self, model: LatentGP) -> tuple[str, ...]:
         """A sentence for each learned period beside which another one is much better."""
         if not self._learns_periods:
             return ()
@@ -167,12 +167,13 @@ class Problem:
         return ParameterSpace(self.model, frozen=tuple(parameters(self.model)))
 
     def summarised(self, result: Any, given: Any) -> Any:
-        """The `Fit` with a table of its hyper-parameters and their priors, and its rows.
+        """The `Fit` with a table of its hyper-parameters and their priors, its rows, and warnings.
 
         Args:
             result: the fit.
             given: data as `fit` was given them; rows from a source, or as sums, are not kept.
         """
+        result = result.warned_before(self._better_periods(result.model))
         priors = self.priors if isinstance(self.priors, Mapping) else {}
         space = self.space(self.scales(self.data))
         table = summary(result.model, space, given=priors)
