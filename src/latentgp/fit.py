@@ -143,9 +143,7 @@ def fit(
         checkpoint=checkpoint,
         input_names=input_names,
     )
-    problem, moved = problem.checked().inside_supports()
-    problem, periods = problem.at_likely_periods()
+    problem, moved, periods = problem.checked().started()
     with rows_over(devices):
         result = run_with_calls_told(method, problem.from_first_process())
-    result = result.warned_before(moved).noted(periods)
-    return problem.summarised(result, data)
+    return problem.summarised(result.warned_before(moved).noted(periods), data)

@@ -109,7 +109,13 @@ class Problem:
         means = (path for path in parameters(self.model) if path.startswith("mean."))
         return dataclasses.replace(self, frozen=(*self.frozen, *means))
 
-    def inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
+    def started(self) -> tuple["Problem", tuple[str, ...], tuple[str, ...]]:
+        """Where searches begin, with sentences on what was moved there: warnings, and notes."""
+        problem, moved = self._inside_supports()
+        problem, periods = problem._at_likely_periods()
+        return problem, moved, periods
+
+    def _inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
         """With hyper-parameters moved into their priors' supports, and a sentence for each."""
         if not (self.learn_hyperparameters and isinstance(self.priors, Mapping)):
             return self, ()
@@ -117,7 +123,7 @@ class Problem:
         model, moved = space.inside()
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
 
-    def at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:
+    def _at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:
         """With learned periods at peaks of periodograms where these are clearly better; in words.
 
         Of rows that are read in batches a sample is looked at; a streaming update goes on.
