@@ -565,7 +565,8 @@ def test_a_log_has_a_line_about_every_step_of_a_fit(house):
     assert len(steps) == len(estimator.history_.bound)
     assert steps[-1]["values"]["bound"] == estimator.history_.bound[-1]
     assert (last["event"], last["converged"]) == ("end", True)
-    assert last["log_evidence"] == [*estimator.posterior_.log_evidence]
+    evidence = estimator.posterior_.log_evidence
+    assert last["log_evidence"] == [evidence.value, evidence.kind]
 
 
 def test_predictions_that_are_stopped_say_so(run, house, tmp_path, monkeypatch):

@@ -870,7 +870,7 @@ class TestState:
         )
         best = [e.history_.value.max() for e in (without, with_two)]
         assert best[1] >= best[0]
-        assert set(with_two.history_.restart) == {-3, -2, 0, 1, 2}
+        assert set(with_two.history_.restart) == {-4, -3, -2, 0, 1, 2}  # three openings
 
     def test_a_second_fit_forgets_the_first(self):
         X = inputs()

@@ -1182,8 +1182,7 @@ def _legend_above(ax: Axes, **more: Any) -> None:
 
 def _characters(ax: Axes) -> tuple[int, int]:
     """How many characters of a label fit along the axes, across and up."""
-    figure: Any = ax.figure
-    sizes = figure.get_size_inches() * (ax.get_position().width, ax.get_position().height)
+    sizes = np.array([ax.bbox.width, ax.bbox.height]) / ax.figure.dpi  # in inches
     across, up = np.maximum(sizes * 72 / (0.6 * _LABEL_SIZE), 8).astype(int).tolist()
     return across, up
 
