@@ -188,6 +188,7 @@ def _told(call: Callable[[], Result]) -> Result:
     for event in "notes", "warnings":
         for message in getattr(told, event):
             log.add(event[:-1], message=message)
+    evidence = result.posterior.evidence
     log.add(
         "end",
         converged=told.converged,
@@ -195,6 +196,6 @@ def _told(call: Callable[[], Result]) -> Result:
         seconds=told.seconds,
         method=type(told.method).__name__,
         reason=told.reason,
-        log_evidence=result.posterior.evidence,
+        log_evidence=None if evidence is None else [evidence.value, evidence.kind],
     )
     return result
