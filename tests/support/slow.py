@@ -1,6 +1,14 @@
 """Cases that only `make test-slow` runs."""
 
+import subprocess
+import zlib
+from pathlib import Path
+
 import pytest
+
+# Each test that is not quick runs at one commit in so many, and these at every one.
+TURNS = 2
+ALWAYS = {"test_scikit_learns_own_checks"}
 
 # Of tests with many cases of a kind the ordinary run takes every so many-th.
 EVERY = {
@@ -205,12 +213,29 @@ def slow_parameters(*values):
 
 
 def thin_out(items):
-    """Mark the cases that the ordinary run leaves out, evenly of each test's that are not slow."""
-    seen = {}
+    """Mark the cases that the ordinary run leaves out, evenly of each test's that are not slow.
+
+    Of tests that are not quick a run takes those whose turn it is, by the commit.
+    """
+    seen, turn = {}, turn_of_commit()
     for item in items:
         name = getattr(item, "originalname", None)
+        if name not in ALWAYS and not item.get_closest_marker("quick"):
+            place = f"{item.nodeid.partition('::')[0]}::{name}"
+            if zlib.crc32(place.encode()) % TURNS != turn:
+                item.add_marker(pytest.mark.slow)
         if name not in EVERY or item.get_closest_marker("slow") or not hasattr(item, "callspec"):
             continue
         place = seen[item.parent, name] = seen.get((item.parent, name), -1) + 1
         if place % EVERY[name]:
             item.add_marker(pytest.mark.slow)
+
+
+def turn_of_commit():
+    """Which tests' turn it is: the same in all processes of a run."""
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+    except OSError:  # without Git
+        told = ""
+    return int(told.strip() or "0", 16) % TURNS
