@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Each test that is not quick runs at one commit in so many, and these at every one.
-TURNS = 2
+TURNS = 3
 ALWAYS = {"test_scikit_learns_own_checks"}
 
 # Of tests with many cases of a kind the ordinary run takes every so many-th.
