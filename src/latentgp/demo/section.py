@@ -73,8 +73,8 @@ class Section(NamedTuple):
                 row.name,
                 f"{row.nlpd.mean():.3f}",
                 *row.scores,
-                f"{row.first:.1f} s",
-                "" if row.again is None else f"{row.again:.1f} s",
+                f"{row.first:.{row.first < 9.95:d}f} s",
+                "" if row.again is None else f"{row.again:.{row.again < 9.95:d}f} s",
             )
             for row in self.rows
         ]
