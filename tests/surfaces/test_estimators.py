@@ -69,9 +69,9 @@ class CountsOfChecks(GPCountRegressor):
 
 
 def _counts(y):
-    y = np.asarray(y) if isinstance(y, list) else y
-    numbers = getattr(y, "dtype", None) is not None and y.dtype.kind == "f"
-    return np.rint(np.maximum(8 + 3 * y, 0)) if numbers and np.isfinite(y).all() else y
+    values = np.asarray(y)
+    numbers = values.dtype.kind in "fiu" and np.isfinite(values).all()
+    return np.rint(np.maximum(8 + 3 * values, 0)) if numbers else y
 
 
 class LevelsOfChecks(GPOrdinalClassifier):

@@ -38,6 +38,9 @@ class Laplacian(lgp.Likelihood):
     def log_prob(self, y, f, side):
         return -jnp.sqrt(1e-4 + (y - f[0]) ** 2) / self.scale - jnp.log(2 * self.scale)
 
+    def conditional_moments(self, f, side):
+        return f[0], 2 * self.scale**2
+
 class Slope(lgp.Mean):
     slope: Float[Array, ""] = lgp.parameter(constraints.real, default=0.5)
 

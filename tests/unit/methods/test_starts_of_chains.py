@@ -75,7 +75,9 @@ def test_coordinates_lie_about_the_mode(x64, likelihood, y):
         target = WhiteTarget.of(space, lgp.Dense(), lgp.Data(X, np.array(y)).to_device())
         found = coordinates_at_centre(target, "sites")
         size = float(jnp.sum(found.white(jnp.zeros((1, 3))) ** 2))
-        assert float(found.decrement) < 1e-3 + 1e-11 * size
+        # A solve with I + W^(1/2) K W^(1/2), W of 1e9 for such counts, leaves that many digits.
+        rounding = 1e-11 * size + 5e-11 * float(jnp.max(found.precision))
+        assert float(found.decrement) < 1e-3 + rounding
         assert bool(jnp.all(jnp.isfinite(found.centre)))
         assert float(jnp.min(found.precision)) >= 0
         again = made(target, model, "sites", found.centre)

@@ -1,6 +1,7 @@
 """Calls in processes of their own: results, memory, and what becomes of those that fail."""
 
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def test_why_there_is_no_result(call, seconds, says):
 
 def test_what_cannot_be_handed_over_is_named():
     with pytest.raises(InputError, match="cannot be handed to a process of its own"):
-        apart(apart_calls.grown, lambda: 0, seconds=1)
+        apart(apart_calls.grown, threading.Lock(), seconds=120)
 
 
 def test_memory_of_an_accelerator_is_what_it_counts(monkeypatch):
