@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from latentgp.likelihoods.base import AnyMarginals, JointMarginals, Marginals, SideInformation
 from latentgp.models import LatentGP
 from latentgp.representations.base import LatentPosterior
+from latentgp.representations.dense import DensePosterior
 from latentgp.rows.data import Data
 from latentgp.rules.base import SiteRule
 from latentgp.runtime.buckets import apply_in_buckets
@@ -91,7 +92,9 @@ def _by_residuals(
     With them what is left of the precision, which is known well enough there.
     """
     strong = np.flatnonzero((share[:, 0] < 1 - _STRONG) & (precision[:, 0] > 0))
-    residuals = latent.left_out(strong) if strong.size else None
+    # A coefficient that several rows share is left out with all of them.
+    shared = isinstance(latent, DensePosterior) and len(latent.X) < len(told.X)
+    residuals = latent.left_out(strong) if strong.size and not shared else None
     if residuals is None:
         return law, share
     rest = 1 - told.copy[strong, None]

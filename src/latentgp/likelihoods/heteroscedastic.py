@@ -22,7 +22,7 @@ from latentgp.likelihoods.gaussian import USUAL_NOISE_SHARE
 from latentgp.likelihoods.joint import Turned
 from latentgp.likelihoods.noise_shapes import GaussianShape, NoiseShape, StudentShape
 from latentgp.likelihoods.volatility import LOG_2_PI
-from latentgp.numerics.quadrature import latent_at_nodes
+from latentgp.numerics.quadrature import Nodes, latent_at_nodes, prediction_nodes, training_nodes
 from latentgp.parameters.base import parameter, replace
 from latentgp.typing import Array
 
@@ -45,10 +45,10 @@ class NoiseNodes(NamedTuple):
     variance: Float[Array, "N 1"]
 
     @classmethod
-    def of(cls, marginals: AnyMarginals) -> "NoiseNodes":
-        """Of a row's two latents, correlated or not."""
+    def of(cls, marginals: AnyMarginals, nodes: Nodes | None = None) -> "NoiseNodes":
+        """Of a row's two latents, correlated or not; at nodes for predictions unless given."""
         mean, variance = marginals.mean, marginals.variance
-        f, weights = latent_at_nodes(mean[:, 1], variance[:, 1])
+        f, weights = latent_at_nodes(mean[:, 1], variance[:, 1], nodes or prediction_nodes(1))
         if not isinstance(marginals, JointMarginals):
             return cls(f, weights, jnp.broadcast_to(mean[:, :1], f.shape), variance[:, :1])
         shared = marginals.covariance[:, 0, 1:]
@@ -141,6 +141,18 @@ class HeteroscedasticGaussian(GaussianShape, Heteroscedastic):
         maximal_precision: lambda, learned, units one over y squared; the noise variance is
             nowhere below one over it.
     """
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.expected_at(y, NoiseNodes.of(marginals, training_nodes(1)))
+
+    def expected_at(self, y: Float[Array, "N"], nodes: NoiseNodes) -> Float[Array, "N"]:
+        """E log p(y | f): given f_2 the squared distance has an expectation in closed form."""
+        log_precision = jnp.log(self.maximal_precision) + jax.nn.log_sigmoid(nodes.f)
+        distance = (y[:, None] - nodes.mean) ** 2 + nodes.variance
+        log_prob = log_precision - LOG_2_PI - jnp.exp(log_precision) * distance
+        return 0.5 * log_prob @ nodes.weights
 
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
@@ -267,6 +279,11 @@ class TurnedNoise(Turned):
 
 class TurnedGaussianNoise(TurnedNoise):
     """The same of Gaussian noise."""
+
+    def expected_log_prob(
+        self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation
+    ) -> Float[Array, "N"]:
+        return self.own.expected_at(y, NoiseNodes.of(self.of_f(side)[0], training_nodes(1)))
 
     def predictive_log_prob(
         self, y: Float[Array, "N"], marginals: Marginals, side: SideInformation

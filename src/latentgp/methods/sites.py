@@ -47,7 +47,7 @@ from latentgp.models import LatentGP
 from latentgp.parameters.space import ParameterSpace
 from latentgp.posteriors.evidence import Evidence
 from latentgp.posteriors.posterior import Posterior
-from latentgp.representations import Inducing, Representation
+from latentgp.representations import Dense, Inducing, Representation
 from latentgp.representations.inducing.selection import Selection
 from latentgp.representations.streaming import going_on
 from latentgp.representations.summary import DataSummary
@@ -177,6 +177,8 @@ class SiteMethod(Method):
         ready = broadcast_from_first(
             algorithm.representation.initialise(data.X, data.weights, model.kernel, key)
         )
+        if isinstance(ready, Dense) and not algorithm.rule.sites_are_fixed(model.likelihood):
+            ready = ready.at_places(data.X)
         algorithm = dataclasses.replace(algorithm, representation=ready)
         scale = problem.scales(data)
         algorithm, data = self.summed(algorithm, model, data)

@@ -82,12 +82,11 @@ def sobol_nodes(latent_size: int, count: int) -> Nodes:
 
 
 def latent_at_nodes(
-    mean: Float[Array, "N"], variance: Float[Array, "N"]
+    mean: Float[Array, "N"], variance: Float[Array, "N"], nodes: Nodes
 ) -> tuple[Float[Array, "N S"], Float[Array, "S"]]:
-    """One latent at `prediction_nodes`, where the others are integrated out, and their weights."""
-    points, weights = prediction_nodes(1)
-    points = jnp.asarray(points[:, 0], mean.dtype)
-    return mean[:, None] + jnp.sqrt(variance)[:, None] * points, jnp.asarray(weights, mean.dtype)
+    """One latent at nodes, where the others are integrated out, and their weights."""
+    f, _ = latents_at(mean[:, None], variance[:, None], nodes)
+    return f[:, :, 0], jnp.asarray(nodes[1], mean.dtype)
 
 
 def nodes_near(

@@ -81,19 +81,19 @@ def small_eigh(
     vectors = jnp.broadcast_to(jnp.eye(size, dtype=A.dtype), A.shape)
     if size == 1:
         return A[..., 0], vectors
+    if size == 2:  # one rotation is all, and takes less time to compile
+        one, off, other = A[..., 0, 0], A[..., 0, 1], A[..., 1, 1]
+        tangent, c, s = _rotation(one, off, other)
+        values = jnp.stack([one - tangent * off, other + tangent * off], axis=-1)
+        rows = jnp.stack([c, s], axis=-1), jnp.stack([-s, c], axis=-1)
+        return values, jnp.stack(rows, axis=-2)
     pairs = jnp.asarray(np.stack(np.triu_indices(size, 1), axis=1))
 
     def rotate(index: Int[Array, ""], state: tuple[Array, Array]) -> tuple[Array, Array]:
         A, vectors = state
         p, q = pairs[index % len(pairs)]
-        off = A[..., p, q]
-        gap = 0.5 * (A[..., q, q] - A[..., p, p])
-        # tan of the smaller angle that makes the entry zero; a quarter turn at most half.
-        sign = jnp.where(gap >= 0, 1.0, -1.0)
-        below = jnp.abs(gap) + jnp.hypot(gap, off)
-        tangent = jnp.where(off == 0, 0.0, sign * off / jnp.where(below == 0, 1.0, below))
-        cosine = 1 / jnp.sqrt(1 + tangent**2)
-        c, s = cosine[..., None], (cosine * tangent)[..., None]
+        _, cosine, sine = _rotation(A[..., p, p], A[..., p, q], A[..., q, q])
+        c, s = cosine[..., None], sine[..., None]
 
         def turned(M: Array) -> Array:
             """Columns p and q turned."""
@@ -105,6 +105,24 @@ def small_eigh(
 
     A, vectors = jax.lax.fori_loop(0, _SWEEPS * len(pairs), rotate, (A, vectors))
     return jnp.diagonal(A, axis1=-2, axis2=-1), vectors
+
+
+def _rotation(
+    one: Float[Array, "*N"], off: Float[Array, "*N"], other: Float[Array, "*N"]
+) -> tuple[Float[Array, "*N"], Float[Array, "*N"], Float[Array, "*N"]]:
+    """Tangent, cosine and sine of the angle that makes `off` zero, half a right one at most.
+
+    Args:
+        one: the diagonal's entry in the first column.
+        off: the entry beside the diagonal.
+        other: the diagonal's entry in the second column.
+    """
+    gap = 0.5 * (other - one)
+    sign = jnp.where(gap >= 0, 1.0, -1.0)
+    below = jnp.abs(gap) + jnp.hypot(gap, off)
+    tangent = jnp.where(off == 0, 0.0, sign * off / jnp.where(below == 0, 1.0, below))
+    cosine = 1 / jnp.sqrt(1 + tangent**2)
+    return tangent, cosine, cosine * tangent
 
 
 def small_with_values(

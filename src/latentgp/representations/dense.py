@@ -39,6 +39,7 @@ from latentgp.representations.latent_axis import (
 )
 from latentgp.representations.samplers import DenseSampler, dense_sampler
 from latentgp.representations.whitening import Whitening, whitening_at_rows
+from latentgp.rows.data import padded_size
 from latentgp.runtime.mesh import gather, number_of_shards
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import Rows
@@ -184,10 +185,12 @@ class Dense(Representation):
     Args:
         signed: whether precisions of sites can be negative; a method sets it.
         shared: whether those of a row are the same for all latent functions; likewise.
+        places: the distinct inputs, the last ones copies, where rows share these; likewise.
     """
 
     signed: bool = eqx.field(static=True, default=False)
     shared: bool = eqx.field(static=True, default=False)
+    places: Float[Array, "P D"] | None = None
 
     def initialise(
         self,
@@ -217,6 +220,18 @@ class Dense(Representation):
             )
         return self
 
+    def at_places(self, X: Float[np.ndarray, "N D"]) -> "Dense":
+        """The same with one coefficient for all rows of equal inputs, if programs are smaller.
+
+        The product of these rows' sites is one site of f there: nothing is approximated.
+        """
+        places = np.unique(X, axis=0)
+        size = padded_size(len(places))
+        if size >= padded_size(len(X)):
+            return self
+        filled = np.minimum(np.arange(size), len(places) - 1)
+        return dataclasses.replace(self, places=places[filled])
+
     def sharing(self) -> "Dense":
         return dataclasses.replace(self, shared=True)
 
@@ -228,7 +243,7 @@ class Dense(Representation):
     ) -> DensePosterior | CoupledDensePosterior:
         if number_of_shards() > 1:
             return self._over_devices(kernel, X, sites)
-        return self._condition(kernel, X, latent_grams(kernel, X), sites)
+        return self._condition(kernel, X, latent_grams(kernel, self._centres(X)), sites)
 
     def update_sites(
         self,
@@ -239,8 +254,8 @@ class Dense(Representation):
         offset: Float[Array, "N Q"],
         update: SiteUpdate,
     ) -> tuple[Sites, DensePosterior | CoupledDensePosterior, PyTree]:
-        K = latent_grams(posterior.kernel, X)
-        marginals = _marginals_at_rows(posterior, K)
+        K = latent_grams(posterior.kernel, self._centres(X))
+        marginals = self._marginals_of_rows(posterior, K, X)
         sites, other = update(rows, marginals, sites, offset)
         after = self._condition(posterior.kernel, X, K, sites.about(offset))
         return sites, after, other
@@ -255,10 +270,12 @@ class Dense(Representation):
             known = posterior.weights, posterior.precision, posterior.factor.inverse
             in_kernel, marginals = sharded.pull_back(posterior.kernel, X, *known)
             return Pullback(in_kernel, self, marginals)
-        K, pull_gram = jax.vjp(lambda k: latent_grams(k, X), posterior.kernel)
+        centres, nothing = self._centres(X), jax.tree.map(jnp.zeros_like, self)
+        K, pull_gram = jax.vjp(lambda k: latent_grams(k, centres), posterior.kernel)
+        marginals = self._marginals_of_rows(posterior, K, X)
         if isinstance(posterior, CoupledDensePosterior):
             (in_kernel,) = pull_gram(slope_in_grams(posterior, K))
-            return Pullback(in_kernel, self, row_marginals(posterior, K))
+            return Pullback(in_kernel, nothing, marginals)
 
         def explained(root_precision, factor):
             return root_precision[:, None] * factor.inverse_of_product() * root_precision
@@ -270,7 +287,7 @@ class Dense(Representation):
             raised = vmap_latents(lambda raised: raised.T @ raised, posterior.raised)
             slopes = slopes + over_sharing(raised, K)
         (in_kernel,) = pull_gram(0.5 * slopes)
-        return Pullback(in_kernel, self, _row_marginals(posterior, K))
+        return Pullback(in_kernel, nothing, marginals)
 
     def whitening(self, kernel: LatentKernel, X: Float[Array, "N D"]) -> Whitening:
         return whitening_at_rows(kernel, X)
@@ -320,12 +337,38 @@ class Dense(Representation):
         self,
         kernel: LatentKernel,
         X: Float[Array, "N D"],
-        K: Float[Array, "#Q N N"],
+        K: Float[Array, "#Q P P"],
         sites: Sites,
     ) -> DensePosterior | CoupledDensePosterior:
+        """Prior times sites of rows X, where K are the Gram matrices of the centres."""
+        centres = self._centres(X)
+        if self.places is not None:
+            places, number = self._places_of(X), len(centres)
+            sites = jax.tree.map(lambda a: jax.ops.segment_sum(a, places, number), sites)
         if isinstance(sites, CoupledSites):
-            return coupled_posterior(kernel, X, K, sites, self.signed)
-        return _conditioned(kernel, X, K, sites.linear.T, self._precision(sites).T, self.signed)
+            return coupled_posterior(kernel, centres, K, sites, self.signed)
+        precision = self._precision(sites).T
+        return _conditioned(kernel, centres, K, sites.linear.T, precision, self.signed)
+
+    def _centres(self, X: Float[Array, "N D"]) -> Float[Array, "P D"]:
+        """Inputs of the coefficients."""
+        return X if self.places is None else self.places
+
+    def _places_of(self, X: Float[Array, "N D"]) -> Int[Array, "N"]:
+        """Which of the places each row is at."""
+        return jnp.argmax(jnp.all(X[:, None] == self.places, axis=2), axis=1)
+
+    def _marginals_of_rows(
+        self,
+        posterior: DensePosterior | CoupledDensePosterior,
+        K: Float[Array, "#Q P P"],
+        X: Float[Array, "N D"],
+    ) -> AnyMarginals:
+        marginals = _marginals_at_centres(posterior, K)
+        if self.places is None:
+            return marginals
+        places = self._places_of(X)
+        return jax.tree.map(lambda a: a[places], marginals)
 
 
 class _Solved(NamedTuple):
@@ -425,7 +468,7 @@ def _with_negative(
     return jax.lax.cond(jnp.any(precision < 0), change, lambda: nothing)
 
 
-def _marginals_at_rows(
+def _marginals_at_centres(
     posterior: DensePosterior | CoupledDensePosterior, K: Float[Array, "#Q N N"]
 ) -> AnyMarginals:
     if isinstance(posterior, CoupledDensePosterior):

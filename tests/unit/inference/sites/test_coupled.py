@@ -319,6 +319,8 @@ def test_noise_that_is_correlated_with_the_function(x64, likelihood):
         np.testing.assert_allclose(found, expected, atol=2e-4)
         alone = getattr(likelihood, name)(y, Marginals(law.mean, law.variance), {})
         assert np.all(np.abs(alone - expected) > 5e-3)
+    found, expected = (own.expected_log_prob(y, independent, side) for own in (closed, usual))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
     found, expected = (own.predictive_moments(independent, side) for own in (closed, usual))
     np.testing.assert_allclose(found, expected, rtol=2e-3)
 
