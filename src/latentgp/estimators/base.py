@@ -34,7 +34,12 @@ from latentgp.estimators.precomputed import (
 from latentgp.estimators.terms import GroupColumns, number_of, with_terms
 from latentgp.fit import fit
 from latentgp.inference.setup.additive import AdditiveTerms
-from latentgp.inference.setup.initial_model import as_series, deepened, starting_model
+from latentgp.inference.setup.initial_model import (
+    as_series,
+    deepened,
+    starting_model,
+    with_nuggets,
+)
 from latentgp.kernels import Functionals, Kernel, LatentKernel, OwnKernels
 from latentgp.likelihoods import Likelihood
 from latentgp.means import ZeroMean, constant_first
@@ -48,6 +53,7 @@ from latentgp.methods.choice import (
 )
 from latentgp.methods.registry import method_from_name, names_in_words
 from latentgp.methods.result import Fit
+from latentgp.methods.sites import is_exact
 from latentgp.methods.stochastic import Stochastic
 from latentgp.models import LatentGP, without_constant
 from latentgp.modules import check_argument_names
@@ -238,6 +244,9 @@ class GPEstimator(BaseEstimator):
         else:
             choice = Choice(method, "asked for")
         method, reason, _ = treating(asked, choice, model, self.learn_hyperparameters)
+        gaussian = likelihood.is_jointly_gaussian and self.depth == 1
+        if kernel is None and gaussian and is_exact(method, model, merged.size):
+            model = with_nuggets(model)
         result = self._run(
             model,
             rows,

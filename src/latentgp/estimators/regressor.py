@@ -103,7 +103,8 @@ class GPRegressor(RegressorMixin, GPEstimator):
             are at the ends; "asymmetric-laplace" for a median, `AsymmetricLaplace(level=0.9)` for
             another quantile; "stochastic-volatility" where only the noise varies; or a likelihood
             object of a real target, whose values are where the search starts. For several
-            outputs: "coregionalisation" (what "auto" takes then; up to four latent functions),
+            outputs: "coregionalisation" (what "auto" takes then; up to four latent functions, of
+            few rows each with a `White` nugget unless there is a kernel),
             "regression-network" (of one), or an object such as
             `LinearCoregionalisation.for_targets(y, latents=2)`.
         method: how; "auto" is exact up to 2,000 rows with Gaussian noise, gives each row its 20

@@ -131,6 +131,8 @@ class Likelihood(Parametrised):
         is_log_concave: whether log_prob is concave in each latent, for every y and whatever the
             parameters; false where it is not known.
         is_jointly_log_concave: whether log_prob is concave in all latents jointly.
+        is_jointly_gaussian: whether log_prob is quadratic in all latents of a row jointly, so that
+            one site which couples them is the likelihood itself.
         is_location: whether p(y given f) depends on y - f_1 only, so that shifting y shifts the
             first latent.
         is_positive: whether p(y given f) > 0 for every y and f.
@@ -150,6 +152,7 @@ class Likelihood(Parametrised):
     is_normalised: ClassVar[bool] = True
     is_log_concave: ClassVar[bool] = False
     is_jointly_log_concave: ClassVar[bool] = False
+    is_jointly_gaussian: ClassVar[bool] = False
     is_location: ClassVar[bool] = False
     is_positive: ClassVar[bool] = True
     is_smooth: ClassVar[bool] = True

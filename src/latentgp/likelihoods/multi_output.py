@@ -259,9 +259,11 @@ class LinearCoregionalisation(LinearOutputs):
 
     With a kernel for each latent function this is the linear model of coregionalisation (Journel
     & Huijbregts 1978; Alvarez, Rosasco & Lawrence 2012, 4.2), with one for all of them the
-    intrinsic one. The posterior of the latent functions is taken to be independent, which is
-    exact for columns of `mixing` that are orthogonal in the metric of the noise (Bruinsma et al.
-    2020, proposition 5) if no output is missing; learning turns them that way.
+    intrinsic one. A latent function with the kernel `White` is a nugget that outputs of a place
+    share. Coupled sites give the exact posterior, whatever is missing. Without coupling, latent
+    functions are taken to be independent, which is exact for columns of `mixing` that are
+    orthogonal in the metric of the noise (Bruinsma et al. 2020, proposition 5) if no output is
+    missing; learning turns them that way.
 
     Example:
         >>> likelihood = LinearCoregionalisation([[1.0], [-2.0]], noise_variance=[0.1, 0.4])
@@ -271,6 +273,7 @@ class LinearCoregionalisation(LinearOutputs):
     """
 
     is_jointly_log_concave: ClassVar[bool] = True
+    is_jointly_gaussian: ClassVar[bool] = True
 
     @property
     def latent_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

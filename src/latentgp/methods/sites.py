@@ -290,6 +290,14 @@ class CouplingMethod(SiteMethod):
         return True
 
 
+def is_exact(method: Method, model: LatentGP, rows: int) -> bool:
+    """Whether a method whose sites may couple latents has the exact posterior of so many rows."""
+    own = method.site_method
+    if not isinstance(own, CouplingMethod):
+        return False
+    return own.settled(model, rows).algorithm(model).evidence_kind(model) == "exact"
+
+
 def _can_be_tied(likelihood: Likelihood) -> bool:
     # Least squares are a sum over latents, which nothing ties.
     several = likelihood.latent_size > 1 and not isinstance(likelihood, LeastSquares)

@@ -152,9 +152,13 @@ class SiteRule(eqx.Module):
     def check(self, likelihood: Likelihood) -> None:
         """Raise InputError if the rule cannot make sites for this likelihood."""
 
-    @abstractmethod
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        """Whether the sites are the likelihood itself, whatever the marginals of f."""
+        """Whether the sites are the likelihood itself, whatever the marginals of f.
+
+        Unless overridden of one that is Gaussian in all latents of a row, if there is one or sites
+        couple them.
+        """
+        return likelihood.is_jointly_gaussian and (self.coupled or likelihood.latent_size == 1)
 
     def opening(self, likelihood: Likelihood) -> "SiteRule":
         """The rule that makes the first sites; this one unless overridden."""

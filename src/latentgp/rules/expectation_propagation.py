@@ -48,7 +48,7 @@ class MomentRule(SiteRule):
         self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
     ) -> Sites:
         if self.sites_are_fixed(likelihood):
-            return LaplaceRule().sites(likelihood, rows, marginals, current)
+            return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
         of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
 
         def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
@@ -207,7 +207,7 @@ class MomentRule(SiteRule):
             )
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        return isinstance(likelihood, Gaussian)
+        return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
 def _log_expected(sites: GaussianSites, marginals: Marginals) -> Float[Array, "N"]:

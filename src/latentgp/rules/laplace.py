@@ -111,7 +111,7 @@ class LaplaceRule(SiteRule):
             )
 
     def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        return isinstance(likelihood, Gaussian)
+        return isinstance(likelihood, Gaussian) or super().sites_are_fixed(likelihood)
 
 
 def derivatives(

@@ -15,6 +15,7 @@ from latentgp.likelihoods.joint import jointly, turned
 from latentgp.numerics.quadrature import training_nodes
 from latentgp.rules.base import SiteRule
 from latentgp.rules.expectation_propagation import MomentRule
+from latentgp.rules.laplace import LaplaceRule
 from latentgp.runtime.row_scan import scan_rows
 from latentgp.sites.coupled import CoupledSites, Sites
 from latentgp.sites.gaussian import GaussianSites, Rows
@@ -37,6 +38,8 @@ class VariationalRule(SiteRule):
     def sites(
         self, likelihood: Likelihood, rows: Rows, marginals: AnyMarginals, current: Sites
     ) -> Sites:
+        if self.sites_are_fixed(likelihood):
+            return LaplaceRule(coupled=self.coupled).sites(likelihood, rows, marginals, current)
         of_chunk = self._coupled_sites if self.coupled else self._chunk_sites
 
         def chunk(carry: None, chunk: Any, real: Bool[Array, "B"]) -> tuple[None, Sites]:
@@ -114,6 +117,3 @@ class VariationalRule(SiteRule):
                 f"{type(likelihood).__name__} is zero for some latents, so E log p(y | f) is minus "
                 "infinity and there is no variational bound; use ExpectationPropagation."
             )
-
-    def sites_are_fixed(self, likelihood: Likelihood) -> bool:
-        return False

@@ -176,11 +176,73 @@ class TestCoregionalisation:
         np.testing.assert_allclose(predictive.mean, mean, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(predictive.variance, variance, rtol=1e-5)
 
-    def test_any_other_mixing_gives_a_lower_bound_and_the_exact_mean(self):
+    @pytest.mark.parametrize(
+        "method",
+        [lgp.VariationalInference(), lgp.Laplace(), lgp.ExpectationPropagation()],
+        ids=repr,
+    )
+    def test_coupled_sites_are_exact_and_white_latents_are_a_nugget_that_outputs_share(
+        self, method
+    ):
+        y = drawn(missing=0.3)
+        likelihood = lgp.LinearCoregionalisation(
+            [[1.0, 0.5, 0.4], [-0.6, 1.3, 0.5], [0.2, 0.7, 0.6]],
+            [0.02, 0.03, 0.05],
+            scale=[1, 9, 3],
+        )
+        kernel = lgp.PerLatent(lgp.RBF(2.0), lgp.Matern32(1.0) + lgp.White(0.2), lgp.White())
+        model = lgp.LatentGP(kernel, likelihood)
+        posterior = conditioned(model, y, method)
+        places = np.concatenate([X, self.NEW])  # rows of the fit lack outputs that others tell of
+        evidence, mean, variance = exactly(model, y, places)
+        assert posterior.log_evidence.kind == "exact"
+        np.testing.assert_allclose(float(posterior.log_evidence), evidence, rtol=1e-10)
+        predictive = posterior.predict(places)
+        np.testing.assert_allclose(predictive.mean, mean, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(predictive.variance, variance, rtol=1e-8)
+
+    def test_gradient_of_the_exact_evidence(self):
         y = drawn(missing=0.3)
         likelihood = lgp.LinearCoregionalisation.for_targets(y, latents=2)
         model = lgp.LatentGP(KERNEL, likelihood)
+        data, method = lgp.Data(X, y), lgp.VariationalInference()
+        slope = jax.grad(lambda model: lgp.log_evidence(model, data, method))(model).likelihood
+        step = 1e-5 * np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 0.3]])
+        ends = [
+            exactly(
+                lgp.LatentGP(
+                    KERNEL,
+                    lgp.LinearCoregionalisation(
+                        likelihood.mixing + sign * step,
+                        likelihood.noise_variance * np.exp(sign * 1e-5),
+                        centre=likelihood.centre,
+                        scale=likelihood.scale,
+                    ),
+                ),
+                y,
+            )
+            for sign in (1, -1)
+        ]
+        known = np.sum(slope.mixing * step)
+        known += 1e-5 * np.sum(slope.noise_variance * likelihood.noise_variance)
+        np.testing.assert_allclose((ends[0] - ends[1]) / 2, known, rtol=1e-5)
+
+    def test_outputs_of_one_function_need_no_coupling(self):
+        y, noise = drawn(missing=0.2), [0.2, 0.3, 0.4]
+        likelihood = lgp.LinearCoregionalisation([[1.0], [0.5], [-0.3]], noise, scale=[1, 9, 3])
+        model = lgp.LatentGP(lgp.PerLatent(lgp.RBF(1.5) + lgp.White(0.3)), likelihood)
         posterior = conditioned(model, y)
+        evidence, mean, variance = exactly(model, y, X)
+        assert posterior.log_evidence.kind == "exact"
+        np.testing.assert_allclose(float(posterior.log_evidence), evidence, rtol=1e-10)
+        np.testing.assert_allclose(posterior.predict(X).mean, mean, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(posterior.predict(X).variance, variance, rtol=1e-8)
+
+    def test_independent_latents_give_a_lower_bound_and_the_exact_mean(self):
+        y = drawn(missing=0.3)
+        likelihood = lgp.LinearCoregionalisation.for_targets(y, latents=2)
+        model = lgp.LatentGP(KERNEL, likelihood)
+        posterior = conditioned(model, y, lgp.VariationalInference(coupled=False))
         evidence, mean, _ = exactly(model, y, self.NEW)
         assert evidence - 5 < float(posterior.log_evidence) < evidence
         # Of a normal law the best independent one has the same mean.
@@ -280,6 +342,24 @@ class TestEstimator:
     def test_it_learns(self, fitted, targets):
         away = (fitted.predict(X) - targets) / np.nanstd(targets, axis=0)
         assert np.nanmean(away**2) < 0.1
+
+    def test_a_missing_output_is_known_from_the_nugget_that_others_of_its_row_share(self):
+        generator = np.random.default_rng(3)
+        shared = np.sin(X[:, 0]) + generator.normal(size=len(X))
+        y = shared[:, None] * [1.0, -2.0, 0.5] + 0.05 * generator.normal(size=(len(X), 3))
+        hidden = np.where((np.arange(len(X)) % 3 == 1)[:, None] * [1, 0, 0], np.nan, y)
+        fitted = lgp.GPRegressor(random_state=0, max_evaluations=30).fit(X, hidden)
+        assert all("White" in repr(kernel) for kernel in fitted.model_.kernel.each)
+        assert fitted.posterior_.log_evidence.kind == "exact"
+        mean, deviation = fitted.predict(X, return_std=True)
+        away = (mean - y)[np.isnan(hidden)]
+        assert np.sqrt(np.mean(away**2)) < 0.15  # of 0.7 by places alone
+        assert np.all(np.abs(away) < 4 * deviation[np.isnan(hidden)])
+
+    def test_a_kernel_of_the_users_own_gets_no_nugget(self, targets):
+        fitted = lgp.GPRegressor(lgp.RBF(2.0), random_state=0, max_evaluations=30)
+        fitted.fit(X, targets)
+        assert all(isinstance(kernel, lgp.RBF) for kernel in fitted.model_.kernel.each)
 
     def test_other_units_of_the_outputs_change_nothing_else(self, targets):
         factor, shift = np.array([1e6, 1e-6, -3.0]), np.array([1e7, 0.0, 4.0])

@@ -8,7 +8,7 @@ from latentgp.errors import InputError
 from latentgp.inference.setup.additive import AdditiveTerms
 from latentgp.inference.setup.priors import Scales, scales
 from latentgp.inference.setup.typical import median_distance
-from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, PerLatent
+from latentgp.kernels import RBF, Kernel, LatentKernel, Matern52, OwnKernels, PerLatent, White
 from latentgp.likelihoods import Likelihood
 from latentgp.means import Mean
 from latentgp.models import DeepGP, LatentGP, Layer
@@ -16,6 +16,7 @@ from latentgp.rows.data import Data
 from latentgp.rows.spread import varying
 
 _HIDDEN_FUNCTIONS = 3  # of a layer
+_NUGGET = 0.1  # in latent variances, as typical noise
 
 
 def starting_model(
@@ -86,6 +87,14 @@ def _typical_rbf(data: Data, scale: Scales, latent: float) -> Kernel:
     )
     kernel = RBF(lengthscale=lengthscale, variance=latent**2)
     return kernel.on(*columns.tolist()) if columns.size < data.X.shape[1] else kernel
+
+
+def with_nuggets(model: LatentGP) -> LatentGP:
+    """The same with white noise in each latent function: what outputs of one place share alone."""
+    if not isinstance(model.kernel, OwnKernels):
+        return model
+    kernels = [kernel + White(variance=_NUGGET) for kernel in model.kernel.each]
+    return LatentGP(PerLatent(*kernels), model.likelihood, model.mean)
 
 
 def as_series(model: LatentGP) -> LatentGP:

@@ -94,7 +94,7 @@ class SiteInference(eqx.Module):
             InputError: the rule cannot be used on the likelihood.
         """
         rule.check(model.likelihood)
-        if not rule.sites_are_fixed(model.likelihood):
+        if rule.coupled or not rule.sites_are_fixed(model.likelihood):
             if representation.estimates_variances and (
                 rule.at_the_mode() is None or model.likelihood.latent_size > 1
             ):

@@ -26,7 +26,6 @@ from latentgp.representations.evidence import log_evidence_and_posterior
 from latentgp.rows.data import Data
 from latentgp.runtime.programs import Program
 from latentgp.sites.coupled import Sites
-from latentgp.sites.gaussian import GaussianSites
 from latentgp.typing import Array
 
 
@@ -273,7 +272,7 @@ def exact_log_evidence(algorithm: SiteInference, model: LatentGP, data: Data) ->
 def _exact(algorithm: SiteInference, model: LatentGP, data: Data) -> Converged:
     """Where sites are the likelihood itself; only the bound has derivatives, and not of sums."""
     offset = prior_mean(model, data)
-    none, anywhere = GaussianSites.none(offset), Marginals(offset, jnp.ones_like(offset))
+    none, anywhere = algorithm.no_sites(offset), Marginals(offset, jnp.ones_like(offset))
     sites = algorithm.new_sites(model, rows_of(data), anywhere, none)
     sums = algorithm.representation.row_sums
     if sums is not None:
