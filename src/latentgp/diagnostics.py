@@ -459,8 +459,9 @@ def diagnose(
     trace_term, jitter = float(converged.posterior.trace_term), float(converged.posterior.jitter)
     if trace_term > max(1.0, _TRACE_TERM_A_ROW * data.total_weight):
         warnings.append(
-            f"The inducing points leave about {trace_term:,.0f} nats of the bound; "
-            "use more points if time allows."
+            f"The inducing variables leave about {trace_term:,.0f} nats of the bound at these "
+            "hyper-parameters, and may hide others that are higher by more; use more of them, or "
+            "of another kind, if time allows."
         )
     # Of each latent function; the jitter reported is that of the largest one.
     scales = mean_prior_variances(posterior.model.kernel, data)

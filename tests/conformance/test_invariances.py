@@ -18,7 +18,7 @@ from latentgp.inference.setup.priors import scales, weak_priors
 ROWS = 24
 CLOSE = 1e-3
 
-pytestmark = pytest.mark.filterwarnings("ignore:The inducing points leave:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:The inducing variables leave:UserWarning")
 
 _generator = np.random.default_rng(3)
 X = _generator.normal(size=(ROWS, 2))

@@ -58,7 +58,9 @@ from latentgp.sites.coupled import Sites
 
 _START_EVALUATIONS = 15
 _START_TOLERANCE = 1e-4
-_MOST_RENEWALS = 5
+_MOST_RENEWALS = 8
+_WORTH = 0.1  # nats of a renewal
+_LOST, _LOST_A_ROW = 0.1, 0.002  # nats that inducing functions may leave
 _MOST_COUPLED = 1_500  # rows times latent functions
 
 
@@ -147,16 +149,19 @@ class SiteMethod(Method):
     def searched(self, problem: Problem) -> "Searched":
         """The most probable hyper-parameters, and the sites there.
 
-        Functions that were made for other length-scales than those found are made anew, and the
-        search goes on from there, until others would hardly leave less open.
+        Functions that were made for other length-scales than those found, or are too few, are made
+        anew, and the search goes on from there, until others would hardly leave less open or lead
+        no higher.
         """
         found, renewals = self._searched(problem), 0
-        own, data = self, problem.data
+        own, data, reached = self, problem.data, found.reached
         while isinstance(ready := found.algorithm.representation, Inducing):
             learned = found.learned
             if learned is not None and not (learned.converged or learned.reason == NO_STEP):
                 break
-            again = ready.renewed(data.X, data.weights, found.model.kernel)
+            enough = max(_LOST, _LOST_A_ROW * data.total_weight)
+            share = enough / max(enough, float(found.converged.posterior.trace_term))
+            again = ready.renewed(data.X, data.weights, found.model.kernel, share)
             if again is None:
                 break
             fixed = getattr(self.representation, "variables", None) is not None
@@ -166,8 +171,13 @@ class SiteMethod(Method):
             kept = dataclasses.replace(again, signed=False, power=0.0)
             own = eqx.tree_at(lambda m: m.representation, self, kept)
             problem = dataclasses.replace(problem, model=found.model, restarts=0, checkpoint=None)
-            found = own._searched(problem)
-            found.search.records[:0] = records
+            newer = own._searched(problem)
+            rise = newer.reached - reached
+            newer.search.records[:0] = records
+            found = newer if rise > 0 else found._replace(search=newer.search)
+            if rise <= _WORTH:
+                break
+            reached += rise
         return found
 
     def _searched(self, problem: Problem) -> "Searched":
@@ -327,6 +337,11 @@ class Searched(NamedTuple):
     learned: Learned | None
     converged: Converged
     search: Search
+
+    @property
+    def reached(self) -> float:
+        """The greatest bound plus log prior, in nats."""
+        return float(self.converged.bound) if self.learned is None else self.search.best().value
 
     def unsettled(self) -> "Searched":
         """The same, its functions made for other length-scales than those that were found."""

@@ -9,7 +9,7 @@ Kronecker products and sums blocks. Hyper-parameters are in K_uu alone, or in on
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -42,6 +42,7 @@ _PLACES = 64  # rows at which the variance that is left open is looked at
 _TWICE, _NOTHING = 2.0, 1e-7  # shares of it
 _USUAL = 0.1  # of the range of a column: length-scales that a search may well come to
 _MOST = 10_000
+MOST_FUNCTIONS = 1_000  # of a term, where no number is given
 
 
 class InterDomain(Module):
@@ -99,11 +100,14 @@ class InterDomainVariables(InducingVariables):
         )
 
     @double_precision
-    def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
+    def left_open(self, kernel: LatentKernel) -> Float[np.ndarray, "#Q P"]:
+        """Shares of the prior variance that are left open at the sample."""
         places = jnp.asarray(self.sample)
         blocks, prior = self.cross_covariance(kernel, places), latent_diagonals(kernel, places)
-        left = vmap_latents(_shares_left, self.covariance(kernel), blocks, prior)
-        return (self.note_of(np.asarray(left)),)
+        return np.asarray(vmap_latents(_shares_left, self.covariance(kernel), blocks, prior))
+
+    def notes(self, kernel: LatentKernel) -> tuple[str, ...]:
+        return (self.note_of(self.left_open(kernel)),)
 
     def note_of(self, left: Any) -> str:
         """What is said of the shares of the prior variance that are left open at the sample."""
@@ -447,6 +451,7 @@ class FixedFeatures(InterDomain):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> Basis:
         """Functions for one part of a kernel.
 
@@ -457,6 +462,8 @@ class FixedFeatures(InterDomain):
             weights: of the rows; None for ones.
             shortest: length-scale, in ranges of the columns, for which the functions are to do too;
                 infinite for that of the part alone.
+            left: share of the part's prior variance that may be left open, by a kind whose number
+                of functions follows from it.
 
         Raises:
             InputError: the kind has none for it.
@@ -477,6 +484,7 @@ class FixedFeatures(InterDomain):
         weights: Float[Array, "N"] | None,
         kernel: LatentKernel,
         shortest: float = np.inf,
+        left: float = np.inf,
     ) -> FixedFunctions:
         """The functions for some rows and a kernel; by default for its own length-scales alone.
 
@@ -485,6 +493,8 @@ class FixedFeatures(InterDomain):
             weights: of the rows; None for ones.
             kernel: with its hyper-parameters.
             shortest: length-scale, in ranges of the columns, for which they are to do too.
+            left: share of the prior variance of f that may be left open, where functions are not
+                of a given number; up to 1,000 of a term.
 
         Raises:
             InputError: the kernel is none that the kind has functions for.
@@ -496,16 +506,15 @@ class FixedFeatures(InterDomain):
         bases = []
         for one in _groups(kernel):
             terms = terms_of(one, tuple(range(X.shape[1])))
-            bases.append(tuple(self._of_term(term, real, counts, shortest) for term in terms))
+            bases.append(tuple(self._of_term(term, real, counts, shortest, left) for term in terms))
         number = max(sum(map(_number, terms)) for terms in bases)
         if number > _MOST:
             raise InputError(
                 f"{self!r} makes {number} functions of this kernel, more than {_MOST}; "
                 f"{self.fewer}, or give Inducing(number=...)."
             )
-        chosen = np.linspace(0, len(real) - 1, min(_PLACES, len(real))).astype(int)
         return FixedFunctions(
-            sample=real[chosen], bases=tuple(bases), number=number, words=self.words
+            sample=_some(real), bases=tuple(bases), number=number, words=self.words
         )
 
     def _of_term(
@@ -514,6 +523,7 @@ class FixedFeatures(InterDomain):
         X: Float[np.ndarray, "N D"],
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> tuple[Basis, ...]:
         seen = [column for part in term.parts for column in part.columns]
         if len(set(seen)) < len(seen):
@@ -522,10 +532,37 @@ class FixedFeatures(InterDomain):
                 f"kernels of the columns {seen} are multiplied; use RandomFeatures(...) or "
                 "Inducing(number=...)."
             )
+        share = len(term.parts)
         return tuple(
-            self.basis(part, X[:, part.columns], len(term.parts), weights, shortest)
+            self.basis(part, X[:, part.columns], share, weights, shortest, left / share)
             for part in term.parts
         )
+
+
+def as_needed(
+    of_times: Callable[[int], Sequence[Basis]],
+    part: Part,
+    columns: Float[np.ndarray, "N C"],
+    shortest: float,
+    left: float,
+) -> Basis:
+    """The `least_open` basis of candidates, which are made of ever more functions until it does.
+
+    Args:
+        of_times: candidates of so many times as many functions as at first, up to a limit.
+        part: of a kernel.
+        columns: what it sees of the rows.
+        shortest: as in `FixedFeatures.basis`.
+        left: share of the prior variance that may be left open; at the limit it may be more.
+    """
+    times, found = 1, least_open(of_times(1), part, columns, shortest)
+    while np.isfinite(left) and found.left_open(part.kernel, _some(columns)) > left:
+        times *= 2
+        more = of_times(times)
+        if more[0].number <= found.number:
+            break
+        found = least_open(more, part, columns, shortest)
+    return found
 
 
 def least_open(
@@ -538,7 +575,7 @@ def least_open(
     """
     if len(candidates) == 1:
         return candidates[0]
-    places = columns[np.linspace(0, len(columns) - 1, min(_PLACES, len(columns))).astype(int)]
+    places = _some(columns)
     own: Any = part.kernel
     ranges = np.array([upper - lower for lower, upper in map(range_of, columns.T)])
     other = 2.0 * np.asarray(own.lengthscale)
@@ -572,6 +609,11 @@ def check_number(setting: Any, least: int, name: str = "number") -> None:
         raise InputError(
             f"{type(setting).__name__}.{name} must be a whole number from {least}, got {value!r}."
         )
+
+
+def _some(rows: Float[np.ndarray, "N C"]) -> Float[np.ndarray, "P C"]:
+    """Rows at which the variance that is left open is looked at."""
+    return rows[np.linspace(0, len(rows) - 1, min(_PLACES, len(rows))).astype(int)]
 
 
 def _at(kernel: Any, lengthscale: Any) -> Any:

@@ -12,10 +12,11 @@ from jaxtyping import Float
 from latentgp.kernels import Kernel
 from latentgp.kernels.terms import Part
 from latentgp.representations.features.base import (
+    MOST_FUNCTIONS,
     Basis,
     FixedFeatures,
+    as_needed,
     check_number,
-    least_open,
     range_of,
 )
 from latentgp.representations.features.matern import (
@@ -30,6 +31,7 @@ from latentgp.typing import Array
 
 # Margins that are tried: in length-scales, and at least in ranges of the column.
 _MARGINS, _LEAST = np.geomspace(0.25, 8.0, 11), 0.02
+_FREQUENCIES = 50  # that a search starts with
 
 
 class FourierFeatures(FixedFeatures):
@@ -43,6 +45,8 @@ class FourierFeatures(FixedFeatures):
 
     Args:
         number: of functions a column: a constant, and cosines and sines of number // 2 frequencies.
+            None starts a search with 101, and takes as many as the bound needs where it has ended,
+            at most 1,000 functions of a term.
 
     Raises:
         InputError: fewer than three functions.
@@ -58,7 +62,7 @@ class FourierFeatures(FixedFeatures):
     """
 
     words = "Fourier features"
-    number: int = eqx.field(static=True, default=101)
+    number: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_number(self, 3)
@@ -70,14 +74,20 @@ class FourierFeatures(FixedFeatures):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> Basis:
         p = smoothness_of(part, type(self).__name__)
         lower, upper = range_of(columns[:, 0])
         kernel: Any = part.kernel
         least = np.maximum(_MARGINS * np.ravel(kernel.lengthscale)[0], _LEAST * (upper - lower))
         margins = np.unique(least).tolist()
-        waves = [Waves(lower - m, upper + m, self.number // 2, p) for m in margins]
-        return least_open(waves, part, columns, shortest)
+        most = (int(MOST_FUNCTIONS ** (1 / share)) - 1) // 2
+
+        def of_times(times: int) -> list[Waves]:
+            count = min(times * _FREQUENCIES, most) if self.number is None else self.number // 2
+            return [Waves(lower - m, upper + m, count, p) for m in margins]
+
+        return as_needed(of_times, part, columns, shortest, left)
 
 
 class Waves(Basis):
@@ -92,14 +102,17 @@ class Waves(Basis):
     def number(self) -> int:
         return 2 * self.frequencies + 1
 
+    @property
+    def domain(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
     def fixed(self, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
         angles = self._omegas[:, None] * (x[:, 0] - self.lower)
         return jnp.concatenate([jnp.ones((1, len(x))), jnp.cos(angles), jnp.sin(angles)])
 
     def values(self, kernel: Kernel, x: Float[Array, "N C"]) -> Float[Array, "M N"]:
-        domain = self.lower, self.upper
-        end = self._end
-        return beyond(self.fixed(jnp.clip(x, *domain)), (end, end), kernel, x[:, 0], domain)
+        inside, end = self.fixed(jnp.clip(x, *self.domain)), self._end
+        return beyond(inside, (end, end), kernel, x[:, 0], self.domain)
 
     def operator(self, kernel: Kernel) -> DiagonalPlusLowRank:
         p = self.smoothness

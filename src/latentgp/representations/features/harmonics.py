@@ -64,6 +64,7 @@ class SphericalHarmonics(FixedFeatures):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> "Harmonics":
         dimension = columns.shape[1] + 1
         if type(part.kernel) is not ArcCosine or dimension - 1 > _MOST_COLUMNS or share > 1:

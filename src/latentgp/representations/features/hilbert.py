@@ -14,10 +14,11 @@ from latentgp.kernels import RBF, Kernel
 from latentgp.kernels.spectral import has_density, unit_density
 from latentgp.kernels.terms import Part
 from latentgp.representations.features.base import (
+    MOST_FUNCTIONS,
     Basis,
     FixedFeatures,
+    as_needed,
     check_number,
-    least_open,
     range_of,
     refused,
 )
@@ -26,10 +27,9 @@ from latentgp.typing import Array
 # Boxes that are tried: half-ranges and so many length-scales; the most that a search starts with.
 _MARGINS, _LEAST_BOX, _MOST_BOX = np.geomspace(0.25, 8.0, 11), 1.05, 4.0
 # c over the length-scale, in half-ranges (Riutort-Mayol et al. 2023), of RBF and of rougher ones.
-# The last are those at the end of a search, of which the Matern kernels' slow tails need more.
-_FREQUENCIES, _ROUGH_FREQUENCIES, _ROUGHEST_FREQUENCIES = 1.75, 3.4, 13.6
+_FREQUENCIES, _ROUGH_FREQUENCIES = 1.75, 3.4
 _SHORTER, _SHORTEST = 0.5, 0.02  # than the length-scale; in half-ranges
-_MOST_DIMENSIONS, _MOST_FUNCTIONS = 4, 1_000
+_MOST_DIMENSIONS = 4
 
 
 class HilbertSpace(FixedFeatures):
@@ -41,12 +41,13 @@ class HilbertSpace(FixedFeatures):
     up to that approximation. Sums of kernels have functions of each, products those of all columns.
 
     Args:
-        number: of functions a column; None takes 1.75 c / l (13.6 but for RBF), l half the
-            length-scale and c the box, at most 1,000 functions of a term. A search starts with
-            an l of at most a fifth of half the range (and 3.4).
-        box: half the box's width in half the column's range, at least 1; None is, with a number,
-            what leaves least of f open, and else leaves eight length-scales beside the rows. It
-            follows the length-scale that is learned, from a box of at most 4.
+        number: of functions a column; None takes 1.75 c / l (3.4 but for RBF), l half the
+            length-scale and c the widest box, and where a search has ended as many more as the
+            bound needs, at most 1,000 functions of a term. A search starts with an l of at most a
+            fifth of half the range.
+        box: half the box's width in half the column's range, at least 1; None is what leaves least
+            of f open, up to eight length-scales beside the rows. It follows the length-scale that
+            is learned; without a number, from a box of at most 4.
 
     Raises:
         InputError: no function; a box that is smaller than the range.
@@ -83,6 +84,7 @@ class HilbertSpace(FixedFeatures):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> Basis:
         dimension = columns.shape[1]
         if not has_density(part.kernel) or dimension * share > _MOST_DIMENSIONS:
@@ -96,20 +98,19 @@ class HilbertSpace(FixedFeatures):
         boxes = [np.maximum(1 + margin * relative, _LEAST_BOX) for margin in _MARGINS]
         if self.box is not None:
             boxes = [np.full_like(halves, self.box)]
-        elif self.number is None:  # so that the more the better
-            boxes = [np.minimum(boxes[-1], _MOST_BOX) if np.isfinite(shortest) else boxes[-1]]
+        elif self.number is None and np.isfinite(shortest):  # so that the more the better
+            boxes = [np.minimum(boxes[-1], _MOST_BOX)]
         finest = np.maximum(np.minimum(_SHORTER * relative, 2 * shortest), _SHORTEST)
-        most = int(_MOST_FUNCTIONS ** (1 / (dimension * share)))
-        factor = _FREQUENCIES
-        if type(kernel) is not RBF:
-            factor = _ROUGH_FREQUENCIES if np.isfinite(shortest) else _ROUGHEST_FREQUENCIES
-        candidates = []
-        for box in boxes:
-            counts = np.minimum(np.ceil(factor * box / finest), most).astype(int)
+        most = int(MOST_FUNCTIONS ** (1 / (dimension * share)))
+        factor = _FREQUENCIES if type(kernel) is RBF else _ROUGH_FREQUENCIES
+
+        def of_times(times: int) -> list[Eigenfunctions]:
+            counts = np.minimum(np.ceil(times * factor * boxes[-1] / finest), most).astype(int)
             counts = counts if self.number is None else np.full(dimension, self.number)
-            half = tuple((box * halves).tolist())
-            candidates.append(Eigenfunctions(centres, half, tuple(counts.tolist())))
-        return least_open(candidates, part, columns, shortest)
+            own = tuple(counts.tolist())
+            return [Eigenfunctions(centres, tuple((b * halves).tolist()), own) for b in boxes]
+
+        return as_needed(of_times, part, columns, shortest, left)
 
 
 class Eigenfunctions(Basis):

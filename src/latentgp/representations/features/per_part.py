@@ -65,10 +65,12 @@ class PerPart(FixedFeatures):
         X: Float[np.ndarray, "N D"],
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> tuple[Basis, ...]:
         smooth = sum(not isinstance(part.kernel, _GROUPS | _LINEAR) for part in term.parts)
         return tuple(
-            self.basis(part, X[:, part.columns], smooth, weights, shortest) for part in term.parts
+            self.basis(part, X[:, part.columns], smooth, weights, shortest, left)
+            for part in term.parts
         )
 
     def basis(
@@ -78,6 +80,7 @@ class PerPart(FixedFeatures):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> Basis:
         kernel: Any = part.kernel
         if isinstance(kernel, _GROUPS):

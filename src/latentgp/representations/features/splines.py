@@ -31,6 +31,7 @@ from latentgp.representations.features.matern import (
 from latentgp.representations.features.operators import Banded, Full, Operator
 from latentgp.typing import Array
 
+_CLOSEST = 1e-6  # in the range, places of rows that have a knot each
 _SPARSEST = 0.01  # density of values, of an even one, that knots are made for at least
 # Bands carry length-scales up to so many cells to the power 2 p + 1: the share of the variance that
 # doubles lose. Through fewer splines than this functions are made smooth in turn, which loses none.
@@ -46,7 +47,8 @@ class BSplines(FixedFeatures):
     range, in the RKHS of the kernel there: K_uu is banded, and a row touches degree + 1 functions a
     column, so that sums over rows cost O(N degree^2). Sums of kernels have blocks, products
     Kronecker products. Knots are closer where there are more values, as far as steps of an even
-    grid show them, so that less is left open there.
+    grid show them, so that less is left open there. With Matern12
+    every place of few rows has one.
 
     Args:
         number: of splines a column.
@@ -81,6 +83,7 @@ class BSplines(FixedFeatures):
         share: int,
         weights: Float[np.ndarray, "N"] | None,
         shortest: float,
+        left: float,
     ) -> "Splines":
         p = smoothness_of(part, type(self).__name__)
         degree = 2 * p + 1 if self.degree is None else self.degree
@@ -220,8 +223,15 @@ def _knots(
 
     A cell of width h leaves h^(2p + 1) of the variance open at each of its values, so that the best
     density of knots is the power 1 / (2p + 2) of that of the values (de Boor 1978, XII), which is
-    seen in as many even steps.
+    seen in as many even steps. A section k(x, .) of p = 0 has a kink at x, so that where rows have
+    no more places than there are knots, every place has one, and cells between them are even.
     """
+    places = np.unique(values)
+    gaps = len(places) - 1
+    if p == 0 and 0 < gaps <= cells and np.min(np.diff(places)) > _CLOSEST * width:
+        each = cells // gaps
+        steps = np.arange(each * gaps + 1) / each
+        return tuple(np.interp(steps, np.arange(gaps + 1), places).tolist())
     bins = np.linspace(0.0, width, cells + 1)
     counts = np.histogram(values, bins, weights=weights)[0]
     share = counts * cells / max(counts.sum(), np.finfo(float).tiny)

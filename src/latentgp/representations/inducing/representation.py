@@ -28,6 +28,7 @@ from latentgp.sites.gaussian import GaussianSites, Rows
 from latentgp.typing import Array
 
 _AN_INPUT = 20  # distances along an input, in products of a row of M
+_ROUNDING = 1e-9  # share of the prior variance that is left open by rounding
 _COARSE_POINTS = 128
 
 
@@ -193,13 +194,19 @@ class Inducing(ByVariables):
         return dataclasses.replace(self, blocks=found)
 
     def renewed(
-        self, X: Float[Array, "N D"], weights: Float[Array, "N"] | None, kernel: LatentKernel
+        self,
+        X: Float[Array, "N D"],
+        weights: Float[Array, "N"] | None,
+        kernel: LatentKernel,
+        share: float = 1.0,
     ) -> "Inducing | None":
+        """As for any representation; at most so great a share of what is open is to be left so."""
         if not isinstance(self.features, FixedFeatures):
             return None
         if self.remembered is not None or not isinstance(self.variables, FixedFunctions):
             return None
-        others = self.features.functions_for(X, weights, kernel)
+        left = max(share * float(np.mean(self.variables.left_open(kernel))), _ROUNDING)
+        others = self.features.functions_for(X, weights, kernel, left=left)
         if self.variables.serve_as(others, kernel):
             return None
         return dataclasses.replace(self, variables=others, sums=None)
