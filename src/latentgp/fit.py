@@ -143,7 +143,7 @@ def fit(
         checkpoint=checkpoint,
         input_names=input_names,
     )
-    problem, moved, periods = problem.checked().started()
+    problem, moved, notes = problem.checked().started()
     with rows_over(devices):
         result = run_with_calls_told(method, problem.from_first_process())
-    return problem.summarised(result.warned_before(moved).noted(periods), data)
+    return problem.summarised(result.warned_before(moved).noted(notes), data)

@@ -88,6 +88,68 @@ def test_length_scales_are_in_the_units_of_the_inputs(name, unit):
     np.testing.assert_allclose(answers(name, unit), answers(name, 1.0), rtol=1e-5, atol=1e-5)
 
 
+LEARNED = {
+    **SMALL,
+    "random-features": lambda: lgp.RandomFeatureVI(20),
+    "solves": lambda: lgp.SolvesGP(iterations=200),
+}
+
+
+@functools.cache
+def learned(name, of_targets, shift, of_inputs):
+    """Evidence and predictions in the first units, of a model that was written down in these."""
+    likelihood = lgp.StudentT() if name in AUGMENTED else lgp.Gaussian()
+    fit = lgp.fit(
+        lgp.LatentGP(lgp.RBF(), likelihood, lgp.ConstantMean()),
+        lgp.Data(of_inputs * X, of_targets * Y + shift),
+        key=KEY,
+        method=LEARNED[name](),
+    )
+    evidence = float(fit.posterior.log_evidence) + len(Y) * np.log(of_targets)
+    mean, variance = fit.posterior.predict_f(of_inputs * NEW)
+    return evidence, (mean - shift) / of_targets, np.sqrt(variance) / of_targets
+
+
+@pytest.mark.parametrize("units", [(1e4, 0.0, 1.0), (1.0, 1e4, 1.0), (1e-4, -3.0, 128.0)], ids=str)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("exact", "black-box", "augmented", "solves"),
+        *slow_parameters("neighbours", "variational", "laplace", "ep", "random-features"),
+    ],
+)
+def test_searches_end_alike_in_any_units(x64, name, units):
+    """From a kernel, a mean and noise of size one: up to 2.8 million nats below, "converged"."""
+    usual, other = learned(name, 1.0, 0.0, 1.0), learned(name, *units)
+    rough = name == "random-features"  # a stochastic search
+    assert other[0] == pytest.approx(usual[0], abs=1.0 if rough else 0.02)
+    np.testing.assert_allclose(other[1], usual[1], atol=0.3 if rough else 0.03)
+    np.testing.assert_allclose(other[2], usual[2], atol=0.2 if rough else 0.03)
+
+
+def test_starts_far_from_the_units_of_rows_are_said():
+    """Values near these, and those with priors of the user's own, stay."""
+    import numpyro.distributions as dist
+
+    model = lgp.LatentGP(lgp.RBF(0.01), lgp.Gaussian(), lgp.ConstantMean())
+    data, settings = lgp.Data(X, 1e4 * (Y + 3)), {"key": KEY, "method": lgp.ExactGP()}
+    found = lgp.fit(model, data, **settings).diagnostics.notes
+    for path in (
+        "kernel.lengthscale",
+        "kernel.variance",
+        "likelihood.noise_variance",
+        "mean.value",
+    ):
+        assert any(note.startswith(f"{path}: the search started at") for note in found) == (
+            path != "mean.value"  # three deviations off
+        )
+    own = {"kernel.lengthscale": dist.Uniform(0.005, 0.05)}
+    held = lgp.fit(model, data, priors=own, **settings)
+    assert held.model.kernel.lengthscale <= 0.05
+    near = lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), lgp.Data(X, 3 * Y), **settings)
+    assert not any("the search started" in note for note in near.diagnostics.notes)
+
+
 def test_every_method_has_a_case():
     assert set(METHODS) == set(SMALL)
 

@@ -15,6 +15,7 @@ from numpyro.distributions import Distribution
 
 from latentgp.inference.setup.periods import better_periods, with_likely_periods
 from latentgp.inference.setup.priors import Scales, scales, space_of
+from latentgp.inference.setup.units import in_units_of_rows
 from latentgp.methods.result import Asked
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters
@@ -112,8 +113,9 @@ class Problem:
     def started(self) -> tuple["Problem", tuple[str, ...], tuple[str, ...]]:
         """Where searches begin, with sentences on what was moved there: warnings, and notes."""
         problem, moved = self._inside_supports()
+        problem, units = problem._in_units_of_rows()
         problem, periods = problem._at_likely_periods()
-        return problem, moved, periods
+        return problem, moved, (*units, *periods)
 
     def _inside_supports(self) -> tuple["Problem", tuple[str, ...]]:
         """With hyper-parameters moved into their priors' supports, and a sentence for each."""
@@ -122,6 +124,14 @@ class Problem:
         space = ParameterSpace(self.model, frozen=self.frozen, priors=self.priors)
         model, moved = space.inside()
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), moved
+
+    def _in_units_of_rows(self) -> tuple["Problem", tuple[str, ...]]:
+        """With hyper-parameters at typical values where they are far from the units of rows."""
+        if not self.learn_hyperparameters or self.streaming_prior is not None:
+            return self, ()
+        scale = self.scales(self.data)
+        model, said = in_units_of_rows(self.space(scale), scale, self.data)
+        return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
 
     def _at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:
         """With learned periods at peaks of periodograms where these are clearly better; in words.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Key
 from numpyro.distributions import Distribution, constraints
-from numpyro.distributions.transforms import Transform, biject_to
+from numpyro.distributions.transforms import AffineTransform, Transform, biject_to
 
 from latentgp.errors import InputError
 from latentgp.parameters.base import (
@@ -43,6 +43,7 @@ class ParameterSpace(eqx.Module):
         model: any module; its values are kept for parameters that are frozen.
         frozen: paths (or their beginnings, such as `"kernel"`) that are not learned.
         priors: a NumPyro distribution by path; None for a path means no prior.
+        units: of free parameters on the real line, by path: the vector has them in these.
 
     Raises:
         InputError: a path in `frozen` or `priors` names no parameter; a prior is no distribution,
@@ -58,6 +59,7 @@ class ParameterSpace(eqx.Module):
     model: Any
     _priors: tuple["_InOrder", ...]
     _narrowed: dict[str, constraints.Constraint]
+    _units: dict[str, Float[Any, ""]]
     prior_paths: tuple[str, ...] = eqx.field(static=True)
     paths: tuple[str, ...] = eqx.field(static=True)
 
@@ -67,6 +69,7 @@ class ParameterSpace(eqx.Module):
         *,
         frozen: Sequence[str] = (),
         priors: Mapping[str, Distribution | None] | None = None,
+        units: Mapping[str, float] | None = None,
     ):
         wanted = dict(priors or {})
         known = parameters(model)
@@ -85,6 +88,8 @@ class ParameterSpace(eqx.Module):
         self._priors = tuple(_InOrder(prior) for prior in chosen.values())
         under = {p: support_under(prior, known[p].support) for p, prior in chosen.items()}
         self._narrowed = {p: s for p, s in under.items() if s is not known[p].support}
+        real = (p for p, support in self.supports.items() if support is constraints.real)
+        self._units = {p: np.asarray(unit) for p in real if (unit := (units or {}).get(p))}
 
     @property
     def priors(self) -> tuple[Distribution, ...]:
@@ -131,7 +136,7 @@ class ParameterSpace(eqx.Module):
         """The free parameters of `model` (default: the one given) as a vector, shape (P,)."""
         known = parameters(self.model if model is None else model)
         parts = [
-            np.ravel(unconstrained(known[path].value, support))
+            np.ravel(unconstrained(known[path].value, support) / self._units.get(path, 1.0))
             for path, support in self.supports.items()
         ]
         return np.concatenate([np.zeros(0), *parts])
@@ -174,7 +179,8 @@ class ParameterSpace(eqx.Module):
     def _layout(self) -> Iterator[tuple[str, Transform, tuple[int, ...]]]:
         known = parameters(self.model)
         for path, support in self.supports.items():
-            transform = biject_to(support)
+            unit = self._units.get(path)
+            transform = biject_to(support) if unit is None else AffineTransform(0.0, unit)
             yield path, transform, tuple(transform.inverse_shape(np.shape(known[path].value)))
 
     def _constrained(

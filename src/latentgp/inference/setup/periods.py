@@ -31,7 +31,7 @@ _PASSES, _PEAKS, _HARMONICS = 3, 4, 3
 _OTHER_COLUMNS, _LARGEST_CLASSES = 4, 8
 _NOISE = np.logspace(-6, 1, 15)  # in variances of the latent function
 _APART = 0.05  # of logarithms of periods
-_CLEARLY, _MUCH = 3.0, 10.0  # nats
+CLEARLY, _MUCH = 3.0, 10.0  # nats
 
 
 class Period(NamedTuple):
@@ -117,8 +117,13 @@ def better_periods(space: ParameterSpace, model: LatentGP, data: Data) -> tuple[
     return tuple(said)
 
 
-class _Search:
-    """Evidences of some rows, and periodograms of more."""
+class EvidenceOfSomeRows:
+    """Log evidence of Gaussian stand-ins for the latent functions, at some of the rows.
+
+    Args:
+        space: of the hyper-parameters that are learned, with their priors.
+        data: the rows.
+    """
 
     def __init__(self, space: ParameterSpace, data: Data):
         generator = np.random.default_rng(0)  # rows at regular distances have other periods
@@ -128,29 +133,6 @@ class _Search:
         weights = np.ones(data.size) if data.weights is None else np.asarray(data.weights)
         self._weights = weights[chosen] / weights.mean()
         self._targets = stand_ins(space.model, data)[chosen]
-        self._peaks: dict[int, Float[np.ndarray, "C"]] = {}
-
-    def improved(self, model: LatentGP, period: Period) -> LatentGP:
-        """The model with one period where the evidence is highest, if that is clearly better."""
-        own = self.value(model, period.latent)
-        found = [(self.value(m, period.latent), m) for m in self.candidates(model, period)]
-        value, best = max(found, key=lambda pair: pair[0], default=(own, model))
-        return best if value > own + _CLEARLY else model
-
-    def candidates(self, model: LatentGP, period: Period) -> Iterator[LatentGP]:
-        """The model with other periods; with longer length-scales too."""
-        known = parameters(model)
-        for column in period.columns:
-            longer = self._longer(known, column)
-            for peak in self._likely(column):
-                value = np.array(known[period.path].value)
-                value[period.entry] = peak * period.unit
-                moved = replace_unchecked(model, {period.path: value})
-                if not np.isfinite(self._log_prior(moved)):
-                    continue
-                yield moved
-                if longer:
-                    yield replace_unchecked(moved, longer)
 
     def value(self, model: LatentGP, latent: int) -> float:
         """Evidence of some rows plus log prior, in nats, at the best variance and noise."""
@@ -176,6 +158,36 @@ class _Search:
         if not np.all(np.isfinite(vector)):
             return -np.inf
         return float(_log_prior(self._space, jnp.asarray(vector)))
+
+
+class _Search(EvidenceOfSomeRows):
+    """Evidences of some rows, and periodograms of more."""
+
+    def __init__(self, space: ParameterSpace, data: Data):
+        super().__init__(space, data)
+        self._peaks: dict[int, Float[np.ndarray, "C"]] = {}
+
+    def improved(self, model: LatentGP, period: Period) -> LatentGP:
+        """The model with one period where the evidence is highest, if that is clearly better."""
+        own = self.value(model, period.latent)
+        found = [(self.value(m, period.latent), m) for m in self.candidates(model, period)]
+        value, best = max(found, key=lambda pair: pair[0], default=(own, model))
+        return best if value > own + CLEARLY else model
+
+    def candidates(self, model: LatentGP, period: Period) -> Iterator[LatentGP]:
+        """The model with other periods; with longer length-scales too."""
+        known = parameters(model)
+        for column in period.columns:
+            longer = self._longer(known, column)
+            for peak in self._likely(column):
+                value = np.array(known[period.path].value)
+                value[period.entry] = peak * period.unit
+                moved = replace_unchecked(model, {period.path: value})
+                if not np.isfinite(self._log_prior(moved)):
+                    continue
+                yield moved
+                if longer:
+                    yield replace_unchecked(moved, longer)
 
     def _longer(
         self, known: dict[str, ParameterInfo], column: int

@@ -39,7 +39,7 @@ _BOUND_FACTOR, _NOISE_FACTOR = 1e5, 1e10
 # Of further starts: length-scales of the rough one in distances of nearest neighbours, but at most
 # a share of the first's; noise variances of it and of the noisy one in the first's.
 _NEIGHBOURS, _ROUGHER, _LESS_NOISE, _MORE_NOISE = 2.0, 0.3, 0.1, 5.0
-_FAR_OFF = 30.0  # length-scales from those of the inputs, either way
+FAR_OFF = 30.0  # length-scales from those of the inputs, either way
 # Of the logarithms of length-scales: their variance, and the deviation that each has to itself.
 _LENGTHSCALES, _OWN_LENGTHSCALE = 3.0, 0.5
 
@@ -195,7 +195,12 @@ def space_of(
         chosen |= priors
     names = model.likelihood.calibrated_parameters
     held = *frozen, *(f"likelihood.{name}" for name in names)
-    return ParameterSpace(model, frozen=held, priors=chosen)
+    units = {
+        path: float(scale.latent[info.latent or 0])
+        for path, info in parameters(model).items()
+        if info.role == "level"
+    }
+    return ParameterSpace(model, frozen=held, priors=chosen, units=units)
 
 
 def around(model: LatentGP, priors: dict[str, Distribution]) -> dict[str, Distribution]:
@@ -242,7 +247,7 @@ def typical_start(space: ParameterSpace, of_rows: Scales) -> Float[np.ndarray, "
         if info.role == "lengthscale" and path not in space.narrowed:
             seen = _inputs_seen(info, scale)
             typical = _typical_inputs(seen, np.shape(info.value)) * np.sqrt(len(seen))
-            if np.any(np.abs(np.log(info.value / typical)) > np.log(_FAR_OFF)):
+            if np.any(np.abs(np.log(info.value / typical)) > np.log(FAR_OFF)):
                 values[path] = typical
     return space.to_vector(replace_unchecked(space.model, values)) if values else None
 
