@@ -27,7 +27,7 @@ class LatentGP(Module):
         mean: prior mean, zero unless given; `PerLatentMean` has one for each latent function.
 
     Raises:
-        InputError: the kernel is none, or the kernels or prior means are not as many as the
+        InputError: no kernel, likelihood or prior mean, or not as many kernels or prior means as
             latent functions.
 
     Example:
@@ -44,6 +44,15 @@ class LatentGP(Module):
             raise InputError(
                 "kernel must be a latentgp kernel such as RBF(), or PerLatent(...) with one for "
                 f"each latent function, got {self.kernel!r}."
+            )
+        if not isinstance(self.likelihood, Likelihood):
+            raise InputError(
+                "likelihood must be a latentgp likelihood such as Gaussian(), "
+                f"got {self.likelihood!r}."
+            )
+        if not isinstance(self.mean, Mean):
+            raise InputError(
+                f"mean must be a prior mean such as ConstantMean(), got {self.mean!r}."
             )
         latents = self.likelihood.latent_size
         parts = [

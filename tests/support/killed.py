@@ -1,6 +1,6 @@
 """Fits that hang in their middle until their process is killed, and that go on in another.
 
-`python killed.py hang FOLDER NAME...` says "hangs" once each of the fits waits in its second step;
+`python killed.py hang FOLDER NAME...` says "hangs" once each of the fits waits in one of its steps;
 `python killed.py resume FOLDER NAME...` goes on, and compares with fits that nothing ended.
 """
 
@@ -19,7 +19,8 @@ from latentgp.runtime import checkpoint
 from method_cases import case_of
 from problems import X
 
-STEP, LONG = 2, 400.0
+LONG = 400.0
+STEPS = {"elliptical-slice": 10}  # of its chains: eight evaluations come before these
 
 
 def begun(name, folder, **settings):
@@ -38,18 +39,18 @@ def hang(folder, names):
     checkpoint.CHECKPOINT_SECONDS = 0.0  # written after every step
     waiting = threading.Semaphore(0)
 
-    def callback():
+    def callback(name):
         told = []
 
         def wait(progress):
             told.append(progress)
-            if len(told) == STEP:
+            if len(told) == STEPS.get(name, 2):
                 waiting.release()
                 time.sleep(LONG)
 
         return wait
 
-    runs = {name: begun(name, folder, callback=callback(), blocking=False) for name in names}
+    runs = {name: begun(name, folder, callback=callback(name), blocking=False) for name in names}
     for _ in runs:
         while not waiting.acquire(timeout=1.0):
             for name, run in runs.items():

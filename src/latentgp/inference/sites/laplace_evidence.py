@@ -23,6 +23,8 @@ from latentgp.runtime.programs import Program
 from latentgp.sites.gaussian import Rows
 from latentgp.typing import Array
 
+_MISSED = 1e-6  # of a residual, relative
+
 
 class Mode(NamedTuple):
     """Laplace's approximation: the posterior given sites of the true curvature at the mode."""
@@ -121,7 +123,7 @@ def _with_ties(
 
     The mode then moves by (I + K H)^-1 with the whole second derivative -H of log p(y | f), while
     sites know the diagonal W of H: s is replaced by the solution of s' = s - (H - W) S s', S the
-    posterior covariance given the sites.
+    posterior covariance given the sites. Where iterations miss it the gradient is not a number.
     """
 
     def slope(f: Float[Array, "N Q"]) -> Float[Array, "N Q"]:
@@ -139,4 +141,5 @@ def _with_ties(
         return direction - (curve(moved) + sites.precision * moved)
 
     solution, _ = jax.scipy.sparse.linalg.gmres(untied, along, tol=1e-12, restart=30, maxiter=20)
-    return solution
+    missed = jnp.linalg.norm(along - untied(solution)) > _MISSED * jnp.linalg.norm(along)
+    return jnp.where(missed, jnp.nan, solution)
