@@ -12,13 +12,16 @@ from jaxtyping import Float
 
 from latentgp.inference.setup.periods import CLEARLY, EvidenceOfSomeRows
 from latentgp.inference.setup.priors import FAR_OFF, Scales, typical_start
+from latentgp.kernels import LatentKernel
 from latentgp.models import LatentGP
 from latentgp.parameters.base import parameters, replace_unchecked
 from latentgp.parameters.space import ParameterSpace
 from latentgp.representations.latent_axis import latent_diagonals
 from latentgp.rows.data import Data
+from latentgp.runtime.programs import Program
+from latentgp.typing import Array
 
-_ROWS = 1_000  # of the mean prior variance
+_ROWS = 64  # of the mean prior variance, in all data as many
 _POWERS = {"variance": 1.0, "noise_variance": 1.0, "noise_scale": 0.5, "noise_precision": -1.0}
 
 
@@ -61,8 +64,8 @@ def _of_targets(
     if not model.likelihood.is_location or data.y.ndim > 1:
         return {}
     spread, mean = float(scale.latent[0]), float(np.average(data.y, weights=data.weights))
-    step = -(-data.size // _ROWS)
-    own = float(np.mean(latent_diagonals(model.kernel, jnp.asarray(data.X[::step]))[0]))
+    some = np.linspace(0, data.size - 1, _ROWS).astype(int)
+    own = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
     factor = spread**2 / own if own > 0 else 1.0
     values = {}
     for path in space.paths:
@@ -75,6 +78,11 @@ def _of_targets(
         elif info.role in _POWERS and not 1 / FAR_OFF**2 < factor < FAR_OFF**2:
             values[path] = np.asarray(value * factor ** _POWERS[info.role])
     return values
+
+
+@Program
+def _diagonals(kernel: LatentKernel, X: Float[Array, "N D"]) -> Float[Array, "#Q N"]:
+    return latent_diagonals(kernel, X)
 
 
 def _in_words(values: Float[np.ndarray, "*S"]) -> str:
