@@ -146,6 +146,12 @@ def test_starts_far_from_the_units_of_rows_are_said():
     own = {"kernel.lengthscale": dist.Uniform(0.005, 0.05)}
     held = lgp.fit(model, data, priors=own, **settings)
     assert held.model.kernel.lengthscale <= 0.05
+    own = {"kernel.variance": dist.LogNormal(0.0, 1.0)}
+    noise = lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Gaussian(1e7)), data, **settings)
+    for found in (lgp.fit(model, data, priors=own, **settings), noise):
+        moved = {note.partition(":")[0] for note in found.diagnostics.notes}
+        assert ("kernel.variance" in moved) == (found is noise)
+        assert ("likelihood.noise_variance" in moved) == (found is not noise)
     near = lgp.fit(lgp.LatentGP(lgp.RBF(), lgp.Gaussian()), lgp.Data(X, 3 * Y), **settings)
     assert not any("the search started" in note for note in near.diagnostics.notes)
 

@@ -130,7 +130,8 @@ class Problem:
         if not self.learn_hyperparameters or self.streaming_prior is not None:
             return self, ()
         scale = self.scales(self.data)
-        model, said = in_units_of_rows(self.space(scale), scale, self.data)
+        own = self.priors if isinstance(self.priors, Mapping) else ()
+        model, said = in_units_of_rows(self.space(scale), scale, self.data, own)
         return dataclasses.replace(self, model=jax.tree.map(np.asarray, model)), said
 
     def _at_likely_periods(self) -> tuple["Problem", tuple[str, ...]]:

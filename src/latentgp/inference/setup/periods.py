@@ -88,8 +88,8 @@ def with_likely_periods(space: ParameterSpace, data: Data) -> tuple[LatentGP, tu
         before, after = np.asarray(known[path].value), np.asarray(moved[path].value)
         if np.any(np.abs(np.log(after / before)) > _APART):
             said.append(
-                f"{path}: the search started at {_in_words(after)} in place of "
-                f"{_in_words(before)}, after a periodogram of the targets."
+                f"{path}: the search started at {in_words(after)} in place of "
+                f"{in_words(before)}, after a periodogram of the targets."
             )
     return model, tuple(said)
 
@@ -329,5 +329,6 @@ def _log_prior(space: ParameterSpace, vector: Float[Array, "P"]) -> Float[Array,
     return space.log_prior(vector)
 
 
-def _in_words(values: Float[np.ndarray, "*S"]) -> str:
+def in_words(values: Float[np.ndarray, "*S"]) -> str:
+    """Numbers with four digits."""
     return ", ".join(f"{value:.4g}" for value in np.ravel(values))
