@@ -20,6 +20,8 @@ from latentgp.numerics.solvers.solution import (
 from latentgp.numerics.solvers.traced import compiled
 from latentgp.typing import Array
 
+_PROGRESS = 0.5
+
 
 class _State(NamedTuple):
     value: Float[Array, "N S"]
@@ -27,6 +29,8 @@ class _State(NamedTuple):
     directions: Float[Array, "K N S"]  # the latest ones, in turns
     products: Float[Array, "K N S"]
     curvatures: Float[Array, "K S"]  # zero where there is none
+    checked: Float[Array, "S"]  # norms of b - A x when it was last computed from x
+    stuck: Bool[Array, "S"]
     broken: Bool[Array, "S"]
     steps: Int[Array, ""]
     inner_steps: Int[Array, ""]
@@ -47,7 +51,9 @@ def flexible_conjugate_gradients(
     """Solutions of A x = b where P^-1 is itself an iteration (Notay 2000, FCG(m)).
 
     Every direction is made conjugate again to the latest ones, which are kept. It is A P^-1 (P x) =
-    b, preconditioned from the right, in the inner product that makes A P^-1 symmetric.
+    b, preconditioned from the right, in the inner product that makes A P^-1 symmetric. Where the
+    residual that is carried along says converged and the one computed from x does not, the
+    iteration goes on from that.
 
     Args:
         operator: A, N rows.
@@ -72,10 +78,17 @@ def flexible_conjugate_gradients(
     none = jnp.zeros((kept, *right.shape), right.dtype)
     no = jnp.zeros(right.shape[1], bool)
     nought = jnp.zeros((kept, right.shape[1]), right.dtype)
-    begun = _State(value, residual, none, none, nought, no, jnp.asarray(0), jnp.asarray(0))
+    never, zero = jnp.full(no.shape, jnp.inf, right.dtype), jnp.asarray(0)
+    begun = _State(value, residual, none, none, nought, never, no, no, zero, zero)
 
     def active(state: _State) -> Bool[Array, "S"]:
-        return ~(norms(state.residual) <= goal) & ~state.broken
+        return ~(norms(state.residual) <= goal) & ~state.stuck & ~state.broken
+
+    def from_value(state: _State) -> _State:
+        residual = right - operator.exactly_times(state.value)
+        size = norms(residual)
+        stuck = state.stuck | ((size > goal) & (size > _PROGRESS * state.checked))
+        return state._replace(residual=residual, checked=size, stuck=stuck)
 
     def step(state: _State) -> _State:
         towards, inner_steps = preconditioner.counted_solve(state.residual)
@@ -90,16 +103,17 @@ def flexible_conjugate_gradients(
         length = jnp.where(moving, along / jnp.where(moving, curvature, 1.0), 0.0)
         direction, product = jnp.where(moving, direction, 0.0), jnp.where(moving, product, 0.0)
         place = state.steps % kept
-        return _State(
-            state.value + length * direction,
-            state.residual - length * product,
-            state.directions.at[place].set(direction),
-            state.products.at[place].set(product),
-            state.curvatures.at[place].set(jnp.where(moving, curvature, 0.0)),
-            state.broken | (active(state) & ~sound),
-            state.steps + 1,
-            state.inner_steps + inner_steps,
+        after = state._replace(
+            value=state.value + length * direction,
+            residual=state.residual - length * product,
+            directions=state.directions.at[place].set(direction),
+            products=state.products.at[place].set(product),
+            curvatures=state.curvatures.at[place].set(jnp.where(moving, curvature, 0.0)),
+            broken=state.broken | (active(state) & ~sound),
+            steps=state.steps + 1,
+            inner_steps=state.inner_steps + inner_steps,
         )
+        return jax.lax.cond(jnp.any(active(after)), lambda state: state, from_value, after)
 
     end = jax.lax.while_loop(
         lambda state: jnp.any(active(state)) & (state.steps < max_steps), step, begun
@@ -110,7 +124,7 @@ def flexible_conjugate_gradients(
         end.value,
         tolerance=tolerance,
         broken=end.broken,
-        stalled=~active(end),  # its own residual says converged, the true one does not
+        stalled=end.stuck,
         steps=end.steps,
         inner_steps=end.inner_steps,
     )
