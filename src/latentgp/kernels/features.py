@@ -11,12 +11,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Key
+from jaxtyping import Float, Key, UInt32
 
 from latentgp.errors import InputError
 from latentgp.kernels.base import ActiveDimensions, Constant, Kernel, Product, Scaled, Sum
 from latentgp.kernels.directions import DirectionKind, Directions, draw_directions
-from latentgp.kernels.dot_product import ArcCosine, Linear
+from latentgp.kernels.dot_product import ArcCosine, Linear, White
 from latentgp.kernels.sphere import OnSphere
 from latentgp.kernels.stationary import (
     RBF,
@@ -220,6 +220,32 @@ class ConstantFeatures(Features):
         return jnp.broadcast_to(jnp.sqrt(self.kernel.variance), (X.shape[0], 1))
 
 
+class WhiteFeatures(Features):
+    """Random signs of every point: the same wherever its bits are, as those of one function.
+
+    Attributes:
+        seed: of the signs.
+        number: of them at a point.
+    """
+
+    kernel: White
+    seed: UInt32[Array, "2"]
+    number: int = eqx.field(static=True)
+
+    def __call__(self, X: Float[Array, "N D"]) -> Float[Array, "N R"]:
+        def folded(key: Key[Array, ""], word: UInt32[Array, ""]) -> tuple[Key[Array, ""], None]:
+            return jax.random.fold_in(key, word), None
+
+        def signs(x: Float[Array, "D"]) -> Float[Array, "R"]:
+            key = jax.random.wrap_key_data(self.seed, impl="threefry2x32")
+            one_zero = jnp.where(x == 0, 0.0, x)  # not another one below
+            words = jax.lax.bitcast_convert_type(one_zero, jnp.uint32)
+            own, _ = jax.lax.scan(folded, key, words.ravel())
+            return jax.random.rademacher(own, (self.number,), X.dtype)
+
+        return jnp.sqrt(self.kernel.variance / self.number) * jax.vmap(signs)(X)
+
+
 def random_features(
     kernel: Kernel,
     key: Key[Array, ""],
@@ -230,8 +256,8 @@ def random_features(
     """Random features of a kernel.
 
     Args:
-        kernel: a stationary, arc-cosine, linear or constant kernel, or a sum, product, scaling or
-            selection of such.
+        kernel: a stationary, arc-cosine, linear, constant or white kernel, or a sum, product,
+            scaling or selection of such.
         key: random key.
         inputs: number of input columns D.
         number: of features for each part that has random ones, an even number.
@@ -240,7 +266,7 @@ def random_features(
     Raises:
         InputError: the kernel has none.
     """
-    return features_of(kernel, draw_spectra(kernel, key, inputs, number, kind))
+    return features_of(kernel, _spectra(kernel, key, inputs, number, kind))
 
 
 def draw_spectra(
@@ -256,8 +282,24 @@ def draw_spectra(
         kind: of the directions.
 
     Raises:
-        InputError: the kernel has no random features.
+        InputError: the kernel has no random features, or a part without smooth ones: signs at N
+            points are N features, not fewer.
     """
+    if any(isinstance(m, White) for m in jax.tree.leaves(kernel, is_leaf=_is_white)):
+        raise InputError(
+            "White noise is no sum over few features, as RandomFeatures need; leave White() to the "
+            "noise of the likelihood, or use Dense()."
+        )
+    return _spectra(kernel, key, inputs, number, kind)
+
+
+def _is_white(module: object) -> bool:
+    return isinstance(module, White)
+
+
+def _spectra(
+    kernel: Kernel, key: Key[Array, ""], inputs: int, number: int, kind: DirectionKind
+) -> tuple[Spectrum, ...]:
     if number < 2:
         raise InputError(f"features must be at least 2, a cosine and a sine, got {number}.")
     parts = random_parts(kernel, inputs)
@@ -326,6 +368,11 @@ def _(kernel: OnSphere, inputs: int) -> list[RandomPart]:
 
 
 @random_parts.register
+def _(kernel: White, inputs: int) -> list[RandomPart]:
+    return [RandomPart(inputs, 1)]
+
+
+@random_parts.register
 def _(kernel: ArcCosine, inputs: int) -> list[RandomPart]:
     return [RandomPart(inputs + 1, 1)]
 
@@ -372,6 +419,12 @@ def _(kernel: OnSphere, spectra: Iterator[Spectrum], centre: Float[Array, "#D"])
     features = _features(kernel.kernel, spectra, own)
     assert isinstance(features, FourierFeatures)
     return FourierFeatures(SphereWaves(features.waves, kernel))
+
+
+@_features.register
+def _(kernel: White, spectra: Iterator[Spectrum], centre: Float[Array, "#D"]) -> Features:
+    directions, key = next(spectra)
+    return WhiteFeatures(kernel, jax.random.bits(key, (2,), "uint32"), directions.number)
 
 
 @_features.register

@@ -122,6 +122,24 @@ def test_a_path_is_a_function(posterior):
     assert 0 < np.abs(nearby - whole).max() < 1e-3
 
 
+def test_paths_of_white_noise_are_functions_with_the_posterior_moments():
+    """A nugget at a fitted row is what its targets say, at another place a draw of its own."""
+    X, NOWHERE = np.array([0.0, 1.0, 2.0]), np.array([0.5, 1.0, -0.0, 7.0, 7.0 + 1e-12])
+    model = lgp.LatentGP(lgp.RBF(2.0, 0.5) + lgp.White(0.5), lgp.Gaussian(0.05))
+    data = lgp.Data(X, [0.3, -0.8, 1.1])
+    posterior = lgp.fit(model, data, key=KEY, learn_hyperparameters=False).posterior
+    number = 2_000
+    paths = posterior.sample_paths(key=KEY, number=number, features=512)
+    values = paths(NOWHERE)
+    mean, variance = posterior.predict_f(NOWHERE)
+    assert np.all(np.abs(values.mean(axis=0) - mean) < 5 * np.sqrt(variance / number) + 0.02)
+    np.testing.assert_allclose(values.var(axis=0), variance, rtol=0.15)
+    np.testing.assert_array_equal(paths(NOWHERE[::-1])[:, ::-1], values)
+    np.testing.assert_array_equal(paths([0.0])[:, 0], values[:, 2])
+    jump = values[:, 4] - values[:, 3]  # two independent nuggets
+    assert jump.var() == pytest.approx(1.0, rel=0.15)
+
+
 def test_no_rows_give_no_predictions(posterior):
     nothing = np.zeros((0, 2))
     predictive = posterior.predict(nothing)

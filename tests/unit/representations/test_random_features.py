@@ -202,6 +202,12 @@ def test_far_inputs_change_nothing():
             "Polynomial has no random features",
         ),
         (
+            lambda: fitted(
+                lgp.CollapsedVI(FEATURES), lgp.LatentGP(lgp.RBF() + lgp.White(), lgp.Gaussian(0.1))
+            ),
+            "White noise is no sum over few features",
+        ),
+        (
             lambda: fitted(lgp.Laplace(lgp.RandomFeatures(10, covariance="diagonal"))),
             "have no use for",
         ),
