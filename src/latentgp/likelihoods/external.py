@@ -244,8 +244,10 @@ class Host:
             wanted = len(flat), *shape
             made = [np.broadcast_to(np.asarray(part, float), wanted) for part in parts]
         except _RAISED as error:
-            said = f"ExternalLikelihood's {name} failed ({_in_words(error)})."
-            raise RuntimeError(said) from None
+            raise InputError(
+                f"ExternalLikelihood's {name} failed ({_in_words(error)}); mend that function, "
+                "which is given latents of many rows at a time."
+            ) from None
         return tuple(part.reshape(*f.shape[:-1], *shape) for part in made)
 
 

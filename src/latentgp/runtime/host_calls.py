@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.errors import JaxRuntimeError
 
+from latentgp.errors import InputError
 from latentgp.typing import Array
 
 
@@ -29,6 +32,9 @@ def call_on_host(
         shapes: of the results.
         dtype: of the results and of all numbers.
         arguments: trees of arrays.
+
+    Raises:
+        InputError: from the function, once a public call has ended (`refusal_in`).
     """
     is_double = np.dtype(dtype) == np.float64
 
@@ -51,6 +57,12 @@ def call_on_host(
     if not is_double:
         return tuple(results)
     return tuple(jax.lax.bitcast_convert_type(part, jnp.float64) for part in results)
+
+
+def refusal_in(error: JaxRuntimeError) -> InputError | None:
+    """What such a function was refused with, of which JAX keeps the words alone."""
+    found = re.search(rf"^(?:[\w.]+\.)?{InputError.__name__}: (.+)$", str(error), re.MULTILINE)
+    return InputError(found[1]) if found else None
 
 
 def _unpacked(bits: Any) -> np.ndarray:

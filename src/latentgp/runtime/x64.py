@@ -10,8 +10,10 @@ from typing import Any, ParamSpec, TypeVar
 import equinox as eqx
 import jax
 import numpy as np
+from jax.errors import JaxRuntimeError
 
 from latentgp.runtime.forks import check_not_forked
+from latentgp.runtime.host_calls import refusal_in
 from latentgp.runtime.interrupts import raising_interrupts
 
 Parameters = ParamSpec("Parameters")
@@ -62,7 +64,12 @@ def public(
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         check_not_forked()
         with usual_settings():
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except JaxRuntimeError as error:
+                if (refused := refusal_in(error)) is None:
+                    raise
+                raise refused from None
 
     return raising_interrupts(run, keeps_results)
 
