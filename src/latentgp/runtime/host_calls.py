@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.errors import JaxRuntimeError
 
 from latentgp.errors import InputError
 from latentgp.typing import Array
@@ -59,7 +58,7 @@ def call_on_host(
     return tuple(jax.lax.bitcast_convert_type(part, jnp.float64) for part in results)
 
 
-def refusal_in(error: JaxRuntimeError) -> InputError | None:
+def refusal_in(error: RuntimeError) -> InputError | None:
     """What such a function was refused with, of which JAX keeps the words alone."""
     found = re.search(rf"^(?:[\w.]+\.)?{InputError.__name__}: (.+)$", str(error), re.MULTILINE)
     return InputError(found[1]) if found else None
