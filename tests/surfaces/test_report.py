@@ -5,12 +5,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import latentgp as lgp
 from browser import CHROMIUM, look_at, small_picture
 from latentgp.cli.app import app
 from latentgp.report import write_report
+from latentgp.report.baselines import baselines
+from latentgp.report.judged import judged
 from latentgp.rows.fingerprints import fingerprints, share_known
 from report_fits import fitted
 from slow import slow_parameters
@@ -120,6 +123,30 @@ def test_odd_names_neither_overlap_nor_are_cut(odd, width, tmp_path):
     said, console = look_at(odd, width, tmp_path)
     assert said["wrong"] == []
     assert console == []
+
+
+def test_baselines_know_groups_and_what_is_censored():
+    """Numbers of groups in their order, and the density at a limit, flattered the model."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 8, 160)
+    x = rng.uniform(size=160)
+    y = x + 2 * rng.normal(size=8)[group] + 0.3 * rng.normal(size=160)
+    frame = pd.DataFrame({"x": x, "clinic": group.astype(str), "y": y})
+    settings = {"random_state": 0, "max_evaluations": 3}
+    model = lgp.TableModel.fit(frame, formula="y ~ x + (1 | clinic)", **settings)
+    assert model.encoder.numbered == (len(model.encoder.feature_names) - 1,)
+    mean, linear = baselines(judged(model, frame))
+    assert np.std(y - linear.mean) < 0.35 < np.std(y - mean.mean)
+
+    late = (y > 1.0).astype(float)
+    frame = pd.DataFrame({"x": x, "y": np.exp(np.minimum(y, 1.0)), "late": late})
+    model = lgp.TableModel.fit(frame, "y", side_columns={"censored": "late"}, **settings)
+    for one in baselines(rows := judged(model, frame)):
+        assert np.all(one.log_density[late == 1] <= 0)  # of probabilities
+        left = rows.y[late == 0] - one.mean[late == 0]
+        assert one.log_density[late == 0].mean() == pytest.approx(
+            stats.norm.logpdf(left, 0, np.std(rows.y - one.mean)).mean(), abs=0.2
+        )
 
 
 def test_rows_of_the_fit_are_left_out_and_new_ones_are_not(tmp_path):

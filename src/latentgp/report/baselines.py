@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from latentgp.report.judged import Judged
+from latentgp.rows.data import Data
 
 _FOLDS = 5
 _ROWS = 20_000
@@ -49,8 +51,10 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
     else:
         yield _numbers(judged, folds, "one mean for all rows", None, count=False)
         linear = RidgeCV(np.logspace(-3, 3, 13))
-    if len(y) < 2 * _FOLDS or len(y) > _ROWS or judged.X.shape[1] > 2_000:
+    X = _inputs(judged)
+    if len(y) < 2 * _FOLDS or len(y) > _ROWS or X.shape[1] > 2_000:
         return
+    judged = replace(judged, X=X)
     pipeline = make_pipeline(StandardScaler(), linear)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its scores say what became of it
@@ -59,6 +63,14 @@ def baselines(judged: Judged) -> Iterator[Baseline]:
         else:
             count = likelihood.targets == "count"
             yield _numbers(judged, folds, "a linear model", pipeline, count=count)
+
+
+def _inputs(judged: Judged) -> Float[np.ndarray, "N E"]:
+    """What a linear model has: the columns, one for each label of those that are numbers."""
+    numbered = list(judged.model.encoder.numbered)
+    others = [np.delete(judged.X, numbered, axis=1)]
+    of_labels = [column[:, None] == np.unique(column) for column in judged.X[:, numbered].T]
+    return np.concatenate([*others, *of_labels], axis=1).astype(float)
 
 
 def _classes(judged: Judged, folds: np.ndarray, name: str, linear: Any) -> Baseline:
@@ -94,7 +106,7 @@ def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count
             mean[own], at_others = (linear.predict(judged.X[rows]) for rows in (own, others))
         left = y[others] - at_others
         if not count:
-            density[own] = stats.norm.logpdf(y[own], mean[own], max(np.std(left), 1e-12))
+            density[own] = _normal(judged.data.select(own), mean[own], max(np.std(left), 1e-12))
             continue
         mean[own] = np.maximum(mean[own], 1e-9)
         excess = np.mean(left**2 - at_others) / max(np.mean(at_others**2), 1e-12)
@@ -104,3 +116,13 @@ def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count
             size = 1 / excess
             density[own] = stats.nbinom.logpmf(y[own], size, size / (size + mean[own]))
     return Baseline(name, density, mean)
+
+
+def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.ndarray, "N"]:
+    """Log density of targets, or log probability of what is known of those that are censored."""
+    law, y, side = stats.norm(mean, std), np.asarray(rows.y, float), rows.side_information
+    censored = np.broadcast_to(side.get("censored", 0), y.shape)
+    upper = np.broadcast_to(side.get("upper", y), y.shape)
+    between = np.log(np.maximum(law.cdf(upper) - law.cdf(y), 1e-300))
+    known = [law.logsf(y), law.logcdf(y), between]
+    return np.select([censored == kind for kind in (1, -1, 2)], known, law.logpdf(y))

@@ -134,6 +134,12 @@ class TableEncoder:
         return [column.name for column in self.columns]
 
     @property
+    def numbered(self) -> tuple[int, ...]:
+        """Places of encoded columns that are numbers of series, whose order means nothing."""
+        kinds = [type(column) for column in self.columns for _ in column.feature_names]
+        return tuple(place for place, kind in enumerate(kinds) if kind is SeriesColumn)
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         return [name for column in self.columns for name in column.feature_names]

@@ -134,6 +134,12 @@ class FormulaEncoder:
         return ()
 
     @property
+    def numbered(self) -> tuple[int, ...]:
+        """Places of encoded columns that are numbers of groups, whose order means nothing."""
+        size = len(self.feature_names)
+        return tuple(range(size - len(self.groups), size))
+
+    @property
     def feature_names(self) -> list[str]:
         """Names of the encoded columns, (D,)."""
         units = {column.name: column.feature_names[0] for column in self.numbers}
