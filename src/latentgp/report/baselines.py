@@ -106,7 +106,9 @@ def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count
             mean[own], at_others = (linear.predict(judged.X[rows]) for rows in (own, others))
         left = y[others] - at_others
         if not count:
-            density[own] = _normal(judged.data.select(own), mean[own], max(np.std(left), 1e-12))
+            density[own] = _normal(
+                judged.data.select(own), mean[own], max(float(np.std(left)), 1e-12)
+            )
             continue
         mean[own] = np.maximum(mean[own], 1e-9)
         excess = np.mean(left**2 - at_others) / max(np.mean(at_others**2), 1e-12)
@@ -120,9 +122,10 @@ def _numbers(judged: Judged, folds: np.ndarray, name: str, linear: Any, *, count
 
 def _normal(rows: Data, mean: Float[np.ndarray, "N"], std: float) -> Float[np.ndarray, "N"]:
     """Log density of targets, or log probability of what is known of those that are censored."""
-    law, y, side = stats.norm(mean, std), np.asarray(rows.y, float), rows.side_information
+    y, side, at = np.asarray(rows.y, float), rows.side_information, (mean, std)
     censored = np.broadcast_to(side.get("censored", 0), y.shape)
     upper = np.broadcast_to(side.get("upper", y), y.shape)
-    between = np.log(np.maximum(law.cdf(upper) - law.cdf(y), 1e-300))
-    known = [law.logsf(y), law.logcdf(y), between]
-    return np.select([censored == kind for kind in (1, -1, 2)], known, law.logpdf(y))
+    between = np.maximum(stats.norm.cdf(upper, *at) - stats.norm.cdf(y, *at), 1e-300)
+    known = [stats.norm.logsf(y, *at), stats.norm.logcdf(y, *at), np.log(between)]
+    seen = stats.norm.logpdf(y, *at)
+    return np.select([censored == kind for kind in (1, -1, 2)], known, seen)
