@@ -183,7 +183,7 @@ def test_chains_have_traces_and_priors(tmp_path):
     text = regressor.report(X, np.sin(5 * X[:, 0]), tmp_path / "chains.html").read_text()
     assert "Traces of kernel" in text
     assert "Ranks of kernel" in text
-    assert "Prior and posterior of length-scale of x1" in text
+    assert "Prior and posterior of length-scale of x0" in text
 
 
 def test_the_command_line_writes_it_and_says_effects(tmp_path, monkeypatch):
