@@ -78,9 +78,9 @@ def _of_targets(
     some = np.linspace(0, data.size - 1, _ROWS).astype(int)
     prior = float(np.mean(_diagonals(model.kernel, jnp.asarray(data.X[some]))[0]))
     factor = spread**2 / prior if prior > 0 else 1.0
-    values = {}
+    known, values = parameters(model), {}
     for path in space.paths:
-        info = parameters(model)[path]
+        info = known[path]
         if path in space.narrowed or path in own or (info.latent or 0) > 0:
             continue
         value = np.asarray(info.value)

@@ -47,8 +47,7 @@ class BSplines(FixedFeatures):
     range, in the RKHS of the kernel there: K_uu is banded, and a row touches degree + 1 functions a
     column, so that sums over rows cost O(N degree^2). Sums of kernels have blocks, products
     Kronecker products. Knots are closer where there are more values, as far as steps of an even
-    grid show them, so that less is left open there. With Matern12
-    every place of few rows has one.
+    grid show them, so that less is left open there. With Matern12 every place of few rows has one.
 
     Args:
         number: of splines a column.
