@@ -20,6 +20,7 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	$(BIN)/python tests/support/house.py
 
 format: .venv/installed-dev
 	$(BIN)/ruff format .
