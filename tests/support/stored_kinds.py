@@ -21,7 +21,7 @@ from numpyro.distributions import Normal as NormalLaw
 from safetensors.numpy import load_file, save_file
 
 import latentgp as lgp
-from latentgp import approximations
+from latentgp import approximations, persistence
 from latentgp.augmentations import automatic, conjugate, heteroscedastic, polya_gamma
 from latentgp.evaluation.comparison import compare
 from latentgp.inference.batches.staleness import Asynchrony
@@ -30,6 +30,8 @@ from latentgp.kernels import directions, per_latent, state_space
 from latentgp.likelihoods.multiclass import SomeOfLogisticSoftmax
 from latentgp.numerics.lanes import Unrolled
 from latentgp.parameters.penalised_share import PenalisedShare
+from latentgp.representations.inducing import natural_parameters
+from latentgp.representations.inducing.posterior import Prior
 from latentgp.runtime import checkpoint
 
 FOLDER = Path(__file__).parent / "files" / "kinds"
@@ -115,6 +117,7 @@ FITS = {
     "splines_of_two": lambda: features(
         lgp.BSplines(5), LINE.on(0) + lgp.Matern32(0.5).on(1) + lgp.Constant(0.5), X
     ),
+    "splines_banded": lambda: features(lgp.BSplines(256)),
     "fourier": lambda: features(lgp.FourierFeatures(5)),
     "hilbert": lambda: features(lgp.HilbertSpace(5)),
     "windows": lambda: features(lgp.MultiScale(4), lgp.RBF([0.75, 1.25]), X),
@@ -267,8 +270,10 @@ def _table():
     )
 
 
-def _tabled(target=None, drop=(), **settings):
+def _tabled(target=None, drop=(), dates=False, **settings):
     frame = _table().drop(columns=list(drop))
+    if dates:
+        frame["day"] = frame["day"].dt.strftime("%d.%m.%Y")
     frame.loc[3, "x"] = None
     usual = {"random_state": 0, "max_evaluations": 3, "learn_hyperparameters": False}
     return lgp.TableModel.fit(frame, *([] if target is None else [target]), **usual | settings)
@@ -281,6 +286,7 @@ TABLES = {
         "y", ["ill", "n", "price", "waited", "x"], time="day", by="kind"
     ),
     "table_of_counts": lambda: _tabled("n", ["ill", "y", "price"], task="count"),
+    "table_of_dates": lambda: _tabled("y", ["ill", "n", "price", "waited"], dates=True),
     "table_formula": lambda: _tabled(
         formula="y ~ gp(x, by=kind) + kind + (1 + waited | kind)", drop=["ill", "n"]
     ),
@@ -492,7 +498,55 @@ def _others():
     }
 
 
+class OfFeature(lgp.Kernel):
+    """A user's kernel, of one learned feature."""
+
+    network: eqx.nn.MLP
+
+    def __call__(self, x, z):
+        return self.network(x)[0] * self.network(z)[0]
+
+
+def log_prob_of_own(y, f):
+    return jax.nn.log_sigmoid(y - f[0]) + jax.nn.log_sigmoid(f[0] - y)
+
+
+def _own():
+    """Values that hold classes and functions of the user's."""
+    network = eqx.nn.MLP(1, 1, 2, 1, activation=jax.nn.tanh, key=KEY)
+    return [
+        OfFeature(network),
+        lgp.CustomLikelihood(log_prob_of_own),
+        lgp.ExternalLikelihood(log_prob_of_own),
+    ]
+
+
+for thing in (OfFeature, log_prob_of_own):
+    persistence.register(thing)
+
+
+def _mixture():
+    fits = [fitted(lgp.ExactGP(), regression(lgp.RBF(scale))) for scale in (0.5, 1.0)]
+    return lgp.Posterior.mixture([fit.posterior for fit in fits], [0.25, 0.75])
+
+
+def _parts():
+    """What posteriors and their summaries are made of, by itself."""
+    latent = FITS["inducing"]().posterior.latent
+    fixed = FITS["splines_of_two"]().posterior.latent.variables
+    white = natural_parameters.WhiteSites(np.ones((1, 2)), np.eye(2)[None])
+    return [
+        Prior(latent.factor, latent.jitter),
+        natural_parameters.Memory(white, np.array(0.5), np.array(0.25)),
+        natural_parameters.Seen(np.eye(2)[None], np.ones(1)),
+        fixed.telling_parts(3),
+    ]
+
+
 VALUES = {
+    "mixture": _mixture,
+    "own": _own,
+    "parts": _parts,
     "kernels": _kernels,
     "likelihoods": _likelihoods,
     "means": _means,
@@ -653,5 +707,7 @@ def main(names):
 
 
 if __name__ == "__main__":
+    from stored_kinds import main  # files name what is registered by its module
+
     warnings.simplefilter("ignore")
     main(sys.argv[1:])
