@@ -67,9 +67,9 @@ LIMITS = {
     "files entered until then": Limit(64),
     "functions entered by SiteMethod.run": Limit(324),
     "slow marks of tests": Limit(471),
-    "rows of the glossary": Limit(337, 120),
+    "rows of the glossary": Limit(115, 120),
     "words of the architecture": Limit(4_089, 1_500),
-    "bytes of the changelog": Limit(6_000, 6_000),
+    "bytes of the changelog": Limit(5_000, 6_000),
     "decisions over 250 words": Limit(79, 0),
     "test cases": Limit(),
 }
@@ -350,7 +350,7 @@ def glossary_rows() -> int:
 
 def long_decisions() -> list[str]:
     """Decisions of more than 250 words."""
-    paths = sorted((DOCS / "decisions").glob("*.md"))
+    paths = sorted((DOCS / "decisions").glob("[0-9]*.md"))
     return [path.stem for path in paths if len(path.read_text().split()) > 250]
 
 
